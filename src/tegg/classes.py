@@ -1,0 +1,87 @@
+"""The saturated e-graph as plain data: what rules hand to extraction, and extraction to lowering."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tegg.dim import Shape
+from tegg.dtype import DType
+from tegg.graph import Graph
+from tegg.op import Op
+
+
+@dataclass(frozen=True, slots=True)
+class ENode:
+    """One way to compute a class: an op over classes."""
+
+    op: Op
+    args: tuple[int, ...]
+    attrs: tuple
+
+    def __repr__(self) -> str:
+        return f"{self.op.name}({', '.join(map(str, (*self.args, *self.attrs)))})"
+
+
+@dataclass(slots=True)
+class EClasses:
+    """The classes of Tensor values. No e-node has its own class as an operand.
+
+    of: graph node id -> class. forms: class -> names of storage forms proven for it (``"f16"``).
+    """
+
+    graph: Graph
+    nodes: dict[int, list[ENode]]
+    shape: dict[int, Shape]
+    dtype: dict[int, DType]
+    of: dict[int, int]
+    forms: Mapping[int, frozenset[str]] = field(default_factory=dict)
+
+    @property
+    def outputs(self) -> dict[str, int]:
+        """Output name -> class."""
+        return {name: self.of[n.id] for name, n in self.graph.outputs.items()}
+
+    @property
+    def updates(self) -> dict[int, int]:
+        """Input slot -> class of its new value."""
+        return {slot: self.of[n.id] for slot, n in self.graph.updates.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSpec:
+    """One kernel of a cover: the classes it writes and reads, and one e-node per class inside.
+
+    outs: classes written, in order; leaves: classes read from memory, in order.
+    anchor: the class whose e-node is a template (a contraction on a gemm), or None for a loop nest.
+    ahead: whether it depends on weights only, and runs when they change.
+    """
+
+    outs: tuple[int, ...]
+    leaves: tuple[int, ...]
+    body: Mapping[int, ENode]
+    seconds: float
+    anchor: int | None = None
+    ahead: bool = False
+
+
+@dataclass(slots=True)
+class Cover:
+    """The chosen kernels in an order that can run, with what is known of their cost.
+
+    gap: certified relative distance to the best cover of the candidates (0.0: optimal), or None.
+    """
+
+    kernels: list[KernelSpec]
+    seconds: float
+    gap: float | None
+    stats: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """A kernel's body as a graph of its own. Input slot i reads the class ``spec.leaves[i]``."""
+
+    graph: Graph
+    outputs: tuple  # of Nodes, in the order of spec.outs
+    anchor: object | None  # the Node of the template, or None

@@ -1,0 +1,42 @@
+"""The table of environment variables: name, type, default, and what each does."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from tegg.errors import ArgumentError
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """One environment variable. ``kind`` is ``"int"`` or ``"path"``; the default may be None."""
+
+    name: str
+    kind: str
+    default: int | str | None
+    doc: str
+
+    def get(self) -> int | str | None:
+        """The value now. Raises ArgumentError where the text is no value of the kind."""
+        text = os.environ.get(self.name)
+        if text is None or text == "":
+            return self.default
+        if self.kind == "path":
+            return text
+        try:
+            value = int(text)
+        except ValueError:
+            value = -1
+        if value < 0:
+            raise ArgumentError(f"{self.name}={text!r} is not a whole number of 0 or more; "
+                                f"{self.doc}")
+        return value
+
+
+CACHE = Variable("TEGG_CACHE", "path", None, "folder of the on-disk cache")
+THREADS = Variable("TEGG_THREADS", "int", 0, "threads a run may use; 0 takes those it is allowed")
+DEBUG = Variable("TEGG_DEBUG", "int", 0, "1 prints kernels and times, 2 rules, 3 plans, 4 source")
+CC = Variable("TEGG_CC", "path", None, "the C compiler to use instead of the first one found")
+
+VARIABLES = (CACHE, THREADS, DEBUG, CC)
