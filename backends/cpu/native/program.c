@@ -5,8 +5,6 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-const struct rt_table *tegg_runtime(void);
-
 int rt_evaluate(rt_poly p, const int64_t *sizes, int64_t *value) {
   int64_t sum = 0;
   for (int64_t terms = *p++; terms > 0; terms--) {

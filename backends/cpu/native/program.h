@@ -10,6 +10,11 @@ typedef const int64_t *rt_poly;
 // Gives 0 where the value does not fit 64 bits.
 int rt_evaluate(rt_poly p, const int64_t *sizes, int64_t *value);
 
+const struct rt_table *tegg_runtime(void);
+
+// Grows with every fork() that leads to this process.
+int rt_generation(void);
+
 struct rt_step {
   void (*function)(void *const *buffers, const int64_t *sizes, int tid, int nt);  // NULL: a copy
   const int32_t *buffers;  // of the program, in the order that the function takes

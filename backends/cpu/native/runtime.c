@@ -1,6 +1,8 @@
 // The thread pool: workers spin for a moment after each task, so that the next one reaches them in
 // well under a microsecond, and then sleep in the kernel.
 #define _GNU_SOURCE
+#include "program.h"
+
 #include <limits.h>
 #include <pthread.h>
 #include <sched.h>
@@ -170,8 +172,13 @@ static void barrier(void) {
   }
 }
 
+static int generation = 1;
+
+int rt_generation(void) { return generation; }
+
 // Only the thread that forked lives on in the child: it starts with an idle pool without workers.
 static void forget_workers(void) {
+  generation++;
   workers = 0;
   atomic_store(&rounds.sleepers, 0);
   atomic_store(&finished.sleepers, 0);
