@@ -187,11 +187,14 @@ INL vf mf_sincos(vf x, int turn) {
 }
 
 #define MF_TRIG(NAME, LIBM, TURN) \
+  static __attribute__((noinline, cold, unused)) void NAME##_large(const vf *x, vf *y) { \
+    for (int k = 0; k < TEGG_LANES; k++) \
+      if (!((*x)[k] <= MF_LARGE && (*x)[k] >= -MF_LARGE)) (*y)[k] = LIBM((*x)[k]); \
+  } \
   INL vf NAME(vf x) { \
     vf y = mf_sincos(x, TURN); \
-    vi large = (vi)((vf)((vi)x & 0x7fffffff) > MF_LARGE); \
-    if (__builtin_expect(m_any(large), 0)) \
-      for (int k = 0; k < TEGG_LANES; k++) if (large[k]) y[k] = LIBM(x[k]); \
+    vi large = (vf)((vi)x & 0x7fffffff) > MF_LARGE; \
+    if (__builtin_expect(m_any(large), 0)) NAME##_large(&x, &y); \
     return y; \
   }
 MF_TRIG(v_sin, __builtin_sinf, 0)
