@@ -17,7 +17,7 @@ from tegg.providers import Provider
 from tegg.providers.builtin import BUILTIN
 from tegg.rulecheck import check
 from tegg.rulefile import Rule, RuleSet, read_rule_file
-from tegg.vocabulary import FACTS as FACT_WORDS, MEMORY, Word, vocabulary
+from tegg.vocabulary import FACTS as FACT_WORDS, MEMORY, RESERVED, Word, vocabulary
 
 PRECISIONS = MappingProxyType({"bitwise": ("facts", "bitwise"),
                                "reals": ("facts", "bitwise", "reals", "rounds")})
@@ -123,7 +123,7 @@ def _rows(compilers: Iterable[Compiler], table: OpTable) -> OpTable:
 def _declared(sets: Iterable[RuleSet], providers: Iterable[Provider], rows: OpTable) -> list[Word]:
     """Relations and functions of rule sets and providers; the same twice is one."""
     found: dict[str, tuple[Word, str]] = {}
-    taken = {*rows, *(w.name for w in (*MEMORY, *FACT_WORDS)), "node"}
+    taken = {*rows, *(w.name for w in (*MEMORY, *FACT_WORDS)), *RESERVED}
     sources = [(r.word, str(r.place)) for s in sets for r in s.relations]
     sources += [(Word(n, tuple(sorts), "", "relation"), f"provider {p.name}")
                 for p in providers for n, sorts in p.relations.items()]

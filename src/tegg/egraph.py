@@ -19,7 +19,7 @@ from tegg.report import PhaseReport, Report, RuleReport
 from tegg.rulefile import RuleSet
 from tegg.ruletext import plain_name, rule_texts
 from tegg.stating import Stater
-from tegg.view import look
+from tegg.view import View, look
 from tegg.vocabulary import prelude
 
 
@@ -61,6 +61,7 @@ class _Saturation:
         self.members: dict[str, list[str]] = {}  # rule set -> its egglog rule sets, one a rule
         self.owner: dict[str, str] = {}  # egglog rule set -> rule
         self.combined: dict[tuple[str, ...], str] = {}
+        self.seen: tuple[int, View] | None = None  # the last view, and when it was taken
 
     # ---- declaring
     def declare(self, precision: str, features: Mapping[str, int]) -> None:
@@ -104,9 +105,9 @@ class _Saturation:
             if n.op.name == "Full" or (n.args and all(a.id in constant for a in n.args)):
                 constant.add(n.id)
             shape, dtype = self.codec.quoted("shape", n.shape), self.codec.quoted("dtype", n.dtype)
-            self.engine.run(f"(set (node {n.id}) {self.term(n.op, n.args, n.attrs, constant)})"
-                            f"(set (shape (node {n.id})) {shape})"
-                            f"(set (dtype (node {n.id})) {dtype})")
+            term = self.term(n.op, n.args, n.attrs, constant)
+            self.engine.run(f"(loaded {term} {n.id} {shape} {dtype})")
+        self.engine.run_rules("loading")
         for i in idioms:
             self.load_idiom(i.node, self.term(i.op, i.args, i.attrs, constant))
         self.report.loaded = len(live)
@@ -114,7 +115,7 @@ class _Saturation:
 
     def load_idiom(self, node: Node, term: str) -> None:
         try:
-            self.engine.run(f"(union (node {node.id}) {term})")
+            self.engine.run(f"(union (Node {node.id}) {term})")
         except Conflict:
             raise RuleError(f"the idiom {term} was recorded for {node!r}, which has another shape "
                             f"or dtype; correct the expansion of its op") from None
@@ -123,7 +124,7 @@ class _Saturation:
         """An op over loaded nodes: a plain operand, then an Expand, then a constant."""
         if op.commutative:
             args = sorted(args, key=lambda a: (a.id in constant, a.op.name == "Expand", a.id))
-        nodes = " ".join(f"(node {a.id})" for a in args)
+        nodes = " ".join(f"(Node {a.id})" for a in args)
         return f"({op.name} {nodes} {self.codec.attrs(op, attrs)})"
 
     # ---- running
@@ -136,12 +137,10 @@ class _Saturation:
         self.report.phases.append(report)
         providers = self.needed(active)
         start = perf_counter()
-        while not report.hit:
-            stated = self.provide(providers, report)
-            before = report.rounds
+        self.provide(providers, report)
+        self.rounds(phase, active, report, start)
+        while not report.hit and self.provide(providers, report):
             self.rounds(phase, active, report, start)
-            if not stated and report.rounds - before <= 1:
-                break
         report.enodes = self.enodes()
         report.ms = (perf_counter() - start) * 1e3 - report.provider_ms
 
@@ -205,7 +204,7 @@ class _Saturation:
     def provide(self, providers: list[Provider], report: PhaseReport) -> int:
         """State what the providers see now. How many facts were new."""
         start = perf_counter()
-        view = look(self.engine, self.stack.table, self.codec)
+        view = self.view()
         new = self.stater.complete(view)
         for p in providers:
             n = self.stater.state(p, view)
@@ -214,11 +213,17 @@ class _Saturation:
         report.provider_ms += (perf_counter() - start) * 1e3
         return new
 
+    def view(self) -> View:
+        """The e-graph as it is now."""
+        if self.seen is None or self.seen[0] != self.engine.changes:
+            self.seen = self.engine.changes, look(self.engine, self.stack.table, self.codec)
+        return self.seen[1]
+
     def freeze(self) -> EClasses:
         """The classes that outputs and updates need."""
         start = perf_counter()
-        view = look(self.engine, self.stack.table, self.codec)
-        classes = freeze(self.graph, view)
+        self.stater.complete(self.view())
+        classes = freeze(self.graph, self.view())
         self.report.enodes = sum(map(len, classes.nodes.values()))
         self.report.classes = len(classes.nodes)
         self.report.freeze_ms = (perf_counter() - start) * 1e3

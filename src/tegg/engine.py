@@ -12,6 +12,7 @@ from tegg.errors import RuleError
 # egglog 14 decomposes queries unless told not to, which is an order of magnitude slower here;
 # 13 knows no such option.
 _OPTIONS = {"no_decomp": True} if "no_decomp" in bindings.EGraph.__text_signature__ else {}
+_TICK = 1.0 if _OPTIONS else 1e3  # 13 reports whole milliseconds as if they were microseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +31,12 @@ class Conflict(RuleError):
 class Engine:
     """One egglog e-graph. It belongs to the thread that made it, and must die there."""
 
-    __slots__ = ("_egraph", "log")
+    __slots__ = ("_egraph", "changes", "log")
 
     def __init__(self) -> None:
         self._egraph = bindings.EGraph(**_OPTIONS)
         self.log: list[str] = []  # everything that was run, so that a failure can be replayed
+        self.changes = 0  # grows whenever the e-graph may have changed
 
     def run(self, text: str) -> list:
         """Run a command or a few. Raises Conflict or RuleError with egglog's words."""
@@ -47,12 +49,17 @@ class Engine:
             kind = Conflict if "Illegal merge" in words else RuleError
             raise kind(f"egglog refuses {_cut(text)}: {words}") from None
         self.log.append(text)
+        self.changes += 1
         return out
 
     def run_rules(self, ruleset: str) -> Run:
         """One round of a rule set."""
+        before = self.changes
         report = self.run(f"(run-schedule (run {ruleset}))")[0].report
-        seconds = {n: t.total_seconds() for n, t in report.search_and_apply_time_per_rule.items()}
+        if not report.updated:
+            self.changes = before
+        seconds = {n: t.total_seconds() * _TICK
+                   for n, t in report.search_and_apply_time_per_rule.items()}
         return Run(report.updated, dict(report.num_matches_per_rule), seconds)
 
     def sizes(self) -> dict[str, int]:

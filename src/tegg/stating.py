@@ -53,7 +53,7 @@ class Stater:
     # ---- naming classes
     def terms(self, view: View, wanted: set[int]) -> dict[int, str]:
         """A short term for each wanted class; a class without one is given a node."""
-        terms = {c: f"(node {i})" for i, c in view.of.items()}
+        terms = {c: f"(Node {i})" for i, c in view.of.items()}
         waiting = wanted - set(terms)
         while waiting:
             before = len(terms)
@@ -67,9 +67,9 @@ class Stater:
         return terms
 
     def _named(self, n: ENode, terms: dict[int, str]) -> str:
-        name = f"(node {self.next_name})"
+        name = f"(Node {self.next_name})"
         args = " ".join(terms[a] for a in n.args)
-        self.engine.run(f"(set {name} ({n.op.name} {args} {self.codec.attrs(n.op, n.attrs)}))")
+        self.engine.run(f"(union {name} ({n.op.name} {args} {self.codec.attrs(n.op, n.attrs)}))")
         self.next_name += 1
         return name
 

@@ -37,7 +37,7 @@ class View:
 
 def look(engine: Engine, table: OpTable, codec: Codec) -> View:
     """Read an e-graph out into a view."""
-    rows = engine.rows([*table, "node", "shape", "dtype", "Store", "StoreAs"])
+    rows = engine.rows([*table, "Node", "shape", "dtype", "Store", "StoreAs"])
     ids: dict[object, int] = {}
     attributes: dict[object, object] = {}
 
@@ -63,7 +63,7 @@ def look(engine: Engine, table: OpTable, codec: Codec) -> View:
         table, codec, nodes,
         {cls(i[0]): attribute("shape", o) for i, o, _ in rows["shape"]},
         {cls(i[0]): attribute("dtype", o) for i, o, _ in rows["dtype"]},
-        {engine.int_of(i[0]): cls(o) for i, o, _ in rows["node"]},
+        {engine.int_of(i[0]): cls(o) for i, o, _ in rows["Node"]},
         _forms(rows, cls, lambda v: engine.text_of(v)))
 
 

@@ -60,5 +60,16 @@ def prelude(words: Mapping[str, Word]) -> list[str]:
             out.append(f"(relation {w.name} {args})")
         else:
             out.append(f"(function {w.name} {args} {w.out} {w.merge or ':no-merge'})")
-    out.append("(function node (i64) Tensor :no-merge)")
-    return out
+    return out + NAMES
+
+
+# A class is named by (Node i). Loading states one (loaded term i shape dtype) a node, which is
+# the cheapest command there is, and one rule then unites and states everything at once.
+NAMES = [
+    "(constructor Node (i64) Tensor)",
+    "(relation loaded (Tensor i64 String String))",
+    "(ruleset loading)",
+    "(rule ((loaded t i s d)) ((union t (Node i)) (set (shape t) s) (set (dtype t) d))"
+    " :ruleset loading :name \"loading\")",
+]
+RESERVED = ("Node", "loaded")
