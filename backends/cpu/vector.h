@@ -1,0 +1,3 @@
+#ifndef TEGG_VECTOR_H
+#define TEGG_VECTOR_H
+#endif
