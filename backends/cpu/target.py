@@ -14,9 +14,10 @@ from tegg.kernel.code import KernelCode
 from tegg.kernel.lower import lower
 from tegg.op import Op
 from tegg.plan import Call, Plan
+from tegg.target import ArraySpec
 
 from . import caller, toolchain
-from .caller import ArraySpec, Caller
+from .caller import Caller
 from .emit import C
 from .library import load, prelude
 from .program import Program, Step, copy_step, steps_of, with_barriers

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import tegg
-from tegg.cache import Cache, content_key, default_cache
+from tegg.cache import Cache, content_key, default
 from tegg.compiler import Compiler, Generic
 from tegg.errors import ArgumentError
 from tegg.fingerprint import describe
@@ -61,7 +61,7 @@ def resolve(options: Options) -> tuple[tuple[Compiler, ...], Target]:
 
 def _plan(graph: Graph, stack: Sequence[Compiler], target: Target,
           options: Options) -> tuple[Plan, str]:
-    cache = default_cache() if options.cache else None
+    cache = default() if options.cache else None
     key = content_key(tegg.__version__, describe(graph), target.identity(),
                       *(c.identity() for c in stack), options.precision, str(options.budget_s))
     found = _cached(cache, key)
