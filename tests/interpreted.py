@@ -134,7 +134,9 @@ class Interpreted:
 def compiled(graph: Graph, **options) -> Compiled:
     """A graph compiled op by op for the interpreter."""
     classes, target = classes_of(graph), Interpreted()
-    plan = make_plan(classes, one_op_each(classes, **options), lambda s: rebuild(s, classes),
+    signature = Signature.of(graph)
+    plan = make_plan(classes, one_op_each(classes, **options),
+                     tuple(s.name for s in signature.symbols), lambda s: rebuild(s, classes),
                      target.lower)
     weights = {i: s.source for i, s in enumerate(graph.inputs) if s.kind == "weight"}
-    return Compiled(Signature.of(graph), plan, weights, target)
+    return Compiled(signature, plan, weights, target)

@@ -44,22 +44,21 @@ def compile_graph(graph: Graph, options: Options) -> Compiled:
     stack, target = resolve(options)
     signature = Signature.of(graph)
     weights = {i: s.source for i, s in enumerate(graph.inputs) if s.kind == "weight"}
-    plan, explanation = _plan(graph, stack, target, options)
+    plan, explanation = _plan(graph, signature, stack, target, options)
     return Compiled(signature, plan, weights, target, explanation)
 
 
 def resolve(options: Options) -> tuple[tuple[Compiler, ...], Target]:
     """The stack that runs and its one target: a compiler's own, or that of ``device``."""
     stack = options.compilers or (Generic(),)
-    targets = {c.target.name: c.target for c in stack if c.target is not None}
-    if len(targets) > 1:
-        raise ArgumentError(f"the stack names several devices: {', '.join(sorted(targets))}; "
+    devices = {c.device for c in stack if c.device}
+    if len(devices) > 1:
+        raise ArgumentError(f"the stack names several devices: {', '.join(sorted(devices))}; "
                             f"a program runs on one")
-    target = next(iter(targets.values()), None) or find(options.device)
-    return stack, target
+    return stack, find(next(iter(devices), options.device))
 
 
-def _plan(graph: Graph, stack: Sequence[Compiler], target: Target,
+def _plan(graph: Graph, signature: Signature, stack: Sequence[Compiler], target: Target,
           options: Options) -> tuple[Plan, str]:
     cache = default() if options.cache else None
     key = content_key(tegg.__version__, describe(graph), target.identity(),
@@ -67,7 +66,7 @@ def _plan(graph: Graph, stack: Sequence[Compiler], target: Target,
     found = _cached(cache, key)
     if found is not None:
         return found
-    made = _make(graph, stack, target, options)
+    made = _make(graph, signature, stack, target, options)
     if cache is not None:
         cache.put("plan", key, pickle.dumps(made))
     return made
@@ -78,7 +77,7 @@ def _cached(cache: Cache | None, key: str) -> tuple[Plan, str] | None:
     return None if data is None else pickle.loads(data)
 
 
-def _make(graph: Graph, stack: Sequence[Compiler], target: Target,
+def _make(graph: Graph, signature: Signature, stack: Sequence[Compiler], target: Target,
           options: Options) -> tuple[Plan, str]:
     from tegg.egraph import saturate
     from tegg.extract import extract, fragment
@@ -89,8 +88,8 @@ def _make(graph: Graph, stack: Sequence[Compiler], target: Target,
     cover = extract(saturated.classes, target.costs(), lowerable=target.unsupported,
                     budget_s=options.budget_s, target=target.name)
     end = clock()
-    plan = make_plan(saturated.classes, cover, lambda s: fragment(s, saturated.classes),
-                     target.lower)
+    plan = make_plan(saturated.classes, cover, tuple(s.name for s in signature.symbols),
+                     lambda s: fragment(s, saturated.classes), target.lower)
     plan.stats.update(saturate_seconds=middle - start, extract_seconds=end - middle,
                       lower_seconds=clock() - end)
-    return plan, saturated.report.show()
+    return plan, str(saturated.report)

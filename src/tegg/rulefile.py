@@ -73,6 +73,7 @@ class RuleSet:
     file: str
     rules: tuple[Rule, ...]
     relations: tuple[Relation, ...]
+    text: str
 
     @property
     def name(self) -> str:
@@ -124,7 +125,7 @@ def read_rules(text: str, file: str, parts: tuple[str, ...] = (), exact: bool = 
     if declared is None:
         raise RuleError(f"{file}:1:1: the file never says (ruleset {header.ruleset}); "
                         f"add it below the header")
-    return RuleSet(header, file, tuple(seen.values()), tuple(relations))
+    return RuleSet(header, file, tuple(seen.values()), tuple(relations), text)
 
 
 # ---- the header
