@@ -23,6 +23,7 @@ from tegg.work import Values
 
 __all__ = ["Limits", "Lowerable", "extract", "fragment", "show"]
 
+SEARCH = 2.0  # seconds that the heuristic may take even where the budget is spent
 GAP = 1e-9  # below this a cover is as good as the bound, within what the solver can tell
 
 
@@ -33,7 +34,8 @@ def extract(classes: EClasses, costs: Costs, *, lowerable: Lowerable = anything,
 
     The same classes and costs give the same cover, unless the budget is missed: then
     ``stats["missed_budget"]`` is 1, and ``gap`` says how far the cover can be from the best one.
-    ``exact=False`` leaves out the integer program: a heuristic cover, whose gap is unknown.
+    ``exact=False``, or a budget of 0, leaves out the integer program: a heuristic cover, whose
+    gap is unknown.
     Raises ExtractionError where the target cannot lower an op that the program needs.
     """
     start = time.monotonic()
@@ -48,7 +50,7 @@ def extract(classes: EClasses, costs: Costs, *, lowerable: Lowerable = anything,
     stats = {"classes": len(roles.nodes), "cones": sum(map(len, cones.cuts.values())),
              "tried": cones.tried, "candidates": len(problem.kernels),
              "enumerate_s": time.monotonic() - start}
-    used, gap = _choose(problem, start + budget_s, exact, stats)
+    used, gap = _choose(problem, start + budget_s, exact and budget_s > 0, stats)
     stats["total_s"] = time.monotonic() - start
     return assemble(problem, pricer, used, gap, stats)
 
@@ -71,7 +73,7 @@ def _choose(problem: Problem, deadline: float, exact: bool,
             stats["missed_budget"] = 0
             return best, 0.0
     began = time.monotonic()
-    found = search(problem, max(deadline, began + 0.05))
+    found = search(problem, max(deadline, began + SEARCH))
     stats.update(heuristic_s=time.monotonic() - began,
                  missed_budget=int(exact or not found.complete))
     if best is None or found.cost < problem.total(best):

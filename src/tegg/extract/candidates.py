@@ -1,4 +1,4 @@
-"""From cones to candidate kernels: inner stores, siblings, copies and storage forms."""
+"""From cones to candidate kernels: inner stores, siblings and storage forms."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class Candidates:
             if values <= 2 * self.limits.values:
                 found.append(self._kernel(outs, leaves, body, seconds))
         found = [k for k in found if self._sound(k)]
-        return self._forms(undominated(found, self.roles) + self._copies())
+        return self._forms(undominated(found, self.roles)) + self._conversions()
 
     def _reachable(self) -> list[int]:
         """Classes that some kernel of a cover could have to write, in order."""
         seen: set[int] = set()
-        todo = [c for c in self.roles.roots if c not in self.roles.given]
+        todo = list(self.roles.roots)
         while todo:
             c = todo.pop()
             if c not in seen:
@@ -99,12 +99,9 @@ class Candidates:
         return [extra for n in range(1, len(inner) + 1)
                 for extra in itertools.combinations(inner, n)]
 
-    def _copies(self) -> list[Candidate]:
-        """Roots that are inputs are copied; a given value with a form is converted ahead."""
+    def _conversions(self) -> list[Candidate]:
+        """A weight that has a storage form can be converted to it ahead."""
         out = []
-        for c in self.roles.roots:
-            if c in self.roles.given:
-                out.append(self._kernel((c,), (c,), {}))
         for c in sorted(self.roles.weights):
             for form in sorted(self.pricer.forms.get(c, ())):
                 seconds, _ = self.pricer.price((c,), (c,), {}, "", form)
@@ -116,8 +113,6 @@ class Candidates:
         forms = sorted({f for fs in self.pricer.forms.values() for f in fs})
         out = list(kernels)
         for k in kernels:
-            if not k.body:
-                continue
             has = {f: ([a for a in k.leaves if f in self.pricer.forms.get(a, ())],
                        [o for o in k.outs if f in self.pricer.forms.get(o, ())]) for f in forms}
             for f, (read, write) in has.items():
