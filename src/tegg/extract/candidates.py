@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 
-from tegg.extract.candidate import Candidate, Pricer
+from tegg.extract.candidate import Body, Candidate, Pricer
 from tegg.extract.cones import Cone, Cones
 from tegg.extract.legal import below, products
 from tegg.extract.roles import Roles
@@ -62,7 +62,7 @@ class Candidates:
             self.cones.cuts[c] = [Cone(c, frozenset(), body, seconds)]
         return self.cones.cuts[c]
 
-    def _kernel(self, outs: tuple[int, ...], leaves: Iterable[int], body,
+    def _kernel(self, outs: tuple[int, ...], leaves: Iterable[int], body: Body,
                 seconds: float | None = None) -> Candidate:
         order = tuple(sorted(leaves, key=self.roles.rank.__getitem__))
         if seconds is None:
@@ -91,9 +91,9 @@ class Candidates:
                  and (k in roles.roots and k not in roles.constant
                       or cones.storable(k) and readers[k] - set(z.body))]
         if not self.limits.store_prologue:
-            for c in products(z.body):
-                packed = below(c, z.body) - {c}
-                inner = [k for k in inner if k not in packed]
+            anchors = products(z.body)
+            packed = below(z.root, z.body) - _above(anchors, z.body) if anchors else set()
+            inner = [k for k in inner if k not in packed]
         inner = sorted(inner, key=lambda k: (-cones.flow[k], k))[:self.limits.inner]
         inner.sort(key=roles.rank.__getitem__)
         return [extra for n in range(1, len(inner) + 1)
@@ -122,6 +122,15 @@ class Candidates:
                     seconds, _ = self.pricer.price(k.outs, k.leaves, k.body, r, w)
                     out.append(replace(k, seconds=seconds, read=r, write=w))
         return out
+
+
+def _above(anchors: list[int], body: Body) -> set[int]:
+    """The contractions of a body and what is computed from them."""
+    above = set(anchors)
+    for c, n in body.items():
+        if not above.isdisjoint(n.args):
+            above.add(c)
+    return above
 
 
 def undominated(kernels: list[Candidate], roles: Roles) -> list[Candidate]:
