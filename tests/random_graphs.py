@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tegg.dim import Dim, dim, evaluate, product
-from tegg.dtype import bool_, dtype as as_dtype, f32, f64, i32
+from tegg.dtype import bool_, f32, f64, i32
+from tegg.dtype import dtype as as_dtype
 from tegg.errors import TeggError
 from tegg.graph import Graph, Node
 from tegg.op import bits_of
@@ -122,7 +123,8 @@ class _Recorder:
         return self.g.expand(r, x.shape) if self.draw(st.booleans()) else r
 
     def _gather(self):
-        return self.g.op("Gather", *(lambda x: (x, self.node(i32), self._axis(x)))(self.node()))
+        x = self.node()
+        return self.g.op("Gather", x, self.node(i32), self._axis(x))
 
     def _product(self):
         """A product of what two values have in common on their last axis."""

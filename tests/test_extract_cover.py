@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from hypothesis import given
-
 from cover_runs import check_cover
 from eclass_graphs import classes_of
+from hypothesis import given
 from random_graphs import programs
+
 from tegg.cost import load_costs
 from tegg.extract import Limits, extract
 

@@ -41,10 +41,11 @@ def lowered(classes: EClasses, lowerable: Lowerable, target: str) -> Nodes:
             key = (n.op.name, dtype)
             if key not in reasons:
                 reasons[key] = None if n.op.name == "Input" else lowerable(n.op, dtype)
-            if reasons[key] is None:
+            reason = reasons[key]
+            if reason is None:
                 kept[c].append(n)
             else:
-                refused.setdefault(c, (n, dtype, reasons[key]))
+                refused.setdefault(c, (n, dtype, reason))
     alive = _computable(kept)
     for r in roots(classes):
         if r not in alive:
