@@ -104,9 +104,10 @@ class Poly:
 
     def __repr__(self) -> str:
         parts = []
-        for m, c in sorted(self.terms.items(), key=lambda t: (-len(t[0]), t[0])):
+        for m, c in sorted(self.terms.items(), key=lambda t: (t[1] < 0, -len(t[0]), t[0])):
             names = "*".join(s.name for s in m)
-            parts.append(names if c == 1 and m else f"{c}*{names}" if m else str(c))
+            sign = {1: "", -1: "-"}.get(c, f"{c}*")
+            parts.append(sign + names if m else str(c))
         return "+".join(parts).replace("+-", "-")
 
 

@@ -1,0 +1,155 @@
+"""``make bench``: tegg beside NumPy and PyTorch in one interleaved run; a table and JSON.
+
+    python benchmarks/run.py [--threads 2] [--only softmax,mlp] [--no-compile] [--json FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from datetime import date
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+
+def parse() -> argparse.Namespace:
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument("--threads", type=int, default=2)
+    p.add_argument("--only", default="", help="comma-separated workload names")
+    p.add_argument("--no-compile", action="store_true", help="leave torch.compile out (slow)")
+    p.add_argument("--rounds", type=int, default=9)
+    p.add_argument("--json", type=Path, default=None)
+    return p.parse_args()
+
+
+def cpu_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(x.split(":")[1].strip() for x in lines if x.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def versions() -> dict[str, str]:
+    import importlib.metadata as m
+    out = {"python": platform.python_version()}
+    for name in ("tegg", "numpy", "egglog", "torch"):
+        try:
+            out[name] = m.version(name)
+        except m.PackageNotFoundError:
+            continue
+    try:
+        out["cc"] = subprocess.run(["cc", "--version"], capture_output=True, text=True,
+                                   check=True).stdout.splitlines()[0]
+    except (OSError, subprocess.CalledProcessError):
+        pass
+    return out
+
+
+def contenders(w, arrays, use_compile: bool):
+    """Name -> function of no arguments, and name -> seconds of the first call."""
+    import numpy as np
+
+    import tegg
+    values = list(arrays.values())
+    first: dict[str, float] = {}
+    out = {}
+
+    weights = {k: arrays[k] for k in w.weights}
+    free = [k for k in arrays if k not in w.weights]
+
+    def body(*xs):
+        given = {**weights, **dict(zip(free, xs))}
+        return w.tegg(tegg, *[given[k] for k in arrays])
+
+    start = time.perf_counter()
+    program = tegg.compile(body)
+    inputs = [arrays[k] for k in free]
+    got = program(*inputs)
+    first["tegg"] = time.perf_counter() - start
+    reference = w.numpy(np, *[v.astype(np.float64) for v in values])
+    worst = float(np.max(np.abs(got - reference)) / np.max(np.abs(reference)))
+    assert worst < 1e-4, f"{w.name}: tegg differs from NumPy by {worst:.1e}"
+    out["tegg"] = lambda: program(*inputs)
+    bound = program.bind(*inputs)
+    out["tegg.bind"] = bound
+    out["numpy"] = lambda: w.numpy(np, *values)
+    try:
+        import torch
+    except ImportError:
+        return out, first
+    tensors = [torch.from_numpy(v) for v in values]
+
+    def eager():
+        with torch.inference_mode():
+            return w.torch(torch, *tensors)
+
+    out["torch"] = eager
+    if use_compile:
+        fast = torch.compile(lambda *xs: w.torch(torch, *xs))
+        start = time.perf_counter()
+        with torch.inference_mode():
+            fast(*tensors)
+        first["torch.compile"] = time.perf_counter() - start
+
+        def compiled():
+            with torch.inference_mode():
+                return fast(*tensors)
+
+        out["torch.compile"] = compiled
+    return out, first
+
+
+def main() -> int:
+    args = parse()
+    os.environ.setdefault("OMP_NUM_THREADS", str(args.threads))
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", str(args.threads))
+    os.environ["TEGG_THREADS"] = str(args.threads)
+    sys.path.insert(0, str(HERE))
+    from rich.console import Console
+    from rich.table import Table
+    from suite import SUITE
+    from timing import interleaved
+    try:
+        import torch
+        torch.set_num_threads(args.threads)
+    except ImportError:
+        pass
+    only = set(filter(None, args.only.split(",")))
+    rows = []
+    for w in SUITE:
+        if only and w.name not in only:
+            continue
+        fs, first = contenders(w, w.inputs(), not args.no_compile)
+        timings = interleaved(fs, args.rounds)
+        rows.append({"workload": w.name, "about": w.about, "first_call_s": first,
+                     "ms": {k: t.median * 1e3 for k, t in timings.items()},
+                     "best_ms": {k: t.best * 1e3 for k, t in timings.items()}})
+        print(".", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
+    names = list(dict.fromkeys(k for r in rows for k in r["ms"]))
+    table = Table(title=f"median ms, {args.threads} threads, {cpu_name()}")
+    for c in ("workload", *names, "first call s"):
+        table.add_column(c, justify="left" if c == "workload" else "right")
+    for r in rows:
+        cells = [f"{r['ms'][n]:.4g}" if n in r["ms"] else "-" for n in names]
+        table.add_row(r["workload"], *cells, ", ".join(f"{k} {v:.2f}" for k, v in
+                                                       r["first_call_s"].items()))
+    Console(width=140).print(table)
+    record = {"date": date.today().isoformat(), "machine": cpu_name(), "cores": os.cpu_count(),
+              "threads": args.threads, "versions": versions(), "rows": rows}
+    if args.json:
+        args.json.parent.mkdir(parents=True, exist_ok=True)
+        args.json.write_text(json.dumps(record, indent=1))
+        print(f"wrote {args.json}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,72 @@
+"""What a backend provides, and how it is found by name."""
+
+from __future__ import annotations
+
+import difflib
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tegg.classes import Fragment
+from tegg.dtype import DType
+from tegg.errors import BackendError
+from tegg.kernel.code import KernelCode
+from tegg.op import Op
+from tegg.plan import Plan
+
+if TYPE_CHECKING:
+    from tegg.cost import Costs
+
+
+class Executable(Protocol):
+    """A plan that is built for a device and can run. See ``runtime.py`` for its use."""
+
+    def run(self, buffers: Any, sizes: Any) -> None:
+        """Run the plan's calls. ``buffers``: one pointer per plan buffer; ``sizes``: int64."""
+
+    def run_ahead(self, buffers: Any, sizes: Any) -> None:
+        """Run the calls that depend on weights only."""
+
+    def profile(self, buffers: Any, sizes: Any) -> list[float]:
+        """Run once and give the seconds of each call of the plan."""
+
+    def source(self) -> str:
+        """The program text that was compiled."""
+
+
+class Target(Protocol):
+    """A device: which compilers lower for it, what its kernels cost, how they are made and run."""
+
+    name: str
+    features: frozenset[str]
+    ops: tuple[Op, ...]
+
+    def identity(self) -> str:
+        """Everything that makes plans for this device differ: features, toolchain, version."""
+
+    def costs(self) -> Costs:
+        """The cost profile in use."""
+
+    def unsupported(self, op: Op, dtype: DType) -> str | None:
+        """Why an op cannot be lowered for a dtype of its result, or None if it can."""
+
+    def lower(self, fragment: Fragment, name: str) -> KernelCode:
+        """Source of one kernel."""
+
+    def build(self, plan: Plan) -> Executable:
+        """Compile and load a plan."""
+
+
+def targets() -> dict[str, Any]:
+    """Name -> entry point of every installed backend."""
+    return {e.name: e for e in entry_points(group="tegg.backends")}
+
+
+def find(name: str) -> Target:
+    """The target of a device name. Raises BackendError for a name that nothing provides."""
+    known = targets()
+    if name not in known:
+        near = difflib.get_close_matches(name, known, 1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise BackendError(f"no backend provides device {name!r}{hint} "
+                           f"(installed: {', '.join(sorted(known)) or 'none'})")
+    return known[name].load()()

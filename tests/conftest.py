@@ -1,0 +1,7 @@
+"""Hypothesis profiles: short by default, long with ``--hypothesis-profile=long``."""
+
+from hypothesis import settings
+
+settings.register_profile("short", deadline=None, max_examples=50)
+settings.register_profile("long", deadline=None, max_examples=2000)
+settings.load_profile("short")
