@@ -112,7 +112,7 @@ def _fuse(p: Propagation, writes: list[Write], outer: Var, inner: Var) -> list[W
     values = reachable(v for w in writes for v in w.needs())
     if any(v.op == "red" and {outer, inner} & set(v.attr.vars) for v in values):
         return None
-    if not all(_adjacent(f, outer, inner) for f in all_forms(writes)):
+    if not all(adjacent(f, outer, inner) for f in all_forms(writes)):
         return None
     extent, k = outer.extent * inner.extent, 0
     taken = {v for w in writes for v in w.vars} | {v for x in values for v in x.deps}
@@ -122,9 +122,10 @@ def _fuse(p: Propagation, writes: list[Write], outer: Var, inner: Var) -> list[W
     return [_renamed(p, w, by, outer, inner, Var(extent, k)) for w in writes]
 
 
-def _adjacent(form: Form, outer: Var, inner: Var) -> bool:
+def adjacent(form: Form, outer: Var, inner: Var) -> bool:
+    """Whether a form holds two variables as one, ``k * (n * outer + inner)``, or neither."""
     return (form.coefficient(outer) == form.coefficient(inner) * inner.extent
-            and all(_adjacent(a.form, outer, inner) for a in form.terms
+            and all(adjacent(a.form, outer, inner) for a in form.terms
                     if isinstance(a, (Quotient, Remainder))))
 
 

@@ -207,7 +207,7 @@ class Algebra:
         key = (form, d)
         known = self._divmods.get(key)
         if known is None:
-            q, r = self._divide(form, d)
+            q, r = self._divmods[key] = self._divide(form, d)  # recombining asks for it again
             known = self._divmods[key] = (self.recombine(q), self.recombine(r))
         return known
 
