@@ -1,16 +1,13 @@
-"""A digest of everything that decides a plan: the graph, the rules, the costs, the target."""
+"""A graph as text, for cache keys: equal text means an equal program."""
 
 from __future__ import annotations
-
-import hashlib
-from collections.abc import Iterable
 
 from tegg.dim import symbols
 from tegg.graph import Graph
 
 
 def describe(graph: Graph) -> str:
-    """The graph as text: equal text means an equal program (weights' values play no part)."""
+    """The graph as text. The values of weights play no part in it."""
     live = graph.reachable()
     alive = {n.id for n in live}
     place = {n.id: i for i, n in enumerate(live)}
@@ -29,11 +26,3 @@ def describe(graph: Graph) -> str:
     lines += [f"same {s.name} {d}" for s, d in graph.facts.equal.items()]
     return "\n".join(lines)
 
-
-def digest(parts: Iterable[str]) -> str:
-    """A hexadecimal key of texts."""
-    h = hashlib.sha256()
-    for p in parts:
-        h.update(f"{len(p)}:".encode())
-        h.update(p.encode())
-    return h.hexdigest()
