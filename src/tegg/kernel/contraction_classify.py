@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tegg.contraction import Spec
-from tegg.dim import Dim, Shape, hint, product
+from tegg.dim import Dim, hint, product
 from tegg.errors import LoweringError
 from tegg.graph import Graph, Node
-from tegg.kernel.domain import Write, adjacent, settle, spread
+from tegg.kernel.domain import Write, adjacent, settle
 from tegg.kernel.index import ZERO, Form, Var, variable
 from tegg.kernel.propagate import Index, Propagation, Request, Splits
 from tegg.kernel.value import Reduction, Val, reachable
@@ -100,19 +100,19 @@ class Contraction:
 
 
 def classify(graph: Graph, outputs: Sequence[Node], anchors: Sequence[Node],
-             native: frozenset[str]) -> Contraction:
+             native: frozenset[str], slots: Sequence[int]) -> Contraction:
     """The contractions of a fragment whose outputs are ``outputs`` and products are ``anchors``.
 
+    slots: the buffer that each output is written to.
     Raises LoweringError where the fragment is not of that form; the message says why.
     """
     numbers, products = _numbered(anchors)
-    first = len(graph.inputs)
 
     def propagation(splits: Splits) -> AnchoredPropagation:
         return AnchoredPropagation(graph, native, splits, anchors=numbers, products=products)
 
     def write(p: Propagation) -> list[Write]:
-        return _writes(p, outputs, anchors, first)
+        return _writes(p, outputs, anchors, slots)
 
     p, writes = settle(propagation, write)
     assert isinstance(p, AnchoredPropagation)
@@ -161,8 +161,8 @@ def _depths(p: Propagation, anchors: Sequence[Node], products: Mapping[int, int]
 
 
 # ---- iteration spaces
-def _writes(p: Propagation, outputs: Sequence[Node], anchors: Sequence[Node], first: int,
-            ) -> list[Write]:
+def _writes(p: Propagation, outputs: Sequence[Node], anchors: Sequence[Node],
+            slots: Sequence[int]) -> list[Write]:
     """Each output over the index of an anchor where that index can be pushed forward to it."""
     at: dict[int, tuple[tuple[Var, ...], Index]] = {}
     for anchor in anchors:
@@ -170,9 +170,9 @@ def _writes(p: Propagation, outputs: Sequence[Node], anchors: Sequence[Node], fi
         for node, moved in _pushed(p, anchor, index, outputs).items():
             at.setdefault(node, (vars, moved))
     out = []
-    for i, node in enumerate(outputs):
+    for slot, node in zip(slots, outputs):
         vars, index = at.get(node.id) or p.bind(p.shape(node), ())
-        out.append(Write(first + i, vars, p.algebra.flatten(index, p.shape(node)),
+        out.append(Write(slot, vars, p.algebra.flatten(index, p.shape(node)),
                          p.at(node, index)))
     return out
 
@@ -357,13 +357,3 @@ def _unit_last(vars: tuple[Var, ...], forms: Iterable[Form]) -> tuple[Var, ...]:
         return vars
     last = max(reversed(vars), key=score) if any(score(v)[0] for v in vars) else vars[-1]
     return (*(v for v in vars if v is not last), last)
-
-
-def sizes(vars: Sequence[Var]) -> Shape:
-    """Extents of loop variables."""
-    return tuple(v.extent for v in vars)
-
-
-def count(vars: Sequence[Var]) -> Dim:
-    """How many points they have."""
-    return spread(vars)
