@@ -9,7 +9,8 @@ from tegg.backends.cexpr import dim
 from tegg.backends.cpu.contraction_hooks import Axis, Hooks
 from tegg.backends.cpu.contraction_text import Text, indented
 from tegg.backends.cpu.emit import C
-from tegg.dim import Dim, hint
+from tegg.dim import hint
+from tegg.dtype import DType, f32
 from tegg.graph import Graph, Node
 from tegg.kernel.code import KernelCode, Stage, Temporary, Work
 from tegg.kernel.contraction_classify import Contraction, Group, Term, classify
@@ -61,12 +62,17 @@ def shape_of(c: Contraction, constant: Collection[int] = ()) -> GemmShape:
     loads = [v.attr.slot for t in terms for v in reachable([t.b]) if v.op == "load"]
     return GemmShape(
         spread(c.batch), spread(c.m), tuple(spread(g.n) for g in c.groups), c.depth,
-        terms[0].sum.dtype, tuple(len(g.terms) for g in c.groups), _unit(c.a, c.m, c.k),
+        _register(terms[0].sum.dtype), tuple(len(g.terms) for g in c.groups), _unit(c.a, c.m, c.k),
         tuple(_unit(t.b, g.n, c.k) for g in c.groups for t in g.terms),
         1.0 + flops(c.a, frozenset()), max(1.0 + flops(t.b, frozenset()) for t in terms),
         max(flops(w.value, scope, frozenset(t.sum.id for t in terms))
             for g in c.groups for w in g.writes),
         batched, all(s in constant for s in loads))
+
+
+def _register(d: DType) -> DType:
+    """The dtype in which sums are kept: halves accumulate in float32."""
+    return f32 if d.is_float and d.itemsize == 2 else d
 
 
 def _unit(operand: Val, free: tuple[Var, ...], k: tuple[Var, ...]) -> str:
