@@ -29,8 +29,9 @@ class Dialect:
     """The spellings in which C-family languages differ.
 
     width: lanes of a vector. scalar, vector: register letter -> type. memory: memory letter ->
-    type of an element. ops: ``(op name, class) -> template`` with ``{0}`` .. for operands and
-    ``{v}`` for the function prefix; the class is ``float``, ``int`` or ``bool``.
+    type of an element. ops: ``(op name, class) -> template`` with ``{0}`` .. for operands,
+    ``{v}`` for the prefix of functions, ``{m}`` for that of vector mathematics, ``{one}`` for 1;
+    the class is ``float``, ``int`` or ``bool``.
     """
 
     width: int
@@ -196,7 +197,8 @@ class Expressions:
         kind = "float" if of.is_float else of.kind
         letter = REGISTER[of.name]
         prefix = f"v{letter}_" if lanes else f"s{letter}_"
-        text = self.dialect.ops[(v.op, kind)].format(*args, v=prefix, one=self._one(of))
+        maths = prefix.replace("f", "")  # float32 functions carry no letter
+        text = self.dialect.ops[(v.op, kind)].format(*args, v=prefix, m=maths, one=self._one(of))
         if v.dtype.kind == "bool" and kind != "bool" and v.op != "Select":
             return f"{prefix}test({text})"
         if not lanes and kind == "int" and of.itemsize == 1:

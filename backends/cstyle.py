@@ -16,6 +16,8 @@ from tegg.kernel.value import Val
 from tegg.meaning import lowest
 from tegg.op import bits_of
 
+_STACK = 1 << 16  # bytes of one scratch array up to which it stands on the stack
+
 
 class Printer(Expressions):
     """Prints statements into lines. One printer per function, or per hook body."""
@@ -311,28 +313,29 @@ def print_function(dialect: Dialect, algebra: Algebra, f: Function) -> str:
     for slot, d in sorted(f.buffers.items()):
         kind = dialect.memory[MEMORY[d.name]]
         p.line(f"{kind} *const b{slot} = ({kind} *)buffers[{slot}];")
-    for a in arrays(f.body):
-        _declare(p, a, f.scratch)
+    _declare(p, arrays(f.body))
     p.block(f.body)
     unused = "  (void)buffers; (void)sizes; (void)tid; (void)nt;"
     head = f"void {f.name}(void *const *buffers, const int64_t *sizes, int tid, int nt) {{"
     return "\n".join([head, unused, *p.lines, "}"]) + "\n"
 
 
-def scratch_size(a: Array, dialect: Dialect) -> Dim:
-    """Elements that a scratch array takes, with room for the last vector to be written whole."""
-    return a.size + dialect.width
-
-
-def _declare(p: Printer, a: Array, scratch: Mapping[int, int]) -> None:
-    letter = REGISTER[a.dtype.name]
-    kind = "uint8_t" if letter == "b" else p.dialect.scalar[letter]
-    size = scratch_size(a, p.dialect)
-    slot = scratch.get(a.number)
-    if slot is None:
-        p.line(f"{kind} t{a.number}[{upper_bound(size)}] __attribute__((aligned(64)));")
-    else:
-        p.line(f"{kind} *const t{a.number} = ({kind} *)buffers[{slot}] + tid * {dim(size)};")
+def _declare(p: Printer, found: Sequence[Array]) -> None:
+    """Declare scratch arrays: small ones on the stack, the others in one block of the thread."""
+    heap: list[tuple[str, str, str]] = []
+    for a in found:
+        letter = REGISTER[a.dtype.name]
+        kind = "uint8_t" if letter == "b" else p.dialect.scalar[letter]
+        size = a.size + p.dialect.width  # the last vector may be written whole
+        top = upper_bound(size)
+        if top is not None and top * a.dtype.numpy.itemsize <= _STACK:
+            p.line(f"{kind} t{a.number}[{top}] __attribute__((aligned(64)));")
+        else:
+            heap.append((f"t{a.number}", kind, f"({dim(size)} * sizeof({kind}) + 63) / 64 * 64"))
+    if heap:
+        p.line(f"char *scratch = rt_scratch({' + '.join(size for _, _, size in heap)});")
+    for name, kind, size in heap:
+        p.line(f"{kind} *const {name} = ({kind} *)scratch; scratch += {size};")
 
 
 def print_hook(dialect: Dialect, algebra: Algebra, stmts: Sequence[Stmt], results: Iterable[Val],

@@ -207,8 +207,8 @@ class Algebra:
         key = (form, d)
         known = self._divmods.get(key)
         if known is None:
-            q, r = self._divmods[key] = self._divide(form, d)  # recombining asks for it again
-            known = self._divmods[key] = (self.recombine(q), self.recombine(r))
+            q, r = self._divmods[key] = self._divide(form, d)  # recombining may ask again
+            known = self._divmods[key] = self.recombine(q), self.recombine(r)
         return known
 
     def _divide(self, form: Form, d: Dim) -> tuple[Form, Form]:

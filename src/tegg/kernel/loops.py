@@ -203,11 +203,9 @@ class _Verifier:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """One function of a kernel. ``buffers``: slot -> dtype, of those it touches; ``scratch``: slot
-    of the per-thread temporary of an array whose size has no small bound."""
+    """One function of a kernel. ``buffers``: slot -> dtype, of those it touches."""
 
     name: str
     body: tuple[Stmt, ...]
     buffers: Mapping[int, DType]
     symbols: tuple[str, ...]
-    scratch: Mapping[int, int]

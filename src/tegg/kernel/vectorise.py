@@ -56,7 +56,7 @@ class Vectoriser:
         inside = {w for x in reachable(bodies) if x.op == "red" and x.deps & set(vars)
                   for w in x.attr.vars}
         if inside:
-            inner = {w: self.score(w, bodies, ()) for w in inside}
+            inner = {w: self.score(w, bodies, stores) for w in inside}
             w = min(sorted(inside, key=lambda w: (hint(w.extent), w.number)), key=inner.__getitem__)
             if inner[w] < scores[best] and hint(w.extent) >= _INNER_HINT:
                 return None

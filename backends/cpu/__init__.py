@@ -1,0 +1,1 @@
+"""The CPU backend: C for vectors, compiled at run time."""
