@@ -1,1 +1,1 @@
-"""Backends: one folder per device, found by entry point; nothing in the core names one."""
+"""Backends: a folder each, and the printer of C-family source that they share."""

@@ -5,32 +5,17 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tegg.dim import Dim, Poly, Shape, Symbol
+from tegg.dim import Dim, Poly, Symbol
+from tegg.target import ArraySpec
 
 from .program import Program, encoded
 from .runtime import runtime
 
 LARGEST_DIM = 2**31 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class ArraySpec:
-    """One array of a call. ``buffers`` are the program's buffers that get its pointer.
-
-    ``allocate(shape, dtype)`` makes a result.
-    """
-
-    name: str
-    dtype: np.dtype
-    shape: Shape
-    buffers: tuple[int, ...]
-    writable: bool = False
-    allocate: Callable[[tuple[int, ...], np.dtype], np.ndarray] = np.empty
 
 
 class _Dim(ctypes.Structure):

@@ -14,9 +14,10 @@ from tegg.kernel.code import KernelCode
 from tegg.kernel.lower import lower
 from tegg.op import Op
 from tegg.plan import Call, Plan
+from tegg.target import ArraySpec
 
 from . import caller, toolchain
-from .caller import ArraySpec, Caller
+from .caller import Caller
 from .emit import C
 from .library import load, prelude
 from .program import Program, Step, copy_step, steps_of, with_barriers
@@ -44,8 +45,9 @@ class Cpu:
         return load_costs("cpu/generic", threads())
 
     def unsupported(self, op: Op, dtype: DType) -> str | None:
-        return None if op.expand or op.kind != "elementwise" or self.language.lowers(
-            op.name, dtype) else "the C dialect has no spelling for it"
+        if op.expand or op.kind != "elementwise" or op.name in ("Cast", *self.language.native):
+            return None
+        return f"the C dialect has no spelling for {op.name}, and its row no expansion"
 
     def lower(self, fragment: Fragment, name: str) -> KernelCode:
         return lower(fragment.graph, fragment.outputs, name, self.language)

@@ -9,6 +9,7 @@ from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from tegg.errors import ArgumentError, RuleError
 from tegg.op import OPS, Op, OpTable
@@ -19,6 +20,9 @@ from tegg.rulecheck import check
 from tegg.rulefile import Rule, RuleSet, read_rule_file
 from tegg.vocabulary import FACTS as FACT_WORDS, MEMORY, RESERVED, Word, vocabulary
 
+if TYPE_CHECKING:
+    from tegg.target import Target
+
 PRECISIONS = MappingProxyType({"bitwise": ("facts", "bitwise"),
                                "reals": ("facts", "bitwise", "reals", "rounds")})
 
@@ -28,14 +32,17 @@ class Compiler:
 
     rules: paths of ``.egg`` files or of folders of them, names of built-in rule sets or folders
       (``"fuse.sub"``, ``"algebra"``), or rule sets that were read. rounds: whether rule sets of
-      class ``rounds`` may be among them, so that results lose precision.
+      class ``rounds`` may be among them, so that results lose precision. target: the device that
+      they are for, if any; its rows join the op table.
     """
 
-    __slots__ = ("name", "ops", "providers", "rounds", "sources")
+    __slots__ = ("name", "ops", "providers", "rounds", "sources", "target")
 
     def __init__(self, *rules: str | Path | RuleSet, ops: Iterable[Op] = (),
-                 providers: Iterable[Provider] = (), name: str = "", rounds: bool = False) -> None:
+                 providers: Iterable[Provider] = (), name: str = "", rounds: bool = False,
+                 target: Target | None = None) -> None:
         self.sources = rules
+        self.target = target
         self.ops = tuple(ops)
         self.providers = tuple(providers)
         self.name = name or ", ".join(s.name if isinstance(s, RuleSet) else str(s) for s in rules)
@@ -60,6 +67,18 @@ class Compiler:
                                 f"compiler {self.name!r} does not admit; write Compiler(..., "
                                 f"rounds=True)")
         return tuple(found)
+
+    def identity(self) -> str:
+        """Everything about it that decides a plan: the texts of its rules, its rows, its providers."""
+        parts = [self.name, str(self.rounds)]
+        for source in self.sources:
+            if isinstance(source, RuleSet):
+                parts.append(source.text)
+            else:
+                parts += [_text(path) for path, _ in _files(source)]
+        parts += [f"{op.name} {op.attrs} {op.cost}" for op in self.ops]
+        parts += [f"{type(p).__module__}.{type(p).__qualname__}" for p in self.providers]
+        return "\n".join(parts)
 
     def __repr__(self) -> str:
         return f"<compiler {self.name}>"
@@ -112,7 +131,7 @@ def stack(compilers: Compiler | Sequence[Compiler], table: OpTable = OPS) -> Sta
 def _rows(compilers: Iterable[Compiler], table: OpTable) -> OpTable:
     rows = dict(table)
     for c in compilers:
-        for op in c.ops:
+        for op in (*c.ops, *(c.target.ops if c.target else ())):
             if rows.get(op.name, op) is not op:
                 raise ArgumentError(f"compiler {c.name!r} brings an op {op.name!r}, which the op "
                                     f"table has already; give it another name")
@@ -161,17 +180,22 @@ def builtin_root() -> Path:
 
 
 def _read(source: str | Path) -> list[RuleSet]:
+    return [_cached(path, root) for path, root in _files(source)]
+
+
+def _files(source: str | Path) -> list[tuple[Path, Path | None]]:
+    """The rule files that a source means, each with the folder that its name counts from."""
     path = Path(source)
     if path.is_dir():
-        return [_cached(p, None) for p in sorted(path.rglob("*.egg"))]
+        return [(p, None) for p in sorted(path.rglob("*.egg"))]
     if path.suffix == ".egg":
-        return [_cached(path, None)]
+        return [(path, None)]
     root = builtin_root()
     inside = root.joinpath(*str(source).split("."))
     if inside.is_dir():
-        return [_cached(p, root) for p in sorted(inside.rglob("*.egg"))]
+        return [(p, root) for p in sorted(inside.rglob("*.egg"))]
     if inside.with_suffix(".egg").is_file():
-        return [_cached(inside.with_suffix(".egg"), root)]
+        return [(inside.with_suffix(".egg"), root)]
     names = sorted({".".join(p.relative_to(root).with_suffix("").parts)
                     for p in root.rglob("*.egg")} | {p.name for p in root.iterdir() if p.is_dir()})
     near = get_close_matches(str(source), names, 1)
@@ -185,6 +209,14 @@ def _cached(path: Path, root: Path | None) -> RuleSet:
     except OSError:
         return read_rule_file(path, root)
     return _read_once(path, root, stamp.st_mtime_ns, stamp.st_size)
+
+
+def _text(path: Path) -> str:
+    """The text of a rule file; reading it as rules says what is wrong with one that has none."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 @lru_cache(maxsize=512)

@@ -63,8 +63,8 @@ class BertLayer(Module):
 class Bert(Module):
     """Token ids and their mask, both (batch, length), to hidden states (batch, length, size)."""
 
-    def __init__(self, config: BertConfig = BertConfig()) -> None:
-        self.config = config
+    def __init__(self, config: BertConfig | None = None) -> None:
+        config = config or BertConfig()
         size = config.hidden_size
         self.words = Embedding(config.vocab_size, size)
         self.positions = Embedding(config.max_position_embeddings, size)
@@ -85,8 +85,8 @@ class Bert(Module):
 class SentenceEncoder(Module):
     """Sentence embeddings of length 1: the mean of a Bert's hidden states over the mask."""
 
-    def __init__(self, config: BertConfig = BertConfig()) -> None:
-        self.bert = Bert(config)
+    def __init__(self, bert: Bert) -> None:
+        self.bert = bert
 
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
         """(batch, length) ids and mask to (batch, size)."""
@@ -146,9 +146,7 @@ def load_bert(folder: str | os.PathLike[str]) -> Bert:
 
 def load_sentence_encoder(folder: str | os.PathLike[str]) -> SentenceEncoder:
     """``load_bert`` with mean pooling on top."""
-    encoder = SentenceEncoder.__new__(SentenceEncoder)
-    encoder.bert = load_bert(folder)
-    return encoder
+    return SentenceEncoder(load_bert(folder))
 
 
 def padded(sequences: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
