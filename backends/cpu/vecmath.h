@@ -6,7 +6,8 @@
 // Errors are below, in units of the last place: log 1; exp2, exp, log2, sin, cos 2; tanh, sigmoid,
 // erf 3; sqrt, and in double sin, cos and erf, are as good as the CPU's and libm's (1/2 to 1).
 // NaN gives NaN, infinities their limits, exp2(-inf) is 0. Results of exp2 and exp below the least
-// normal number are 0: denormal ones would cost a hundred cycles each where a softmax is masked.
+// normal number are 0 (those of sigmoid, too, where exp(-x) overflows): denormal ones would cost a
+// hundred cycles each where a softmax is masked.
 // Polynomials are minimax fits (Remez) of the functions that stand beside them.
 #pragma once
 
