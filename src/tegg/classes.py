@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tegg.dim import Shape
 from tegg.dtype import DType
-from tegg.graph import Graph
+from tegg.graph import Graph, Node
 from tegg.op import Op
 
 
@@ -101,5 +101,5 @@ class Fragment:
     """A kernel's body as a graph of its own. Input slot i reads the class ``spec.leaves[i]``."""
 
     graph: Graph
-    outputs: tuple  # of Nodes, in the order of spec.outs
-    anchor: object | None  # the Node of the template, or None
+    outputs: tuple[Node, ...]  # in the order of spec.outs
+    anchors: tuple[Node, ...]  # the products of a template, siblings first to last; () for loops
