@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import os
 import sys
 import threading
 import time
@@ -12,12 +13,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from tegg.backends.cpu import caller as module
 from tegg.backends.cpu import library
 from tegg.backends.cpu.caller import ArraySpec, Caller, bind
 from tegg.backends.cpu.program import Program, steps_of, with_barriers
 from tegg.backends.cpu.runtime import _is_as_expected, arrays_are_as_expected, runtime
+
 from tegg.dim import dim, symbols
 from tegg.kernel.code import KernelCode, Stage, Work
 from tegg.plan import Call
@@ -67,7 +68,7 @@ def test_results_as_a_tuple_or_by_name(add):
 
 def test_inputs_by_name(add):
     call = adder(add).call
-    for got in (call(X, y=Y), call(x=X, y=Y), call(y=Y, x=X), call(**{"y": Y, "x": X})):
+    for got in (call(X, y=Y), call(x=X, y=Y), call(y=Y, x=X)):
         np.testing.assert_array_equal(got[0], X + Y)
     assert call(X, x=Y) is None and call(X, z=Y) is None and call(x=X) is None
 
@@ -258,7 +259,28 @@ def test_a_call_inside_the_allocator_finds_the_memory_taken(add):
     np.testing.assert_array_equal(inner[-1][0], X + Y)
 
 
-# ---- threads and lifetimes
+# ---- threads, processes and lifetimes
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_memory_that_a_parent_uses_is_free_in_its_child(add):
+    status = []
+
+    def allocate(shape, dtype):
+        if not status:
+            child = os.fork()
+            if child == 0:
+                got = c.call(X, Y, np.empty(8, np.float32))
+                os._exit(0 if got is not None and (got[0] == X + Y).all() else 1)
+            status.append(os.waitpid(child, 0)[1])
+        return np.empty(shape, dtype)
+
+    spec = ArraySpec("o", F32, (8,), (2,), allocate=allocate)
+    c = Caller(add, [ArraySpec("x", F32, (8,), (0,)), ArraySpec("y", F32, (8,), (1,))], [spec])
+    c.prepare(table(3), None, 1, False)
+    np.testing.assert_array_equal(c.call(X, Y)[0], X + Y)
+    assert status == [0]
+
+
 @pytest.fixture(scope="module")
 def gate():
     """Waits for the flag that it is given, in which it says that it runs."""

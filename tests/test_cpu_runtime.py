@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from tegg.backends.cpu import library
-from tegg.backends.cpu.program import (Program, Step, copy_step, encoded, steps_of, with_barriers)
+from tegg.backends.cpu.program import Program, Step, copy_step, encoded, steps_of, with_barriers
 from tegg.backends.cpu.runtime import runtime, text
+
 from tegg.cache import Cache
 from tegg.dim import dim, evaluate
 from tegg.errors import BackendError

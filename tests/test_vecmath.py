@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-
 from tegg.backends.cpu import toolchain
 from tegg.backends.cpu.library import prelude
+
 from tegg.cache import default
 
 NAMES = ("exp2", "exp", "log2", "log", "sin", "cos", "tanh", "sigmoid", "erf", "sqrt")
