@@ -2,6 +2,7 @@
 
 import ctypes
 import math
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -44,7 +45,9 @@ def _machines():
     yield here.lanes, here
     if "x86-64" in here.features:
         for lanes, flag in ((8, "-march=haswell"), (4, "-march=x86-64")):
-            if lanes < here.lanes:
+            known = toolchain._run([*here.command, flag, "-S", "-o", os.devnull, "-x", "c",
+                                    os.devnull])
+            if lanes < here.lanes and known.returncode == 0:
                 yield lanes, replace(here, flags=tuple(
                     flag if f.endswith("=native") else f for f in here.flags))
 
