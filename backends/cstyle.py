@@ -10,8 +10,8 @@ from tegg.dim import Dim, exact_div, upper_bound
 from tegg.dtype import DType
 from tegg.kernel.domain import Write
 from tegg.kernel.index import Algebra, Var
-from tegg.kernel.loops import (Accumulate, Array, Fetch, Finish, Function, Keep, Let, Loop, Once,
-                               Start, Stmt, Store, arrays)
+from tegg.kernel.loops import (Accumulate, Array, Block, Fetch, Finish, Function, Keep, Let,
+                               Loop, Start, Stmt, Store, arrays)
 from tegg.kernel.value import Val
 from tegg.meaning import lowest
 from tegg.op import bits_of
@@ -59,8 +59,9 @@ class Printer(Expressions):
             self._finish(s)
         elif isinstance(s, Store):
             self._store(s.write)
-        elif isinstance(s, Once):
-            with self.braces("if (tid == 0)"):
+        elif isinstance(s, Block):
+            with self.braces("if (tid == 0)" if s.once else ""):
+                _declare(self, arrays(s.body))
                 self.block(s.body)
         else:
             self._loop(s)
@@ -313,7 +314,6 @@ def print_function(dialect: Dialect, algebra: Algebra, f: Function) -> str:
     for slot, d in sorted(f.buffers.items()):
         kind = dialect.memory[MEMORY[d.name]]
         p.line(f"{kind} *const b{slot} = ({kind} *)buffers[{slot}];")
-    _declare(p, arrays(f.body))
     p.block(f.body)
     unused = "  (void)buffers; (void)sizes; (void)tid; (void)nt;"
     head = f"void {f.name}(void *const *buffers, const int64_t *sizes, int tid, int nt) {{"

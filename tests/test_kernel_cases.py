@@ -401,6 +401,12 @@ def long_rows_on_heap(g):
 
 
 @case
+def two_nests_with_rows(g):
+    """Each nest has scratch of its own size."""
+    return [g.softmax(g.x(3, 40), 1), g.softmax(g.x(5, 90), 1), g.softmax(g.x(7, 30000), 1)]
+
+
+@case
 def nan_and_infinity(g):
     x = g.div(g.x(7, 40), g.mul(g.x(40), 0.0))
     return [g.top(x, 1), g.softmax(x, 1), g.named("Maximum", x, g.x(40))]

@@ -105,13 +105,14 @@ class Loop:
 
 
 @dataclass(frozen=True, slots=True)
-class Once:
-    """Only thread 0 does the body."""
+class Block:
+    """A scope: values made inside are not known outside. ``once``: only thread 0 does it."""
 
     body: tuple[Stmt, ...]
+    once: bool = False
 
 
-Stmt = Union[Let, Fetch, Keep, Start, Accumulate, Finish, Store, Loop, Once]
+Stmt = Union[Let, Fetch, Keep, Start, Accumulate, Finish, Store, Loop, Block]
 
 
 def walk(stmts: Sequence[Stmt], around: tuple[Loop, ...] = ()) -> Iterator[
@@ -121,7 +122,7 @@ def walk(stmts: Sequence[Stmt], around: tuple[Loop, ...] = ()) -> Iterator[
         yield s, around
         if isinstance(s, Loop):
             yield from walk(s.body, (*around, s))
-        elif isinstance(s, Once):
+        elif isinstance(s, Block):
             yield from walk(s.body, around)
 
 
@@ -152,7 +153,7 @@ class _Verifier:
         for s in stmts:
             if isinstance(s, Loop):
                 self._loop(s, around, known, open_)
-            elif isinstance(s, Once):
+            elif isinstance(s, Block):
                 self.block(s.body, around, known, open_)
             else:
                 known, open_ = self._leaf(s, around, known, open_)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from tegg.dim import hint
 from tegg.kernel.domain import Write
 from tegg.kernel.index import Var
-from tegg.kernel.loops import Once, Stmt
+from tegg.kernel.loops import Block, Stmt
 from tegg.kernel.place import Placer
 from tegg.kernel.value import Val, reachable
 from tegg.kernel.work import price
@@ -71,9 +71,7 @@ def _place(writes: list[Write], order: tuple[Var, ...], placer: Placer) -> Nest:
     unroll = placer.vectors.unroll(bodies, vector)
     shared = _shared([v for v in order[:shortest] if v in free], vector,
                      placer.vectors.lanes.width * unroll)
-    body = tuple(placer.place(writes, order, vector, shared))
-    if shared is None:
-        body = (Once(body),)
+    body = (Block(tuple(placer.place(writes, order, vector, shared)), once=shared is None),)
     return Nest(body, price(body, placer.vectors.lanes), tuple(placer.notes))
 
 
