@@ -46,7 +46,7 @@ class Printer(Expressions):
 
     def statement(self, s: Stmt) -> None:
         if isinstance(s, Let):
-            self._define(s.value, lambda u: self.value(s.value, u))
+            self._define(s.value, lambda u: self.value(s.value, u, s.fused))
         elif isinstance(s, Fetch):
             self._define(s.value, lambda u: self._fetch(s.value, s.array, u))
         elif isinstance(s, Keep):
@@ -161,19 +161,26 @@ class Printer(Expressions):
 
     def _accumulate(self, s: Accumulate) -> None:
         r, letter = s.value, REGISTER[s.value.dtype.name]
-        op, at = self._combine(r), self.at
+        at = self.at
         if at.vector is not None and at.vector in r.attr.vars:
             for u in range(self.copies):
-                new = f"v{letter}_{op}(p{r.id}_{u}, {self.ref(s.term, u, True)})"
+                new = self._joined(s, f"p{r.id}_{u}", u, True)
                 if at.masked:
                     new = f"v{letter}_sel(lanes, {new}, p{r.id}_{u})"
                 self.line(f"p{r.id}_{u} = {new};")
         elif self.is_vector(r):
             for u in range(self.copies):
-                self.line(f"a{r.id}_{u} = v{letter}_{op}(a{r.id}_{u}, "
-                          f"{self.ref(s.term, u, True)});")
+                self.line(f"a{r.id}_{u} = {self._joined(s, f'a{r.id}_{u}', u, True)};")
         else:
-            self.line(f"a{r.id} = s{letter}_{op}(a{r.id}, {self.ref(s.term)});")
+            self.line(f"a{r.id} = {self._joined(s, f'a{r.id}', 0, False)};")
+
+    def _joined(self, s: Accumulate, so_far: str, copy: int, lanes: bool) -> str:
+        """An accumulator with one more term."""
+        if s.fused is not None:
+            return self.multiply_add(s.fused, so_far, copy, lanes)
+        letter = REGISTER[s.value.dtype.name]
+        return (f"{'v' if lanes else 's'}{letter}_{self._combine(s.value)}({so_far}, "
+                f"{self.ref(s.term, copy, lanes)})")
 
     def _finish(self, s: Finish) -> None:
         r, letter = s.value, REGISTER[s.value.dtype.name]

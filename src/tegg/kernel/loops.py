@@ -33,9 +33,17 @@ class Array:
 
 @dataclass(frozen=True, slots=True)
 class Let:
-    """A value is computed from its operands."""
+    """A value is computed from its operands. ``fused``: the operand that is a product computed
+    here, as one multiply-add."""
 
     value: Val
+    fused: Val | None = None
+
+    def needs(self) -> tuple[Val, ...]:
+        """The values that must be there."""
+        if self.fused is None:
+            return self.value.args
+        return tuple(a for a in self.value.args if a is not self.fused) + self.fused.args
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +76,16 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Accumulate:
-    """One term goes into the accumulators of a reduction."""
+    """One term goes into the accumulators of a reduction. ``fused``: the term, if it is a product
+    computed here, as one multiply-add."""
 
     value: Val
     term: Val
+    fused: Val | None = None
+
+    def needs(self) -> tuple[Val, ...]:
+        """The values that must be there."""
+        return (self.term,) if self.fused is None else self.fused.args
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +191,7 @@ class _Verifier:
             assert s.value.deps <= scope, f"{s.value} stands outside of its loops"
         if isinstance(s, Let):
             assert s.value.op != "red", f"{s.value} needs a loop"
-            for a in s.value.args:
+            for a in s.needs():
                 need(a)
             return known | {s.value.id}, open_
         if isinstance(s, Fetch):
@@ -189,7 +203,8 @@ class _Verifier:
         elif isinstance(s, Start):
             return known, open_ | {s.value.id}
         elif isinstance(s, Accumulate):
-            need(s.term)
+            for a in s.needs():
+                need(a)
             assert s.value.id in open_, f"{s.value} has no accumulator"
             assert scope >= s.value.deps, f"{s.value} accumulates outside of its loops"
         elif isinstance(s, Finish):
