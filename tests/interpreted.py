@@ -48,7 +48,7 @@ def rebuild(spec: KernelSpec, classes: EClasses) -> Fragment:
     for c in sorted(spec.body):
         n = spec.body[c]
         made[c] = g.op(n.op.name, *[made[a] for a in n.args], *n.attrs)
-    return Fragment(g, tuple(made[c] for c in spec.outs), None)
+    return Fragment(g, tuple(made[c] for c in spec.outs), ())
 
 
 class Interpreter:
@@ -120,7 +120,7 @@ class Interpreted:
     def __init__(self) -> None:
         self.fragments: dict[str, Fragment] = {}
 
-    def lower(self, fragment: Fragment, name: str) -> KernelCode:
+    def lower(self, fragment: Fragment, name: str, constant: frozenset[int]) -> KernelCode:
         self.fragments[name] = fragment
         ins = sum(n.op.name == "Input" for n in fragment.graph.nodes)
         outs = frozenset(range(ins, ins + len(fragment.outputs)))

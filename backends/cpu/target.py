@@ -18,6 +18,7 @@ from tegg.target import ArraySpec
 
 from . import caller, toolchain
 from .caller import Caller
+from .contraction import lower_contraction
 from .emit import C
 from .library import load, prelude
 from .program import Program, Step, copy_step, steps_of, with_barriers
@@ -49,8 +50,12 @@ class Cpu:
             return None
         return f"the C dialect has no spelling for {op.name}, and its row no expansion"
 
-    def lower(self, fragment: Fragment, name: str) -> KernelCode:
-        return lower(fragment.graph, fragment.outputs, name, self.language)
+    def lower(self, fragment: Fragment, name: str, constant: frozenset[int]) -> KernelCode:
+        graph, outputs = fragment.graph, fragment.outputs
+        if fragment.anchors:
+            return lower_contraction(graph, outputs, fragment.anchors, name, self.language,
+                                     constant)
+        return lower(graph, outputs, name, self.language)
 
     def build(self, plan: Plan) -> Loaded:
         return Loaded(plan)

@@ -22,7 +22,7 @@ from pathlib import Path
 import platformdirs
 
 from tegg import env
-from tegg.errors import CacheError
+from tegg.errors import ArgumentError, CacheError
 
 VERSION = "v1"         # of the layout below the root; files of other versions age away unseen
 _TOUCH_AFTER = 3600.0  # seconds; how exact the time of last use is
@@ -171,6 +171,22 @@ class Cache:
             self.prune()
         except OSError:  # pruning is a courtesy: the entry is stored already
             return
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Write a file that is there in full or not at all. Raises ArgumentError where it cannot."""
+    aside = None
+    try:
+        handle, aside = tempfile.mkstemp(prefix=".tmp-", dir=path.parent)
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.replace(aside, path)
+        aside = None
+    except OSError as e:
+        raise ArgumentError(f"{path} cannot be written: {e.strerror or e}") from e
+    finally:
+        if aside is not None:
+            Path(aside).unlink(missing_ok=True)
 
 
 def default() -> Cache:

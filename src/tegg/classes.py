@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tegg.dim import Shape
 from tegg.dtype import DType
-from tegg.graph import Graph
+from tegg.graph import Graph, Node
 from tegg.op import Op
 
 
@@ -53,7 +53,7 @@ class KernelSpec:
     """One kernel of a cover: the classes it writes and reads, and one e-node per class inside.
 
     outs: classes written, in order; leaves: classes read from memory, in order. A class that is
-      both is an input that is copied, or a weight that is converted.
+      both is a weight that is converted to another form.
     body: operands before users; what stands between the leaves and the outputs.
     anchor: the class whose e-node is a template (a contraction on a gemm), or None for a loop
       nest. Further contractions of a body are its siblings: the same x, the same spec.
@@ -84,8 +84,8 @@ class KernelSpec:
 class Cover:
     """The chosen kernels in an order that can run, with what is known of their cost.
 
-    A class that several outputs or updates name is written once: the runtime copies it. An update
-    that leaves its input as it is has no kernel.
+    A class that several outputs or updates name is written once, and one that is an input not at
+    all: the runtime copies them.
     seconds: predicted time of a run, without kernels that run ahead.
     gap: certified relative distance to the best cover of the candidates (0.0: optimal), or None.
     """
@@ -101,5 +101,5 @@ class Fragment:
     """A kernel's body as a graph of its own. Input slot i reads the class ``spec.leaves[i]``."""
 
     graph: Graph
-    outputs: tuple  # of Nodes, in the order of spec.outs
-    anchor: object | None  # the Node of the template, or None
+    outputs: tuple[Node, ...]  # in the order of spec.outs
+    anchors: tuple[Node, ...]  # the products of a template, siblings first to last; () for loops

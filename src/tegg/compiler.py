@@ -9,6 +9,7 @@ from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from tegg.errors import ArgumentError, RuleError
 from tegg.op import OPS, Op, OpTable
@@ -19,6 +20,9 @@ from tegg.rulecheck import check
 from tegg.rulefile import Rule, RuleSet, read_rule_file
 from tegg.vocabulary import FACTS as FACT_WORDS, MEMORY, RESERVED, Word, vocabulary
 
+if TYPE_CHECKING:
+    from tegg.target import Target
+
 PRECISIONS = MappingProxyType({"bitwise": ("facts", "bitwise"),
                                "reals": ("facts", "bitwise", "reals", "rounds")})
 
@@ -28,21 +32,21 @@ class Compiler:
 
     rules: paths of ``.egg`` files or of folders of them, names of built-in rule sets or folders
       (``"fuse.sub"``, ``"algebra"``), or rule sets that were read. rounds: whether rule sets of
-      class ``rounds`` may be among them, so that results lose precision. device: the device that it
-      lowers for, or nothing where any will do.
+      class ``rounds`` may be among them, so that results lose precision. target: the device that
+      they are for, if any; its rows join the op table.
     """
 
-    __slots__ = ("device", "name", "ops", "providers", "rounds", "sources")
+    __slots__ = ("name", "ops", "providers", "rounds", "sources", "target")
 
     def __init__(self, *rules: str | Path | RuleSet, ops: Iterable[Op] = (),
                  providers: Iterable[Provider] = (), name: str = "", rounds: bool = False,
-                 device: str = "") -> None:
+                 target: Target | None = None) -> None:
         self.sources = rules
+        self.target = target
         self.ops = tuple(ops)
         self.providers = tuple(providers)
         self.name = name or ", ".join(s.name if isinstance(s, RuleSet) else str(s) for s in rules)
         self.rounds = rounds
-        self.device = device
         for op in self.ops:
             if not isinstance(op, Op):
                 raise ArgumentError(f"ops= of compiler {self.name!r} takes rows tegg.Op(...), "
@@ -66,7 +70,7 @@ class Compiler:
 
     def identity(self) -> str:
         """Everything about it that decides a plan: the texts of its rules, its rows, its providers."""
-        parts = [self.name, self.device, str(self.rounds)]
+        parts = [self.name, str(self.rounds)]
         for source in self.sources:
             if isinstance(source, RuleSet):
                 parts.append(source.text)
@@ -127,7 +131,7 @@ def stack(compilers: Compiler | Sequence[Compiler], table: OpTable = OPS) -> Sta
 def _rows(compilers: Iterable[Compiler], table: OpTable) -> OpTable:
     rows = dict(table)
     for c in compilers:
-        for op in c.ops:
+        for op in (*c.ops, *(c.target.ops if c.target else ())):
             if rows.get(op.name, op) is not op:
                 raise ArgumentError(f"compiler {c.name!r} brings an op {op.name!r}, which the op "
                                     f"table has already; give it another name")

@@ -138,10 +138,12 @@ def _checked(data: dict, source: str) -> Costs:
     except (TypeError, ValueError, AttributeError) as e:
         raise ArgumentError(f"cost profile {source}: {e}") from None
     costs = Costs(**data)
-    numbers = [costs.threads, costs.levels and 1, len(costs.product_half) == 3, costs.loop_rate,
-               costs.product_rate, costs.panel, costs.store,
-               *(v for level in costs.levels for v in (level.size, level.thread, level.total))]
-    if min(map(float, numbers)) <= 0 or costs.launch < 0 or not 0 <= costs.overlap <= 1:
+    numbers: list[float] = [costs.threads, len(costs.levels), costs.loop_rate, costs.product_rate,
+                            costs.panel, costs.store]
+    for level in costs.levels:
+        numbers += [level.size, level.thread, level.total]
+    if (min(numbers) <= 0 or costs.launch < 0 or not 0 <= costs.overlap <= 1
+            or len(costs.product_half) != 3):
         raise ArgumentError(f"cost profile {source}: threads, rates, sizes and panel are above 0, "
                             f"overlap is 0 to 1, there is at least one level, and product_half "
                             f"has three numbers")

@@ -51,11 +51,11 @@ def compile_graph(graph: Graph, options: Options) -> Compiled:
 def resolve(options: Options) -> tuple[tuple[Compiler, ...], Target]:
     """The stack that runs and its one target: a compiler's own, or that of ``device``."""
     stack = options.compilers or (Generic(),)
-    devices = {c.device for c in stack if c.device}
-    if len(devices) > 1:
-        raise ArgumentError(f"the stack names several devices: {', '.join(sorted(devices))}; "
+    targets = {c.target.name: c.target for c in stack if c.target is not None}
+    if len(targets) > 1:
+        raise ArgumentError(f"the stack names several devices: {', '.join(sorted(targets))}; "
                             f"a program runs on one")
-    return stack, find(next(iter(devices), options.device))
+    return stack, next(iter(targets.values()), None) or find(options.device)
 
 
 def _plan(graph: Graph, signature: Signature, stack: Sequence[Compiler], target: Target,

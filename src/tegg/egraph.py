@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -33,16 +33,16 @@ class Saturated:
 
 def saturate(graph: Graph, compilers: Compiler | Sequence[Compiler], precision: str = "reals",
              limits: Mapping[str, Mapping[str, float]] | None = None,
-             features: Mapping[str, int] | None = None) -> Saturated:
+             features: Iterable[str] = ("cpu",)) -> Saturated:
     """Load a graph, run the rule sets of a stack of compilers in phases, and freeze the classes.
 
-    precision: ``"bitwise"`` or ``"reals"``. limits: as in ``pipeline.phases``. features: names of
-    the target's abilities with their level, such as ``{"cpu": 0}`` or ``{"cuda": 80}``.
+    precision: ``"bitwise"`` or ``"reals"``. limits: as in ``pipeline.phases``. features: what the
+    target can do, as names, with a level where rules ask for one: ``("cuda", "sm=80")``.
     """
     if precision not in PRECISIONS:
         raise ArgumentError(f"precision is {' or '.join(map(repr, PRECISIONS))}, not {precision!r}")
     run = _Saturation(graph, stack(compilers, graph.table), phases(limits))
-    run.declare(precision, features or {"cpu": 0})
+    run.declare(precision, features)
     run.load()
     for phase in run.order:
         run.phase(phase)
@@ -64,7 +64,7 @@ class _Saturation:
         self.seen: tuple[int, View] | None = None  # the last view, and when it was taken
 
     # ---- declaring
-    def declare(self, precision: str, features: Mapping[str, int]) -> None:
+    def declare(self, precision: str, features: Iterable[str]) -> None:
         """Tell egglog the sorts, the ops and every rule that may run."""
         start = perf_counter()
         for command in prelude(self.stack.words):
@@ -230,10 +230,12 @@ class _Saturation:
         return classes
 
 
-def _runs_on(targets: tuple[str, ...], features: Mapping[str, int]) -> bool:
+def _runs_on(targets: tuple[str, ...], features: Iterable[str]) -> bool:
     """Whether a target has one of the features that a rule set asks for; none asks for any."""
+    levels = {name: int(level or 0) for name, _, level in (f.partition("=") for f in features)}
+
     def has(target: str) -> bool:
         name, _, level = target.partition(">=")
-        return name in features and features[name] >= int(level or 0)
+        return name in levels and levels[name] >= int(level or 0)
 
     return not targets or any(map(has, targets))

@@ -52,7 +52,8 @@ class Report:
         return sorted((n for n, r in self.rules.items() if r.matches),
                       key=lambda n: (-self.rules[n].matches, n))
 
-    def __str__(self) -> str:
+    def show(self) -> str:
+        """The report as text: what was loaded, each phase, each rule that matched."""
         lines = [f"declare {self.declare_ms:.1f} ms, load {self.loaded} nodes "
                  f"{self.load_ms:.1f} ms, freeze {self.enodes} e-nodes in {self.classes} classes "
                  f"{self.freeze_ms:.1f} ms"]

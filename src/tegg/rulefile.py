@@ -67,13 +67,13 @@ class Relation:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RuleSet:
-    """One rule file, read."""
+    """One rule file, read; ``text`` is what it holds."""
 
     header: Header
     file: str
+    text: str
     rules: tuple[Rule, ...]
     relations: tuple[Relation, ...]
-    text: str
 
     @property
     def name(self) -> str:
@@ -125,7 +125,7 @@ def read_rules(text: str, file: str, parts: tuple[str, ...] = (), exact: bool = 
     if declared is None:
         raise RuleError(f"{file}:1:1: the file never says (ruleset {header.ruleset}); "
                         f"add it below the header")
-    return RuleSet(header, file, tuple(seen.values()), tuple(relations), text)
+    return RuleSet(header, file, text, tuple(seen.values()), tuple(relations))
 
 
 # ---- the header

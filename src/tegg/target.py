@@ -82,8 +82,9 @@ class Target(Protocol):
     def unsupported(self, op: Op, dtype: DType) -> str | None:
         """Why an op cannot be lowered for a dtype of its result, or None if it can."""
 
-    def lower(self, fragment: Fragment, name: str) -> KernelCode:
-        """Source of one kernel."""
+    def lower(self, fragment: Fragment, name: str, constant: frozenset[int]) -> KernelCode:
+        """Source of one kernel. ``constant``: input slots that hold weights, or what was computed
+        from them ahead; a stage that reads only those runs ahead."""
 
     def build(self, plan: Plan) -> Executable:
         """Compile and load a plan."""

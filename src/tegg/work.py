@@ -10,11 +10,12 @@ it packs them, once per panel of the other side.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tegg.contraction import Spec
-from tegg.dim import hint
+from tegg.dim import hint, product
 from tegg.dtype import DType
 from tegg.graph import Graph
 from tegg.op import Op, OpTable
@@ -38,11 +39,7 @@ class Values:
     def of(shapes: Mapping[int, tuple], dtypes: Mapping[int, DType], table: OpTable) -> Values:
         """The values of classes (or nodes): every symbolic dim at its hint."""
         out = Values({c: tuple(map(hint, s)) for c, s in shapes.items()}, dtypes, table)
-        for c, shape in out.shape.items():
-            n = 1
-            for d in shape:
-                n *= d
-            out.size[c] = n
+        out.size = {c: math.prod(s) for c, s in out.shape.items()}
         return out
 
 
@@ -83,11 +80,15 @@ Keys = dict[tuple[int, int], float]  # (index, pass) -> elements wanted
 
 @dataclass(slots=True)
 class Footprint:
-    """How an idiom over an axis reads its operands: per operand ``(index, pass, share)``."""
+    """How an idiom over an axis reads its operands: per operand ``(index, pass, share)``.
+
+    values, evaluations: of its expansion; evaluations per element of the result.
+    """
 
     reads: tuple[tuple[tuple[int, int, float], ...], ...]
     passes: int
     values: int
+    evaluations: float
 
 
 @dataclass(slots=True)
@@ -137,7 +138,8 @@ class WorkModel:
         reads = tuple(tuple((index, turn, count / max(1, inner.size[a.id]))
                             for (index, turn), count in sorted(walk.need.get(a.id, {}).items()))
                       for a in args)
-        return Footprint(reads, walk.after[root.id], walk.out.values)
+        return Footprint(reads, walk.after[root.id], walk.out.values,
+                         walk.out.evaluations / max(1, inner.size[root.id]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +269,8 @@ class _Walk:
             elements *= self.size[node.args[0]] / max(1, self.size[c])
         if dtype.kind == "bool" and node.args:
             dtype = self.model.values.dtype[node.args[0]]
-        self.out.evaluations += elements
+        each = self.model.footprint(c, node).evaluations if node.op.kind == "composite" else 1
+        self.out.evaluations += elements * each
         self.out.loops.append((dtype, elements * self.model.weight(node.op)))
 
     def _move(self, c: int, node, keys: Keys) -> None:
@@ -312,16 +315,13 @@ class _Walk:
         size = spec.sizes(shape[x], shape[y])
 
         def extent(letters: str) -> int:
-            n = 1
-            for letter in letters:
-                n *= size[letter]
-            return n
+            return hint(product(tuple(size[letter] for letter in letters)))
 
-        product = Product(extent(spec.batch), extent(spec.m), extent(spec.n), extent(spec.k),
-                          self.model.values.dtype[x])
-        self.out.products.append(product)
-        self._rows(product.batch * -(-product.m // 8) * -(-product.n // 16))
-        for a, other in ((x, product.n), (y, product.m)):
+        done = Product(extent(spec.batch), extent(spec.m), extent(spec.n), extent(spec.k),
+                       self.model.values.dtype[x])
+        self.out.products.append(done)
+        self._rows(done.batch * -(-done.m // 8) * -(-done.n // 16))
+        for a, other in ((x, done.n), (y, done.m)):
             times = max(1, -(-other // self.model.panel)) if a in self.body else 1
             # siblings that share an operand and its index pack it once
             self._want(a, (self._path(0, (a, node.attrs[0])), self.after.get(a, 0)),

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from tegg.classes import Cover, KernelSpec
+from tegg.classes import KernelSpec
 from tegg.extract.candidate import Candidate, Pricer
 from tegg.extract.legal import below, products
 from tegg.extract.problem import Problem
 
 
-def assemble(problem: Problem, pricer: Pricer, used: list[int], gap: float | None,
-             stats: dict[str, float]) -> Cover:
-    """The cover of a choice of kernels; those that run ahead stand first."""
+def assemble(problem: Problem, pricer: Pricer, used: list[int]) -> dict[int, KernelSpec]:
+    """Chosen candidate -> kernel, in an order that can run; those that run ahead stand first."""
     writer = problem.writer_of(used)
     order = problem.needed(used)
+    order.sort(key=lambda k: not problem.kernels[k].ahead)
     read = {r for k in order for r in problem.reads[k]} | set(problem.wanted)
-    specs = []
+    specs = {}
     for k in order:
-        keep = [o for o, w in zip(problem.kernels[k].outs, problem.writes[k])
-                if writer[w] == k and w in read]
-        specs.append(_spec(problem.kernels[k], tuple(keep), pricer))
-    specs.sort(key=lambda s: not s.ahead)
-    seconds = sum(s.seconds for s in specs if not s.ahead)
-    return Cover(specs, seconds, gap, stats)
+        keep = tuple(o for o, w in zip(problem.kernels[k].outs, problem.writes[k])
+                     if writer[w] == k and w in read)
+        specs[k] = _spec(problem.kernels[k], keep, pricer)
+    return specs
 
 
 def _spec(k: Candidate, outs: tuple[int, ...], pricer: Pricer) -> KernelSpec:

@@ -1,4 +1,4 @@
-"""From cones to candidate kernels: inner stores, siblings, copies and storage forms."""
+"""From cones to candidate kernels: inner stores, siblings and storage forms."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 
-from tegg.extract.candidate import Candidate, Pricer
+from tegg.extract.candidate import Body, Candidate, Pricer
 from tegg.extract.cones import Cone, Cones
 from tegg.extract.legal import below, products
 from tegg.extract.roles import Roles
@@ -40,12 +40,12 @@ class Candidates:
             if values <= 2 * self.limits.values:
                 found.append(self._kernel(outs, leaves, body, seconds))
         found = [k for k in found if self._sound(k)]
-        return self._forms(undominated(found, self.roles) + self._copies())
+        return self._forms(undominated(found, self.roles)) + self._conversions()
 
     def _reachable(self) -> list[int]:
         """Classes that some kernel of a cover could have to write, in order."""
         seen: set[int] = set()
-        todo = [c for c in self.roles.roots if c not in self.roles.given]
+        todo = list(self.roles.roots)
         while todo:
             c = todo.pop()
             if c not in seen:
@@ -62,7 +62,7 @@ class Candidates:
             self.cones.cuts[c] = [Cone(c, frozenset(), body, seconds)]
         return self.cones.cuts[c]
 
-    def _kernel(self, outs: tuple[int, ...], leaves: Iterable[int], body,
+    def _kernel(self, outs: tuple[int, ...], leaves: Iterable[int], body: Body,
                 seconds: float | None = None) -> Candidate:
         order = tuple(sorted(leaves, key=self.roles.rank.__getitem__))
         if seconds is None:
@@ -91,20 +91,17 @@ class Candidates:
                  and (k in roles.roots and k not in roles.constant
                       or cones.storable(k) and readers[k] - set(z.body))]
         if not self.limits.store_prologue:
-            for c in products(z.body):
-                packed = below(c, z.body) - {c}
-                inner = [k for k in inner if k not in packed]
+            anchors = products(z.body)
+            packed = below(z.root, z.body) - _above(anchors, z.body) if anchors else set()
+            inner = [k for k in inner if k not in packed]
         inner = sorted(inner, key=lambda k: (-cones.flow[k], k))[:self.limits.inner]
         inner.sort(key=roles.rank.__getitem__)
         return [extra for n in range(1, len(inner) + 1)
                 for extra in itertools.combinations(inner, n)]
 
-    def _copies(self) -> list[Candidate]:
-        """Roots that are inputs are copied; a given value with a form is converted ahead."""
+    def _conversions(self) -> list[Candidate]:
+        """A weight that has a storage form can be converted to it ahead."""
         out = []
-        for c in self.roles.roots:
-            if c in self.roles.given:
-                out.append(self._kernel((c,), (c,), {}))
         for c in sorted(self.roles.weights):
             for form in sorted(self.pricer.forms.get(c, ())):
                 seconds, _ = self.pricer.price((c,), (c,), {}, "", form)
@@ -116,8 +113,6 @@ class Candidates:
         forms = sorted({f for fs in self.pricer.forms.values() for f in fs})
         out = list(kernels)
         for k in kernels:
-            if not k.body:
-                continue
             has = {f: ([a for a in k.leaves if f in self.pricer.forms.get(a, ())],
                        [o for o in k.outs if f in self.pricer.forms.get(o, ())]) for f in forms}
             for f, (read, write) in has.items():
@@ -127,6 +122,15 @@ class Candidates:
                     seconds, _ = self.pricer.price(k.outs, k.leaves, k.body, r, w)
                     out.append(replace(k, seconds=seconds, read=r, write=w))
         return out
+
+
+def _above(anchors: list[int], body: Body) -> set[int]:
+    """The contractions of a body and what is computed from them."""
+    above = set(anchors)
+    for c, n in body.items():
+        if not above.isdisjoint(n.args):
+            above.add(c)
+    return above
 
 
 def undominated(kernels: list[Candidate], roles: Roles) -> list[Candidate]:

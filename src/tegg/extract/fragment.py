@@ -30,8 +30,8 @@ def fragment(spec: KernelSpec, classes: EClasses) -> Fragment:
         stored = form_dtype(spec.form_of_out(i), classes.dtype[c])
         outs.append(graph.cast(nodes[c], stored))
         graph.outputs[f"o{i}"] = outs[-1]
-    anchor = nodes[spec.anchor] if spec.anchor is not None else None
-    return Fragment(graph, tuple(outs), anchor)
+    anchors = tuple(nodes[c] for c in spec.body if spec.body[c].op.kind == "contract")
+    return Fragment(graph, tuple(outs), anchors if spec.anchor is not None else ())
 
 
 def form_dtype(form: str, own: DType) -> DType:

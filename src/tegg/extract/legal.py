@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tegg.classes import EClasses, ENode
+from tegg.contraction import Spec
 from tegg.dim import product
 from tegg.extract.limits import Limits
 from tegg.work import WorkModel, axis_of
 
 Space = tuple
+ONE_TO_ONE = ("Permute", "Reshape", "Flip")  # movement that a template's epilogue can follow
 
 
 class Legality:
@@ -33,28 +35,75 @@ class Legality:
 
     def allows(self, root: int, body: Mapping[int, ENode]) -> bool:
         """Whether a cone can be one kernel."""
-        rows, products = [], []
+        rows, anchors = [], []
         for c, n in body.items():
             kind = n.op.kind
             if kind == "contract":
-                products.append(c)
+                anchors.append(c)
             elif kind == "reduce" or (kind == "composite" and self.reduces(c, n)):
                 rows.append(c)
             elif n.op.name == "Scatter" and c != root:
                 return False
-        if len(products) > 1:
-            return False
-        if not rows:
-            return not products or body[root].op.name != "Scatter"
+        if not anchors and not rows:
+            return True
         if body[root].op.name == "Scatter":
             return False
-        if products:
-            if not self.limits.prologue_rows:
+        if anchors and not (self._one_template(root, anchors, body)
+                            and self._packed_rows(anchors[0], rows, body)):
+            return False
+        return len(rows) < 2 or self._one_space(rows, body)
+
+    def _one_template(self, root: int, anchors: list[int], body: Mapping[int, ENode]) -> bool:
+        """Contractions of one operand over one space, whose sums the root reads at one index.
+
+        What is computed from a sum stands in the template's epilogue: elementwise, and moved one
+        to one.
+        """
+        first = body[anchors[0]]
+        if len(anchors) > self.limits.siblings or any(
+                body[c].args[0] != first.args[0] or body[c].attrs != first.attrs
+                for c in anchors):
+            return False
+        index: dict[int, tuple] = dict.fromkeys(anchors, ())
+        for c, n in body.items():
+            if c in index:
+                if any(a in index for a in n.args):
+                    return False  # a product of a product
+                continue
+            seen = {index[a] for a in n.args if a in index}
+            if len(seen) > 1:
                 return False
-            inside = below(products[0], body)
-            if any(c not in inside for c in rows):
-                return False
-        return len(rows) == 1 or self._one_space(rows, body)
+            if seen:
+                (at,) = seen
+                if n.op.kind == "elementwise":
+                    index[c] = at
+                elif n.op.name in ONE_TO_ONE:
+                    index[c] = (*at, c)
+                else:
+                    return False
+        return True
+
+    def _packed_rows(self, anchor: int, rows: list[int], body: Mapping[int, ENode]) -> bool:
+        """Reductions below a product sum up what the product sums up, a value for each row."""
+        if not rows:
+            return True
+        if not self.limits.prologue_rows:
+            return False
+        node = body[anchor]
+        shape = self.classes.shape
+        spec = Spec.parse(node.attrs[0])
+        size = spec.sizes(*(shape[a] for a in node.args))
+        depth = product(tuple(size[c] for c in spec.k))
+        for a, free in zip(node.args, (spec.batch + spec.m, spec.batch + spec.n)):
+            inside = below(a, body)
+            count = product(tuple(size[c] for c in free))
+            for c in [c for c in rows if c in inside]:
+                whole = product(shape[body[c].args[0]])
+                extent = shape[body[c].args[0]][axis_of(body[c])]
+                if extent != depth or whole != count * depth:
+                    return False
+            rows = [c for c in rows if c not in inside]
+        return not rows
 
     def _one_space(self, rows: list[int], body: Mapping[int, ENode]) -> bool:
         """Reductions share a kernel where they close the same axes of the same rows.

@@ -13,8 +13,8 @@ class Limits:
     values: distinct (value, index) pairs of a body; generated code grows with it.
     combinations: operand choices tried per e-node. inner: inner values a kernel may also store.
     siblings: contractions that one kernel may hold. store_prologue: whether a template can store
-    what it computes while it packs. prologue_rows: whether a reduction may stand in the prologue
-    of a template.
+    what it computes while it packs. prologue_rows: whether a reduction over the rows that are
+    summed may stand in the prologue of a template.
     """
 
     cuts: int = 12
@@ -23,5 +23,5 @@ class Limits:
     combinations: int = 200
     inner: int = 3
     siblings: int = 8
-    store_prologue: bool = True
+    store_prologue: bool = False
     prologue_rows: bool = True

@@ -12,12 +12,13 @@ Key = tuple[int, str]  # a class, and the form it is stored in
 class Problem:
     """Kernels read keys and write keys; a key is numbered, given values need no writer.
 
-    cost: what a kernel counts, in seconds per run. wanted: keys that must be written.
+    cost: what a kernel counts, in seconds per run. wanted: keys that must be written. refused:
+    why the target refused the last kernel that was taken out, for the error where none is left.
     """
 
-    def __init__(self, pricer: Pricer, kernels: list[Candidate]) -> None:
+    def __init__(self, pricer: Pricer, kernels: list[Candidate], refused: str = "") -> None:
         self.roles = roles = pricer.roles
-        self.forms = pricer.forms
+        self.forms, self.refused = pricer.forms, refused
         self.kernels = self._runnable(kernels)
         numbers: dict[Key, int] = {}
         self.reads: list[tuple[int, ...]] = []
@@ -57,9 +58,9 @@ class Problem:
     def _wanted(self, numbers: dict[Key, int]) -> list[int]:
         for c in self.roles.roots:
             if (c, "") not in numbers:
-                raise ExtractionError(f"no kernel within the limits can compute class {c}, "
-                                      f"{list(self.roles.nodes[c])}; raise the limits of "
-                                      f"extraction for the target")
+                why = self.refused or "every candidate is beyond the limits of extraction"
+                raise ExtractionError(f"no kernel can compute {self.roles.nodes[c]} of shape "
+                                      f"{list(self.roles.classes.shape[c])}: {why}")
         return [numbers[c, ""] for c in self.roles.roots]
 
     def total(self, used: list[int]) -> float:

@@ -10,7 +10,7 @@ from tegg.errors import ExtractionError
 from tegg.op import Op
 
 Lowerable = Callable[[Op, DType], str | None]
-"""``(op, dtype it computes in) -> None``, or the guard that failed as text."""
+"""``(op, dtype of its result) -> None``, or the guard that failed as text."""
 
 Nodes = dict[int, list[ENode]]
 
@@ -21,17 +21,9 @@ def anything(op: Op, dtype: DType) -> str | None:
 
 
 def roots(classes: EClasses) -> tuple[int, ...]:
-    """Classes that a cover must write: outputs, and updates but for those that change nothing."""
-    given = {n.attrs[0]: c for c, ns in classes.nodes.items() for n in ns if n.op.name == "Input"}
-    found = [*classes.outputs.values(),
-             *(c for slot, c in classes.updates.items() if given.get(slot) != c)]
-    return tuple(dict.fromkeys(found))
-
-
-def computing_dtype(classes: EClasses, c: int, node: ENode) -> DType:
-    """The dtype an e-node computes in: its result's, or its first operand's where that is bool."""
-    dtype = classes.dtype[c]
-    return classes.dtype[node.args[0]] if dtype.kind == "bool" and node.args else dtype
+    """Classes that a cover must write: outputs and updates, but for inputs, which are copied."""
+    found = dict.fromkeys([*classes.outputs.values(), *classes.updates.values()])
+    return tuple(c for c in found if all(n.op.name != "Input" for n in classes.nodes[c]))
 
 
 def lowered(classes: EClasses, lowerable: Lowerable, target: str) -> Nodes:
@@ -45,14 +37,15 @@ def lowered(classes: EClasses, lowerable: Lowerable, target: str) -> Nodes:
     for c, nodes in classes.nodes.items():
         kept[c] = []
         for n in nodes:
-            dtype = computing_dtype(classes, c, n)
+            dtype = classes.dtype[c]
             key = (n.op.name, dtype)
             if key not in reasons:
                 reasons[key] = None if n.op.name == "Input" else lowerable(n.op, dtype)
-            if reasons[key] is None:
+            reason = reasons[key]
+            if reason is None:
                 kept[c].append(n)
             else:
-                refused.setdefault(c, (n, dtype, reasons[key]))
+                refused.setdefault(c, (n, dtype, reason))
     alive = _computable(kept)
     for r in roots(classes):
         if r not in alive:

@@ -18,7 +18,7 @@ Reference = tuple[int, tuple[int, ...]]  # a computed class, and the movement on
 class Roles:
     """The e-classes as extraction works on them: acyclic, coarse, lowerable, in order.
 
-    given: inputs. weights: the given ones that change only between runs. constant: spelled inside
+    given: inputs. weights: those of known size that change only between runs. constant: spelled inside
     kernels. moved: movement of others and nothing else; they never rest in memory, the reader
     moves. ahead: computed from weights and constants of known size alone; a kernel that runs when
     weights change may store them. users: computed class -> those that read it, through movement.
@@ -68,7 +68,8 @@ def assign(classes: EClasses, lowerable: Lowerable, target: str) -> Roles:
     nodes = coarsened(nodes, rank, wanted)
     slots = {c: n.attrs[0] for c, ns in nodes.items() for n in ns if n.op.name == "Input"}
     given = frozenset(slots)
-    weights = frozenset(c for c, s in slots.items() if classes.graph.inputs[s].kind == "weight")
+    weights = frozenset(c for c, s in slots.items() if classes.graph.inputs[s].kind == "weight"
+                        and not any(isinstance(d, Poly) for d in classes.shape[c]))
     constant = frozenset(c for c, ns in nodes.items()
                          if c not in given and any(n.op.name in CONSTANT for n in ns))
     nodes = {c: ([n for n in ns if not n.args] if c in given or c in constant else ns)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from string import ascii_letters
 from types import MappingProxyType
 
-from tegg.classes import ENode
 from tegg.contraction import Axes, Spec
 from tegg.dtype import bool_
 from tegg.providers import Fact
+from tegg.providers.walk import origin, regroup, variables
 from tegg.view import View
 
 MOST = 4  # products kept for one class: alternatives multiply, and one is enough
@@ -70,7 +70,7 @@ def _products(c: int, view: View, memo: dict[int, list[Product]]) -> list[Produc
             shapes = view.shape[n.args[0]], view.shape[c]
             for p in (p for p in _products(n.args[0], view, memo) if p.summed):
                 out = (tuple(p.out[i] for i in n.attrs[0]) if n.op.name == "Permute"
-                       else _regroup(p.out, *shapes))
+                       else regroup(p.out, *shapes))
                 if out is not None:
                     found.append(p.shown_as(out))
     memo[c] = list(dict.fromkeys(found))[:MOST]
@@ -78,48 +78,13 @@ def _products(c: int, view: View, memo: dict[int, list[Product]]) -> list[Produc
 
 
 def _of_mul(c: int, x: int, y: int, view: View) -> Product:
-    shape = view.shape[c]
-    index = tuple("" if n == 1 else ascii_letters[i] for i, n in enumerate(shape))
-    (x, ax), (y, ay) = _origin(x, index, view), _origin(y, index, view)
+    index = variables(view.shape[c])
+    (x, ax), (y, ay) = origin(x, index, view), origin(y, index, view)
     return Product(x, y, ax, ay, index, frozenset(index) - {""})
 
 
 def _without(axes: Axes, axis: int) -> Axes:
     return axes[:axis] + ("",) + axes[axis + 1:]
-
-
-def _regroup(axes: Axes, old: tuple, new: tuple) -> Axes | None:
-    """Axes of size 1 come and go; None where a reshape does more (an axis is split or joined)."""
-    if [d for d in old if d != 1] != [d for d in new if d != 1]:
-        return None
-    rest = (a for a in axes if a)
-    return tuple("" if d == 1 else next(rest) for d in new)
-
-
-def _origin(c: int, index: Axes, view: View) -> tuple[int, Axes]:
-    """Follow movement down to a value that is computed; ``index``: the variable of each axis."""
-    seen = {c}  # a value and its permutation may be each other's operand
-    while True:
-        step = None
-        for n in view.nodes[c]:
-            if n.op.kind != "movement":
-                return c, index
-            below = _below(n, index, view.shape[n.args[0]], view.shape[c])
-            if below is not None and n.args[0] not in seen and step is None:
-                step = n.args[0], below
-        if step is None:
-            return c, index
-        c, index = step
-        seen.add(c)
-
-
-def _below(n: ENode, index: Axes, old: tuple, new: tuple) -> Axes | None:
-    """The variables of a movement's operand (of shape ``old``), given those of its result."""
-    if n.op.name == "Expand":
-        return tuple("" if d == 1 else a for a, d in zip(index, old))
-    if n.op.name == "Permute":
-        return tuple(index[n.attrs[0].index(i)] for i in range(len(old)))
-    return _regroup(index, new, old) if n.op.name == "Reshape" else None
 
 
 def _spec(p: Product) -> tuple[tuple[int, int], str] | None:

@@ -75,7 +75,7 @@ def _check_node(classes: EClasses, c: int, n: ENode, values: Mapping[int, np.nda
     else:
         got, want = got.astype(np.float64), want.astype(np.float64)
         scale = 1.0 + np.max(np.abs(want), initial=0.0, where=np.isfinite(want))
-        bound = 64 * TOLERANCE[dtype.name] * scale
+        bound = 8 * max(n.op.tolerance, 1.0) * TOLERANCE[dtype.name] * scale
         with np.errstate(invalid="ignore"):
             apart = np.where((got == want) | (np.isnan(got) & np.isnan(want)), 0.0,
                              np.abs(got - want))
