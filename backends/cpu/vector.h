@@ -102,23 +102,6 @@ INL vu vu_sel(vi m, vu a, vu b) { return (vu)vc_sel(m, (vc)a, (vc)b); }
 #define su_test(x) (x)
 #define sc_test(x) (x)
 
-// ---- a * b + c, rounded once where the machine can (vf_fma stands in vecmath.h)
-#if defined(__clang__)
-#define FMA_BODY _Pragma("clang fp contract(fast)") return a * b + c;
-#else
-#define FMA_BODY return a * b + c;
-#endif
-#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
-INL vd vd_fma(vd a, vd b, vd c) { vd r; FOR_LANES r[k] = __builtin_fma(a[k], b[k], c[k]); return r; }
-INL float sf_fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
-INL double sd_fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
-#else
-INL vd vd_fma(vd a, vd b, vd c) { FMA_BODY }
-INL float sf_fma(float a, float b, float c) { FMA_BODY }
-INL double sd_fma(double a, double b, double c) { FMA_BODY }
-#endif
-#undef FMA_BODY
-
 // ---- bool
 #define vb_or(a, b) ((a) | (b))
 #define vb_and(a, b) ((a) & (b))
