@@ -10,7 +10,7 @@ import numpy as np
 
 from tegg.dim import Dim, Poly, upper_bound
 from tegg.dtype import DType
-from tegg.kernel.index import Algebra, Form, Gathered, Guard, Quotient, Remainder, Var
+from tegg.kernel.index import Algebra, Form, Gathered, Guard, Quotient, Var
 from tegg.kernel.lane import Lanes
 from tegg.kernel.loops import Array
 from tegg.kernel.value import Load, Val

@@ -5,13 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import contextmanager
 
-from tegg.backends.cexpr import MEMORY, REGISTER, Dialect, Expressions, constant, dim
+from tegg.backends.cexpr import MEMORY, REGISTER, Dialect, Expressions, constant, dim, number
+
 from tegg.dim import Dim, exact_div, upper_bound
 from tegg.dtype import DType
 from tegg.kernel.domain import Write
 from tegg.kernel.index import Algebra, Var
-from tegg.kernel.loops import (Accumulate, Array, Block, Fetch, Finish, Function, Keep, Let,
-                               Loop, Start, Stmt, Store, arrays)
+from tegg.kernel.loops import (
+    Accumulate,
+    Array,
+    Block,
+    Fetch,
+    Finish,
+    Function,
+    Keep,
+    Let,
+    Loop,
+    Start,
+    Stmt,
+    Store,
+    arrays,
+)
 from tegg.kernel.value import Val
 from tegg.meaning import lowest
 from tegg.op import bits_of
@@ -111,20 +125,21 @@ class Printer(Expressions):
 
     def _vectors(self, s: Loop, done: int, step: int, copies: int) -> None:
         """Steps of ``step`` from what blocks of ``done`` have covered (0: from the start)."""
-        n, x = dim(s.var.extent), self.name(s.var)
-        low = f"{n} / {done} * {done}" if done else "0"
-        high = f"{n} / {step} * {step}"
+        n, x = s.var.extent, self.name(s.var)
+        low, high = _whole(n, done) if done else "0", _whole(n, step)
         if s.shared and not done:
-            low, high = (f"{n} / {step} * {t} / nt * {step}" for t in ("tid", "(tid + 1)"))
+            steps = number(n // step) if isinstance(n, int) else f"{dim(n)} / {step}"
+            low, high = (f"{steps} * {t} / nt * {step}" for t in ("tid", "(tid + 1)"))
         head = f"for (int64_t {x} = {low}, {x}_end = {high}; {x} < {x}_end; {x} += {step})"
         with self.braces(head), self._lanes(s.var, copies, False):
             self.block(s.body)
 
     def _masked(self, s: Loop) -> None:
-        n, x, width = dim(s.var.extent), self.name(s.var), self.dialect.width
-        with self.braces(f"if ({n} % {width})"), self._lanes(s.var, 1, True):
-            self.line(f"const int64_t {x} = {n} / {width} * {width};")
-            self.line(f"const int left = (int)({n} - {x}), mask = (1 << left) - 1;")
+        n, x, width = s.var.extent, self.name(s.var), self.dialect.width
+        head = "" if isinstance(n, int) else f"if ({dim(n)} % {width})"
+        with self.braces(head), self._lanes(s.var, 1, True):
+            self.line(f"const int64_t {x} = {_whole(n, width)};")
+            self.line(f"const int left = (int)({dim(n)} - {x}), mask = (1 << left) - 1;")
             self.line(f"const {self.dialect.vector['b']} lanes = lane_range(0, left - 1);")
             self.line("(void)mask; (void)lanes;")
             self.block(s.body)
@@ -305,6 +320,11 @@ class Printer(Expressions):
     def _scalar_store(self, w: Write, letter: str) -> None:
         tests = [self.condition(w.guards)] if w.guards else []
         self._update(w, letter, f"b{w.slot} + {self.form(w.form)}", self.ref(w.value), tests)
+
+
+def _whole(n: Dim, step: int) -> str:
+    """What whole steps cover of an extent."""
+    return number(n // step * step) if isinstance(n, int) else f"{dim(n)} / {step} * {step}"
 
 
 def _below(n: Dim, block: int) -> bool:

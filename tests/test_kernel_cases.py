@@ -7,8 +7,8 @@ import math
 import pytest
 from draw import Draw
 from kernels import build, check
-
 from tegg.backends.cpu.emit import C
+
 from tegg.kernel.code import KernelCode
 from tegg.kernel.lower import lower
 

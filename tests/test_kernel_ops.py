@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from draw import Draw
 from kernels import build, call
-
 from tegg.backends.cpu.emit import C
+
 from tegg.dtype import DTYPES, DType
 from tegg.errors import DTypeError
 from tegg.graph import Node

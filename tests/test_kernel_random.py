@@ -7,9 +7,10 @@ from draw import Draw
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 from kernels import build, call, close
-
 from tegg.backends.cpu.emit import C
-from tegg.dim import Dim, Poly, dim, evaluate as size_of, exact_div, hint, product
+
+from tegg.dim import Dim, Poly, dim, exact_div, hint, product
+from tegg.dim import evaluate as size_of
 from tegg.dtype import DTYPES
 from tegg.errors import LoweringError, ShapeError
 from tegg.graph import Node
@@ -195,7 +196,7 @@ def compare(program: Program, width: int) -> None:
                 assert why is None, f"{sizes}, {threads} threads: {why}"
 
 
-COMMON = dict(deadline=None, suppress_health_check=list(HealthCheck))
+COMMON = {"deadline": None, "suppress_health_check": list(HealthCheck)}
 
 
 @settings(max_examples=40, **COMMON)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from draw import Draw
-
 from tegg.backends.cpu.emit import C
+
 from tegg.errors import LoweringError
 from tegg.kernel.lower import lower
 from tegg.kernel.propagate import Propagation

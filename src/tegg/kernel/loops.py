@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Union
 
 from tegg.dim import Dim
 from tegg.dtype import DType
@@ -126,7 +125,7 @@ class Block:
     once: bool = False
 
 
-Stmt = Union[Let, Fetch, Keep, Start, Accumulate, Finish, Store, Loop, Block]
+Stmt = Let | Fetch | Keep | Start | Accumulate | Finish | Store | Loop | Block
 
 
 def walk(stmts: Sequence[Stmt], around: tuple[Loop, ...] = ()) -> Iterator[

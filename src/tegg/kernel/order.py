@@ -59,6 +59,7 @@ def _best(group: list[Write], others: dict[frozenset[Var], list[Write]],
         total = nest.price + sum(alone[k] for k in others if k not in ridden)
         if best is None or (total, rank) < best[:2]:
             best = total, rank, nest, ridden
+    assert best is not None
     return best[2], best[3]
 
 

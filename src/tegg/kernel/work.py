@@ -10,7 +10,7 @@ from tegg.dtype import DType
 from tegg.kernel.code import Work
 from tegg.kernel.index import Form
 from tegg.kernel.lane import Lanes
-from tegg.kernel.loops import (Accumulate, Fetch, Keep, Let, Loop, Stmt, Store, vector_of, walk)
+from tegg.kernel.loops import Accumulate, Fetch, Keep, Let, Loop, Stmt, Store, vector_of, walk
 from tegg.kernel.value import Val
 
 _NO_WORK = ("const", "load", "index", "cond", "size")  # addresses and constants are no evaluations
