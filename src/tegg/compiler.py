@@ -70,7 +70,8 @@ class Compiler:
 
     def identity(self) -> str:
         """Everything of it that can change a plan, as text: for cache keys."""
-        rows = (f"{op.name} {op.kind} {op.arity} {op.attrs} {op.cost} {op.meaning!r}"
+        rows = (f"{op.name} {op.kind} {op.arity} {op.attrs} {op.cost} "
+                f"{op.meaning.__module__}.{op.meaning.__qualname__}"
                 for op in self.ops)
         return "\n".join((self.name, str(self.rounds), *(s.text for s in self.rule_sets()), *rows,
                           *(p.name for p in self.providers)))

@@ -47,7 +47,7 @@ _erf = np.frompyfunc(math.erf, 1, 1)
 
 
 def erf(x):
-    return _erf(x.astype(np.float64)).astype(x.dtype)
+    return np.asarray(_erf(x.astype(np.float64)), x.dtype)  # a scalar comes back as a float
 
 
 def sigmoid(x):
