@@ -131,12 +131,16 @@ class Instance:
         return done
 
     def variable(self, name: str, shape: tuple, dtype: DType) -> Node:
+        if name in self.positive and not dtype.is_float:
+            raise Miss
         node = self.env.get(name)
         if node is None and name in self.defined:
             node = self.node(self.defined[name], shape, dtype)
         elif node is None and name in self.built:
             builder, args = self.built[name]
             node = BUILDERS[builder](self, args, shape, dtype)
+        elif node is None and name in self.positive and self.rng.random() < 0.5:
+            node = self.graph.full(self.rng.choice((0.5, 2.0)), dtype, shape)
         elif node is None:
             node = self.graph.input(f"{name}{len(self.inputs)}", shape, dtype)
             self.inputs.append((node, "positive" if name in self.positive else "any"))

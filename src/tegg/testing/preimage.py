@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from random import Random
 
-from tegg.dtype import DType
+from tegg.dtype import DType, f64
 from tegg.graph import Node
 from tegg.op import Op, bits_of
 from tegg.testing.guards import Miss
@@ -47,7 +47,7 @@ def _reduce(shape, dtype, bound, below, rng) -> Choice:
     return [shape[:axis] + (n,) + shape[axis + 1:]], [axis]
 
 
-_VALUES = (0.5, 2.0, -1.5, 0.0, -0.0, 1e-3, *(1.0 / n for n in range(1, 10)))
+_VALUES = (0.5, 2.0, -1.5, 0.0, -0.0, 1e-3, math.nan, *(1.0 / n for n in range(1, 10)))
 
 
 def _full(shape, dtype, bound, below, rng) -> Choice:
@@ -55,6 +55,8 @@ def _full(shape, dtype, bound, below, rng) -> Choice:
         value = rng.choice(_VALUES)
     else:
         value = rng.choice((0, 1) if dtype.kind == "bool" else (0, 1, 3, 5))
+        if dtype.name == "i64":  # patterns that would mean something else in a float
+            value = rng.choice((value, bits_of(1.0, f64), bits_of(0.5, f64), bits_of(0.25, f64)))
     return [], [dtype if bound[0] is None else bound[0], shape if bound[1] is None else bound[1],
                 bits_of(value, dtype) if bound[2] is None else bound[2]]
 

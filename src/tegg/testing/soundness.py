@@ -47,15 +47,10 @@ def check_instance(rule: Rule, rules: RuleSet, made: Instance,
 
 
 def _draw(n: Node, made: Instance, domain: str, special: bool) -> np.ndarray:
-    if not special and domain == "any":
-        domain = _asked(n, made)
+    if any(a is n and d == "index" for m in made.graph.nodes
+           for a, d in zip(m.args, m.op.domains)):
+        domain = "index"
     return draw_array(n.shape, n.dtype, domain, special, made.rng)
-
-
-def _asked(n: Node, made: Instance) -> str:
-    """The narrowest domain that the ops which read an input ask for."""
-    asked = {d for m in made.graph.nodes for a, d in zip(m.args, m.op.domains) if a is n}
-    return next((d for d in ("positive", "nonzero", "index") if d in asked), "any")
 
 
 def draw_array(shape: tuple, dtype: DType, domain: str, special: bool, rng: Random) -> np.ndarray:
@@ -72,8 +67,7 @@ def draw_array(shape: tuple, dtype: DType, domain: str, special: bool, rng: Rand
         values = [rng.choice(SPECIALS) if rng.random() < 0.5 else rng.uniform(-4, 4)
                   for _ in range(count)]
     else:
-        values = [rng.choice((-1, 1)) * rng.uniform(0.1, 4.0) if domain == "nonzero"
-                  else rng.uniform(-4, 4) for _ in range(count)]
+        values = [rng.uniform(-4, 4) for _ in range(count)]
     with np.errstate(over="ignore"):
         return np.asarray(values).astype(dtype.numpy).reshape(shape)
 
@@ -136,7 +130,8 @@ class _Claim:
         """A relation whose meaning is in words."""
         first = self.node(items[0])
         if head == "positive":
-            good = bool(np.all(self.value(first) > 0))
+            with np.errstate(invalid="ignore"):
+                good = first.dtype.is_float and bool(np.all(self.value(first) > 0))
         elif head == "sized":
             size = np.asarray(self.made.attribute(items[1])[0]).astype(first.dtype.numpy)
             good = bool(np.all(self.value(first) == size))
