@@ -69,12 +69,16 @@ class Compiler:
         return tuple(found)
 
     def identity(self) -> str:
-        """Everything of it that can change a plan, as text: for cache keys."""
-        rows = (f"{op.name} {op.kind} {op.arity} {op.attrs} {op.cost} "
-                f"{op.meaning.__module__}.{op.meaning.__qualname__}"
-                for op in self.ops)
-        return "\n".join((self.name, str(self.rounds), *(s.text for s in self.rule_sets()), *rows,
-                          *(p.name for p in self.providers)))
+        """Everything about it that decides a plan: the texts of its rules, its rows, its providers."""
+        parts = [self.name, str(self.rounds)]
+        for source in self.sources:
+            if isinstance(source, RuleSet):
+                parts.append(source.text)
+            else:
+                parts += [_text(path) for path, _ in _files(source)]
+        parts += [f"{op.name} {op.attrs} {op.cost}" for op in self.ops]
+        parts += [f"{type(p).__module__}.{type(p).__qualname__}" for p in self.providers]
+        return "\n".join(parts)
 
     def __repr__(self) -> str:
         return f"<compiler {self.name}>"
@@ -176,17 +180,22 @@ def builtin_root() -> Path:
 
 
 def _read(source: str | Path) -> list[RuleSet]:
+    return [_cached(path, root) for path, root in _files(source)]
+
+
+def _files(source: str | Path) -> list[tuple[Path, Path | None]]:
+    """The rule files that a source means, each with the folder that its name counts from."""
     path = Path(source)
     if path.is_dir():
-        return [_cached(p, None) for p in sorted(path.rglob("*.egg"))]
+        return [(p, None) for p in sorted(path.rglob("*.egg"))]
     if path.suffix == ".egg":
-        return [_cached(path, None)]
+        return [(path, None)]
     root = builtin_root()
     inside = root.joinpath(*str(source).split("."))
     if inside.is_dir():
-        return [_cached(p, root) for p in sorted(inside.rglob("*.egg"))]
+        return [(p, root) for p in sorted(inside.rglob("*.egg"))]
     if inside.with_suffix(".egg").is_file():
-        return [_cached(inside.with_suffix(".egg"), root)]
+        return [(inside.with_suffix(".egg"), root)]
     names = sorted({".".join(p.relative_to(root).with_suffix("").parts)
                     for p in root.rglob("*.egg")} | {p.name for p in root.iterdir() if p.is_dir()})
     near = get_close_matches(str(source), names, 1)
@@ -200,6 +209,14 @@ def _cached(path: Path, root: Path | None) -> RuleSet:
     except OSError:
         return read_rule_file(path, root)
     return _read_once(path, root, stamp.st_mtime_ns, stamp.st_size)
+
+
+def _text(path: Path) -> str:
+    """The text of a rule file; reading it as rules says what is wrong with one that has none."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 @lru_cache(maxsize=512)
