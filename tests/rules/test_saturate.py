@@ -236,3 +236,40 @@ def test_half_stores_are_forms():
     graph = small()
     classes = saturate(graph, Compiler(rules(body, phase="memory"))).classes
     assert classes.forms == {classes.outputs["out"]: frozenset({"f16"})}
+
+
+def test_shapes_and_dtypes_that_rules_get_wrong():
+    other = Compiler(rules(rule("rewrite (Sqrt x) (LessThan x x)")))
+    with pytest.raises(RuleError, match=r"a rule put LessThan\(\d, \d\) of shape \(2, 3\) and dtype "
+                                        r"bool in a class of shape \(2, 3\) and dtype f32; add"):
+        saturate(small(), other)
+    stated = Compiler(rules(rule("rule ((= e (Sqrt x))) ((set (shape (Neg e)) \"7\"))")))
+    with pytest.raises(RuleError, match="Neg.* has shape \"2,3\" by the op table, and its class "
+                                        "another; a rule built it without a guard on shapes"):
+        saturate(small(), stated)
+
+
+def test_an_idiom_of_another_shape_is_refused():
+    graph = small()
+    x = graph.nodes[0]
+    bad = Op("Bad", "elementwise", 1, OPS["Neg"].shape, OPS["Neg"].dtype, lambda a, t, s, d: a[0],
+             expand=lambda b, a, t: b.op("SumReduce", a[0], 0), domains=("any",))
+    graph = Graph(table={**OPS, "Bad": bad})
+    x = graph.input("x", (2, 3), "f32")
+    graph.outputs["out"] = graph.op("Sqrt", graph.idiom("Bad", x))
+    graph.outputs["also"] = graph.op("Bad", x)
+    with pytest.raises(RuleError, match=r"the idiom \(Bad \(Node 0\) \) was recorded for .*, which "
+                                        r"has another shape or dtype; correct the expansion"):
+        saturate(graph, Generic())
+
+
+def test_what_egglog_refuses_is_an_error_of_ours():
+    from tegg.engine import Engine
+    engine = Engine()
+    with pytest.raises(RuleError, match="egglog refuses .nonsense.: "):
+        engine.run("(nonsense)")
+    engine.run("(ruleset r) (sort T) (constructor A () T)")
+    command = '(rule ((= e (A))) ((A)) :ruleset r :name "twice")'
+    engine.run(command)
+    with pytest.raises(RuleError, match="twice"):  # a Rust panic in egglog 13
+        engine.run(command)
