@@ -187,7 +187,7 @@ def test_constants_and_mirror_images():
     (one,) = rule_texts(found.rules[0], words, "r")
     assert one == (
         '(rule ((= ?_e (Mul ?a (Full ?_d0 ?_s0 -4616189618054758400))) (float-type ?_d0) '
-        '(= ?_s (shape ?_e)) (= ?_d (dtype ?_e)) (float-type ?_d)) ((union ?_e (Add ?a (Full ?_d '
+        '(float-type ?_d) (= ?_s (shape ?_e)) (= ?_d (dtype ?_e))) ((union ?_e (Add ?a (Full ?_d '
         '?_s 4611686018427387904))) (subsume (Mul ?a (Full ?_d0 ?_s0 -4616189618054758400)))) '
         ':ruleset r :name "sub/one")')
     found = load(text(rule("rewrite (Add a (Mul b (Neg c))) a")))
@@ -214,7 +214,8 @@ def test_subsumed_nodes_are_gone():
     from tegg.graph import Graph
     source = text(rule("rewrite (Mul a (Const 2.0)) (Add a a) :subsume"))
     graph = Graph()
-    graph.outputs["out"] = graph.mul(graph.input("x", (3,), "f32"), 2)
+    x = graph.input("x", (3,), "f32")
+    graph.outputs["out"] = graph.op("Mul", x, graph.full(2, "f32", (3,)))
     compiler = Compiler(read_rules(source, "sub.egg"))
     classes = saturate(graph, compiler).classes
     assert [n.op.name for n in classes.nodes[classes.outputs["out"]]] == ["Add"]
