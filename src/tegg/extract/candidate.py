@@ -76,8 +76,8 @@ class Pricer:
     def _price(self, outs: tuple[int, ...], leaves: Iterable[int], body: Body, read: str,
                write: str) -> tuple[float, int]:
         demand = self.work.demand(outs, body)
-        loaded = sum(self.bytes(a, demand.reads.get(a, 0), read) for a in leaves)
-        stored = sum(self.bytes(o, self.values.size[o], write) for o in outs)
+        loaded = [self.bytes(a, demand.reads.get(a, 0), read) for a in leaves]
+        stored = [self.bytes(o, self.values.size[o], write) for o in outs]
         return self.costs.seconds(demand, loaded, stored), demand.values
 
     def rough(self, node: ENode, c: int) -> float:
