@@ -133,7 +133,16 @@ class Text:
             col_vectors=self._args_of(rows, {"n": "j"}, "n"),
             n_of=axis.of("first + j", mutable=not along_k), n_args=axis.args, n_args_end=axis.args.rstrip(", "),
             n_last=axis.names[-1], n_extent=dim(axis.extents[-1]), n_carry=axis.carry(),
-            n_places=places, n_keep=keep, n_recall=recall)
+            n_places=places, n_keep=keep, n_recall=recall, whole=self._whole_panels(term, axis))
+
+    def _whole_panels(self, term: Term, axis: Axis) -> str:
+        """Panels that are filled to the last column, where columns are one variable."""
+        h, nr = self.hooks, self.params.nr
+        if len(axis.names) > 1 or nr % h.dialect.width:
+            return ""
+        rows = self._args_of(h.rows_in([term.b]), {"n": "(n0 - first)"}, "n")
+        return self.fill("pack_whole", x=str(term.anchor), n_args=axis.args, n_last=axis.names[-1],
+                         col_vectors=rows)
 
     def _room(self, r: RowValue) -> int:
         width = self.hooks.dialect.width
@@ -153,7 +162,18 @@ class Text:
                                   for n in tiles),
             row_params=self._params_of(rows), m_of=h.m.of("row + i"),
             n_of=axis.of("first + j", mutable=True), n_args=axis.args, n_args_end=axis.args.rstrip(", "), n_last=axis.names[-1],
-            n_extent=dim(axis.extents[-1]), n_carry=axis.carry(), values=order)
+            n_extent=dim(axis.extents[-1]), n_carry=axis.carry(), values=order,
+            whole=self._whole(number, axis, order))
+
+    def _whole(self, number: int, axis: Axis, order: str) -> str:
+        """A whole panel in a loop of known length, where columns are one variable."""
+        h, nr = self.hooks, self.params.nr
+        if len(axis.names) > 1 or nr % h.dialect.width:
+            return ""
+        call = ", ".join(filter(None, [h.args(self.symbols), f"{h.batch.args}{h.m.args}"
+                                       f"{axis.args}".rstrip(", ")])) + order
+        return (f"      if (cols == {nr}) {{ for (; j < {nr}; j += {h.dialect.width}, "
+                f"{axis.names[-1]} += {h.dialect.width}) {h.name}_out{number}_n({call}); break; }}")
 
     def result_rows(self, group: Group) -> list[RowValue]:
         return self.hooks.rows_in([v for w in group.writes for v in w.needs()])

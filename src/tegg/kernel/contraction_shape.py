@@ -15,6 +15,7 @@ _DEPTH = 384       # products summed before partial sums are set aside: a panel 
 _LONGEST = 512     # depth that still is one block
 _ROWS = 128        # rows of A that are kept in L2 together
 _SKINNY = 4        # rows up to which B is read where it lies: each element is used too seldom
+_CLOSE = 1 << 16   # bytes of an operand that stay in L1
 _SUMS = 1 << 20    # bytes of partial sums a thread keeps
 # Rows of a register tile by vectors across, for 32 and for 16 vector registers.
 _TILES = {32: {4: 6, 3: 8, 2: 12, 1: 14}, 16: {3: 4, 2: 6, 1: 8}}
@@ -100,7 +101,7 @@ def choose(shape: GemmShape, width: int) -> GemmParams:
     columns = max(map(_top, shape.n))
     nv = _vectors(columns, lanes, width, registers)
     mr = _tile_rows(shape.m, _TILES[registers][nv])
-    rows = max(1, min(_ROWS, _top(shape.m) + mr - 1) // mr) * mr
+    rows = _rows(shape, mr, size)
     sums = rows * nv * lanes * size * max(shape.terms)
     inline = shape.b_batched and not shape.b_constant
     return GemmParams(_form(shape), lanes, mr, nv, _depth(shape.k), rows, max(1, _SUMS // sums),
@@ -128,6 +129,15 @@ def _tile_rows(m: Dim, most: int) -> int:
     if m <= most:
         return max(m, 1)
     return min(range(most, most // 2, -1), key=lambda r: -(-m // r) * r)
+
+
+def _rows(shape: GemmShape, mr: int, size: int) -> int:
+    """Rows of A kept together: few where all of B stays close by anyway, so that both are."""
+    most = min(_ROWS, _top(shape.m) + mr - 1)
+    if isinstance(shape.k, int) and all(isinstance(n, int) for n in shape.n):
+        if shape.k * sum(shape.n) * size <= _CLOSE:
+            most = min(most, _CLOSE // 2 // (max(1, shape.k) * size))
+    return max(1, most // mr) * mr
 
 
 def _depth(k: Dim) -> int:
