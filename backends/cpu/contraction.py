@@ -64,10 +64,19 @@ def shape_of(c: Contraction, constant: Collection[int] = ()) -> GemmShape:
         spread(c.batch), spread(c.m), tuple(spread(g.n) for g in c.groups), c.depth,
         _register(terms[0].sum.dtype), tuple(len(g.terms) for g in c.groups), _unit(c.a, c.m, c.k),
         tuple(_unit(t.b, g.n, c.k) for g in c.groups for t in g.terms),
-        1.0 + flops(c.a, frozenset()), max(1.0 + flops(t.b, frozenset()) for t in terms),
+        _plain(c), 1.0 + flops(c.a, frozenset()), max(1.0 + flops(t.b, frozenset()) for t in terms),
         max(flops(w.value, scope, frozenset(t.sum.id for t in terms))
             for g in c.groups for w in g.writes),
         batched, all(s in constant for s in loads))
+
+
+def _plain(c: Contraction) -> bool:
+    """Whether A is memory in which rows are evenly spaced and contiguous along k."""
+    load = c.a.attr
+    if c.a.op != "load" or load.guards or len(c.k) != 1 or len(c.m) > 1:
+        return False
+    return (_register(c.a.dtype) is c.a.dtype and load.form.coefficient(c.k[0]) == 1
+            and all(isinstance(atom, Var) for atom in load.form.terms))
 
 
 def _register(d: DType) -> DType:

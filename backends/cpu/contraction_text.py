@@ -8,7 +8,7 @@ from functools import lru_cache
 from importlib.resources import files
 from string import Template
 
-from tegg.backends.cexpr import REGISTER, dim
+from tegg.backends.cexpr import REGISTER, Expressions, dim
 from tegg.backends.cpu.contraction_hooks import Axis, Hooks, RowValue
 from tegg.dim import Dim, product
 from tegg.kernel.contraction_classify import Group, Term
@@ -49,7 +49,7 @@ class Text:
             PIECE=str(p.piece), BYTES=str(p.lanes * d.itemsize), GROUPS=str(p.nr // h.dialect.width),
             LINES=str(max(1, p.nr * d.itemsize // 64)),
             M=dim(h.m.count), K=dim(h.k.count), B=dim(h.batch.count), KO=steps, AS=stride,
-            STRIDE=stride if stride.isdigit() else "as", K_outer=dim(h.k.extents[0]),
+            K_outer=dim(h.k.extents[0]),
             k_inner=dim(inner), k_open=self._nest(), k_last=h.k.names[-1],
             k_low="ko0" if len(h.k.names) == 1 else "0",
             k_high="ko1" if len(h.k.names) == 1 else dim(h.k.extents[-1]),
@@ -233,7 +233,9 @@ class Text:
     def _choose(self, tile: int) -> str:
         """The product for as many vectors as a panel has columns."""
         p, name = self.params, self.hooks.name
-        args = f"(kc, a + i * as, as, b, t + {tile * p.mr * p.nr}, kb > 0, next);"
+        rows = ("i < whole ? in + i * stride : a + i * as, i < whole ? stride : as"
+                if p.in_place else "a + i * as, as")
+        args = f"(kc, {rows}, b, t + {tile * p.mr * p.nr}, kb > 0, next);"
         cases = [f"case {v}: {name}_product_{v}{args} break;" for v in range(1, p.nv)]
         cases.append(f"default: {name}_product_{p.nv}{args}")
         return f"switch ((cols + {p.lanes - 1}) / {p.lanes}) {{ {' '.join(cases)} }}"
@@ -258,7 +260,32 @@ class Text:
         return self.fill("packed", panel_params=self._panel_params(), groups="\n".join(groups),
                          TERMS=str(self._most_terms()), row_arrays=self.row_arrays(),
                          panel_counts=self._panel_counts(), array_params=self.array_params(),
-                         row_pointers=self.row_pointers(a_rows))
+                         fill_a=self._fill_a(a_rows), in_place=self._in_place())
+
+    def _fill_a(self, rows: Sequence[RowValue]) -> str:
+        """Evaluate the rows at hand; of an A that is read in place, those short of a tile."""
+        h, first = self.hooks, f"{self.hooks.name}_fill({self.hooks.args(self.symbols)}, "
+        if not self.params.in_place:
+            return (f"          {first}{h.batch.args}row, rows, ko0, ko1, as, "
+                    f"a{self.row_pointers(rows)});")
+        assert not rows, "a plain load has no row values"
+        return (f"          const int64_t whole = rows / {self.params.mr} * {self.params.mr};\n"
+                f"          if (whole < rows) {first}{h.batch.args}row + whole, rows - whole, "
+                f"ko0, ko1, as, a + whole * as);")
+
+    def _in_place(self) -> str:
+        """Where rows of an A that is read in place lie."""
+        if not self.params.in_place:
+            return ""
+        h, load = self.hooks, self.hooks.contraction.a.attr
+        e = Expressions(h.dialect, h.contraction.propagation.algebra)
+        e.names.update({**h.batch.named(), **dict.fromkeys(h.m.vars, "row"),
+                        **dict.fromkeys(h.k.vars, "ko0")})
+        stride = dim(load.form.coefficient(h.m.vars[0])) if h.m.vars else "0"
+        kind = h.scalar(self.shape.accumulator)
+        return (f"        const int64_t whole = rows / {self.params.mr} * {self.params.mr}, "
+                f"stride = {stride};\n"
+                f"        const {kind} *const in = b{load.slot} + {e.form(load.form)};")
 
     def _most_terms(self) -> int:
         return max(len(g.terms) for g in self.hooks.contraction.groups)

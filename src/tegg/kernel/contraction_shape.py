@@ -16,6 +16,7 @@ _LONGEST = 512     # depth that still is one block
 _ROWS = 128        # rows of A that are kept in L2 together
 _SKINNY = 4        # rows up to which B is read where it lies: each element is used too seldom
 _CLOSE = 1 << 16   # bytes of an operand that stay in L1
+_PAGE = 4096
 _SUMS = 1 << 20    # bytes of partial sums a thread keeps
 # Rows of a register tile by vectors across, for 32 and for 16 vector registers.
 _TILES = {32: {4: 6, 3: 8, 2: 12, 1: 14}, 16: {3: 4, 2: 6, 1: 8}}
@@ -28,7 +29,7 @@ class GemmShape:
     n: columns per group; terms: contractions per group. accumulator: the dtype of sums. a_unit and
     b_units: which variable is contiguous. a_cost, b_cost: operations of one element of an operand.
     b_batched: whether B differs between batch items. b_constant: whether it is computed from
-    weights only, so that packing happens once.
+    weights only, so that packing happens once. a_plain: whether A can be read where it lies.
     """
 
     batch: Dim
@@ -39,6 +40,7 @@ class GemmShape:
     terms: tuple[int, ...] = (1,)
     a_unit: Unit = "k"
     b_units: tuple[Unit, ...] = ("free",)
+    a_plain: bool = False
     a_cost: float = 1.0
     b_cost: float = 1.0
     out_cost: float = 1.0
@@ -59,6 +61,7 @@ class GemmParams:
 
     depth: k per block. rows: rows of A kept together. span: panels per pass where partial sums are
     set aside. piece: panels packed together. inline: B is packed by the thread that uses it.
+    in_place: A is read where it lies.
     """
 
     form: Form
@@ -70,6 +73,7 @@ class GemmParams:
     span: int
     piece: int
     inline: bool
+    in_place: bool = False
 
     @property
     def nr(self) -> int:
@@ -105,7 +109,7 @@ def choose(shape: GemmShape, width: int) -> GemmParams:
     sums = rows * nv * lanes * size * max(shape.terms)
     inline = shape.b_batched and not shape.b_constant
     return GemmParams(_form(shape), lanes, mr, nv, _depth(shape.k), rows, max(1, _SUMS // sums),
-                      max(1, 256 // (nv * lanes)), inline)
+                      max(1, 256 // (nv * lanes)), inline, _in_place(shape, nv * lanes))
 
 
 def _top(n: Dim) -> int:
@@ -148,6 +152,12 @@ def _depth(k: Dim) -> int:
         return max(k, 1)
     blocks = -(-k // _DEPTH)
     return -(-k // (blocks * 8)) * 8
+
+
+def _in_place(shape: GemmShape, nr: int) -> bool:
+    """Rows that are a multiple of a page apart share cache sets, which many panels would feel."""
+    apart = shape.k * shape.accumulator.itemsize if isinstance(shape.k, int) else 0
+    return shape.a_plain and (apart % _PAGE != 0 or sum(map(hint, shape.n)) <= 4 * nr)
 
 
 def _form(shape: GemmShape) -> Form:
