@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 import time
 
 import numpy as np
@@ -73,8 +74,27 @@ class Interpreter:
 
     def run(self, pointers, sizes) -> None:
         named = dict(zip(self.plan.symbols, sizes))
+        self._copy(self.plan.before, pointers, named)
         for c in self.plan.run:
             self._call(c, pointers, named)
+        self._copy(self.plan.after, pointers, named)
+
+    def _copy(self, pairs, pointers, sizes) -> None:
+        for source, to in pairs:
+            ctypes.memmove(pointers[to], pointers[source], self.plan.buffers[source].bytes(sizes))
+
+    def bound(self, pointers, sizes, keep):
+        busy = threading.Lock()
+
+        def run():
+            with busy:
+                self.run(pointers, sizes)
+            return keep and None
+
+        return run
+
+    def caller(self, inputs, outputs, symbols, claims) -> None:
+        return None
 
     def run_ahead(self, pointers, sizes) -> None:
         for c in self.plan.ahead:
@@ -114,7 +134,9 @@ class Interpreted:
 def compiled(graph: Graph, **options) -> Compiled:
     """A graph compiled op by op for the interpreter."""
     classes, target = classes_of(graph), Interpreted()
-    plan = make_plan(classes, one_op_each(classes, **options), lambda s: rebuild(s, classes),
+    signature = Signature.of(graph)
+    plan = make_plan(classes, one_op_each(classes, **options),
+                     tuple(s.name for s in signature.symbols), lambda s: rebuild(s, classes),
                      target.lower)
     weights = {i: s.source for i, s in enumerate(graph.inputs) if s.kind == "weight"}
-    return Compiled(Signature.of(graph), plan, weights, target)
+    return Compiled(signature, plan, weights, target)

@@ -1,3 +1,38 @@
 """tegg: a pattern-rewriting tensor compiler on e-graphs."""
 
+import importlib
+from typing import Any
+
+from tegg.dim import dim
+from tegg.dtype import DType, bf16, bool_, dtype, f16, f32, f64, i8, i32, i64, u8
+from tegg.errors import (ArgumentError, BackendError, CacheError, DTypeError, ExtractionError,
+                         RuleError, ShapeError, TeggError, WeightsError)
+from tegg.graph import Graph
+from tegg.ops import *  # noqa: F403
+from tegg.ops import __all__ as _functions
+from tegg.tensor import Tensor, state
+from tegg.trace import ArraySpec, assume, same, trace
+
+
 __version__ = "0.1.0"
+
+# What needs more than NumPy, or is not always needed, is imported when it is first named.
+_LAZY = {"compile": "tegg.jit", "load_safetensors": "tegg.weights",
+         "save_safetensors": "tegg.weights", "nn": "", "models": ""}
+
+__all__ = ["ArgumentError", "ArraySpec", "BackendError", "CacheError", "DType", "DTypeError",
+           "ExtractionError", "Graph", "RuleError", "ShapeError", "TeggError", "Tensor",
+           "WeightsError", "assume", "bf16", "bool_", "dim", "dtype", "f16", "f32", "f64", "i32",
+           "i64", "i8", "same", "state", "trace", "u8", *_LAZY, *_functions]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'tegg' has no attribute {name!r}")
+    module = importlib.import_module(_LAZY[name] or f"tegg.{name}")
+    value = globals()[name] = getattr(module, name) if _LAZY[name] else module
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

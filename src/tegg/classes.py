@@ -52,9 +52,14 @@ class EClasses:
 class KernelSpec:
     """One kernel of a cover: the classes it writes and reads, and one e-node per class inside.
 
-    outs: classes written, in order; leaves: classes read from memory, in order.
-    anchor: the class whose e-node is a template (a contraction on a gemm), or None for a loop nest.
+    outs: classes written, in order; leaves: classes read from memory, in order. A class that is
+      both is an input that is copied, or a weight that is converted.
+    body: operands before users; what stands between the leaves and the outputs.
+    anchor: the class whose e-node is a template (a contraction on a gemm), or None for a loop
+      nest. Further contractions of a body are its siblings: the same x, the same spec.
     ahead: whether it depends on weights only, and runs when they change.
+    leaf_forms, out_forms: the storage form of each leaf and output ("" is its own dtype), or
+      empty where all are their own.
     """
 
     outs: tuple[int, ...]
@@ -63,12 +68,25 @@ class KernelSpec:
     seconds: float
     anchor: int | None = None
     ahead: bool = False
+    leaf_forms: tuple[str, ...] = ()
+    out_forms: tuple[str, ...] = ()
+
+    def form_of_leaf(self, i: int) -> str:
+        """The storage form that leaf i is read in."""
+        return self.leaf_forms[i] if self.leaf_forms else ""
+
+    def form_of_out(self, i: int) -> str:
+        """The storage form that output i is written in."""
+        return self.out_forms[i] if self.out_forms else ""
 
 
 @dataclass(slots=True)
 class Cover:
     """The chosen kernels in an order that can run, with what is known of their cost.
 
+    A class that several outputs or updates name is written once: the runtime copies it. An update
+    that leaves its input as it is has no kernel.
+    seconds: predicted time of a run, without kernels that run ahead.
     gap: certified relative distance to the best cover of the candidates (0.0: optimal), or None.
     """
 

@@ -91,16 +91,16 @@ class Poly:
         return q
 
     def __ge__(self, other: Dim) -> Claim:
-        return Claim(self - other)
+        return Claim(self - other) if _is_dim(other) else NotImplemented
 
     def __le__(self, other: Dim) -> Claim:
-        return Claim(other - self)
+        return Claim(other - self) if _is_dim(other) else NotImplemented
 
     def __gt__(self, other: Dim) -> Claim:
-        return Claim(self - other - 1)
+        return Claim(self - other - 1) if _is_dim(other) else NotImplemented
 
     def __lt__(self, other: Dim) -> Claim:
-        return Claim(other - self - 1)
+        return Claim(other - self - 1) if _is_dim(other) else NotImplemented
 
     def __repr__(self) -> str:
         parts = []

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tegg.dim import Dim, Facts, Shape, product
-from tegg.dtype import DType, bool_, dtype as as_dtype, i64
+from tegg.dtype import DType, dtype as as_dtype, i64
 from tegg.errors import ArgumentError, TeggError
 from tegg.op import OPS, Op, OpTable, bits_of
-from tegg.shape import broadcast, normal_axis
+from tegg.shape import as_shape, broadcast, normal_axis
 
-_HERE = str(Path(__file__).parent)
+if TYPE_CHECKING:
+    from tegg.tensor import Tensor
+
+_HERE = str(Path(__file__).parent) + os.sep
+_CURRENT: ContextVar[Graph | None] = ContextVar("tegg_graph", default=None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,8 +81,14 @@ class Graph:
     idioms: list[Idiom] = field(default_factory=list)
     facts: Facts = field(default_factory=Facts)
     scopes: dict[int, str] = field(default_factory=dict)  # node id -> module path, for display
+    path: str = ""  # the module path that is open
+    module_paths: dict[int, str] = field(default_factory=dict)  # id of a module -> its path
+    weight_names: dict[int, str] = field(default_factory=dict)  # id of a parameter -> its name
+    kept: list[Any] = field(default_factory=list)  # what those ids belong to
     _memo: dict[tuple, Node] = field(default_factory=dict)
-    _scope: list[str] = field(default_factory=list)
+    _idioms: set[Idiom] = field(default_factory=set)
+    _names: set[str] = field(default_factory=set)
+    _weights: dict[int, Node] = field(default_factory=dict)  # id of a source -> its Input
 
     # ---- recording
     def op(self, name: str, *operands: Node | Any) -> Node:
@@ -96,8 +108,8 @@ class Graph:
             node = Node(row, args, attrs, tuple(shape), dtype, len(self.nodes))
             self._memo[key] = node
             self.nodes.append(node)
-            if self._scope:
-                self.scopes[node.id] = ".".join(self._scope)
+            if self.path:
+                self.scopes[node.id] = self.path
         return node
 
     @staticmethod
@@ -107,41 +119,85 @@ class Graph:
         except TeggError as e:
             raise type(e)(f"{row.name}: {e} (at {user_place()})") from None
 
+    def expansion(self, name: str, *operands: Node | Any) -> Node:
+        """Record a named op as its expansion over simpler ops; rules find it again."""
+        row, args, attrs = self._row_operands(name, operands)
+        return row.expand(self, args, attrs)
+
     def idiom(self, name: str, *operands: Node | Any) -> Node:
         """Record a named op through its expansion; both stand in one class of the e-graph."""
-        row = self.table[name]
-        args, attrs = tuple(operands[:row.arity]), tuple(operands[row.arity:])
-        self._checked(row, lambda: row.dtype([a.dtype for a in args], attrs))
-        args = self._same_shape(args) if row.kind == "elementwise" else args
+        row, args, attrs = self._row_operands(name, operands)
         node = row.expand(self, args, attrs)
         found = Idiom(node, row, args, attrs)
-        if node not in args and found not in self.idioms:
+        if node not in args and found not in self._idioms:
+            self._idioms.add(found)
             self.idioms.append(found)
         return node
 
+    def _row_operands(self, name: str, operands: tuple) -> tuple[Op, tuple[Node, ...], tuple]:
+        row = self.table[name]
+        args, attrs = tuple(operands[:row.arity]), tuple(operands[row.arity:])
+        self._checked(row, lambda: row.dtype([a.dtype for a in args], attrs))
+        if row.kind == "elementwise":
+            args = self._same_shape(row, args)
+        self._checked(row, lambda: row.shape([a.shape for a in args], attrs, self.facts))
+        return row, args, attrs
+
     @contextmanager
-    def scope(self, name: str):
-        """Nodes recorded inside belong to the module ``name``."""
-        self._scope.append(name)
+    def scope(self, name: str) -> Iterator[None]:
+        """Nodes recorded inside belong to the module ``name``, below the scopes already open."""
+        outer = self.path
+        self.path = f"{outer}.{name}" if outer and name else outer or name
         try:
             yield
         finally:
-            self._scope.pop()
+            self.path = outer
+
+    @contextmanager
+    def recording(self) -> Iterator[Graph]:
+        """Inside, arrays and parameters that meet no tensor are recorded in this graph."""
+        token = _CURRENT.set(self)
+        try:
+            yield self
+        finally:
+            _CURRENT.reset(token)
 
     # ---- sources
     def input(self, name: str, shape: Shape, dtype: DType | str, kind: str = "arg",
               source: Any = None) -> Node:
         """An input. Raises ArgumentError where the name is taken."""
-        if any(s.name == name for s in self.inputs):
+        if name in self._names:
             raise ArgumentError(f"the graph has an input {name!r} already (at {user_place()})")
-        dtype, shape = as_dtype(dtype), tuple(shape)
+        dtype, shape = as_dtype(dtype), as_shape(shape)
         node = self.op("Input", len(self.inputs), dtype, shape)
+        self._names.add(name)
         self.inputs.append(InputSpec(name, shape, dtype, kind, source))
         return node
 
+    def weight(self, key: object, shape: Shape, dtype: DType | str, name: str,
+               source: Any = None) -> Node:
+        """The input that is bound to ``source.data`` by reference; one per ``key`` (an object
+        that ``source`` keeps alive, by default ``source = key``)."""
+        node, source = self._weights.get(id(key)), key if source is None else source
+        if node is None:
+            free, n = name, 0
+            while free in self._names:
+                n += 1
+                free = f"{name}_{n}"
+            node = self._weights[id(key)] = self.input(free, shape, dtype, "weight", source)
+        return node
+
+    def tensor(self, shape: Shape, dtype: DType | str = "f32", name: str | None = None) -> Tensor:
+        """An input as a Tensor, named ``x0``, ``x1``, ... by its place unless ``name`` is given.
+
+        Raises ArgumentError where the name is taken, ShapeError for a shape that cannot be.
+        """
+        from tegg.tensor import Tensor
+        return Tensor(self, self.input(name or f"x{len(self.inputs)}", shape, dtype))
+
     def full(self, value: float, dtype: DType | str, shape: Shape = ()) -> Node:
         dtype = as_dtype(dtype)
-        return self.op("Full", dtype, tuple(shape), bits_of(value, dtype))
+        return self.op("Full", dtype, as_shape(shape), bits_of(value, dtype))
 
     def iota(self, n: Dim, dtype: DType | str = i64) -> Node:
         return self.op("Iota", as_dtype(dtype), (n,))
@@ -151,35 +207,35 @@ class Graph:
         return self.full(n, dtype) if isinstance(n, int) else self.op("Size", dtype, (n,))
 
     # ---- elementwise, with broadcasting and Python scalars
-    def _same_shape(self, args: Iterable[Node]) -> tuple[Node, ...]:
+    def _same_shape(self, row: Op, args: Iterable[Node]) -> tuple[Node, ...]:
         args = tuple(args)
-        shape = broadcast([a.shape for a in args], self.facts)
+        shape = self._checked(row, lambda: broadcast([a.shape for a in args], self.facts))
         return tuple(self.expand(a, shape) for a in args)
 
-    def _pair(self, a: Node | float, b: Node | float) -> tuple[Node, Node]:
+    def broadcast(self, name: str, *args: Node) -> Node:
+        """Record an elementwise op on operands that are first expanded to one shape."""
+        return self.op(name, *self._same_shape(self.table[name], args))
+
+    def _pair(self, name: str, a: Node | float, b: Node | float) -> Node:
         like = a if isinstance(a, Node) else b
-        a, b = (x if isinstance(x, Node) else self.full(x, like.dtype) for x in (a, b))
-        return self._same_shape((a, b))
+        return self.broadcast(name, *(x if isinstance(x, Node) else self.full(x, like.dtype)
+                                      for x in (a, b)))
 
     def add(self, a: Node | float, b: Node | float) -> Node:
-        return self.op("Add", *self._pair(a, b))
+        return self._pair("Add", a, b)
 
     def mul(self, a: Node | float, b: Node | float) -> Node:
-        return self.op("Mul", *self._pair(a, b))
+        return self._pair("Mul", a, b)
 
     def less(self, a: Node | float, b: Node | float) -> Node:
-        return self.op("LessThan", *self._pair(a, b))
+        return self._pair("LessThan", a, b)
 
     def select(self, condition: Node, a: Node, b: Node) -> Node:
-        return self.op("Select", *self._same_shape((condition, a, b)))
+        return self.broadcast("Select", condition, a, b)
 
     def cast(self, x: Node, dtype: DType | str) -> Node:
         dtype = as_dtype(dtype)
-        if x.dtype is dtype:
-            return x
-        if dtype is bool_:
-            return self.op("Cast", x, dtype)
-        return self.op("Cast", x, dtype)
+        return x if x.dtype is dtype else self.op("Cast", x, dtype)
 
     # ---- movement; each returns its operand where nothing moves
     def reshape(self, x: Node, shape: Shape) -> Node:
@@ -250,3 +306,8 @@ class Graph:
     def count(self, node: Node) -> Dim:
         """Number of elements of a node."""
         return product(node.shape)
+
+
+def current_graph() -> Graph | None:
+    """The graph that is being recorded in this thread of control, if any."""
+    return _CURRENT.get()

@@ -43,7 +43,7 @@ def int_div(x, y):
     return np.where(y == 0, np.zeros_like(q), q).astype(x.dtype)
 
 
-_erf = np.frompyfunc(math.erf, 1, 1)
+_erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
 def erf(x):
@@ -124,8 +124,12 @@ def window(a, attrs, shape, dtype):
 
 
 def mean(a, attrs, shape, dtype):
-    x = wide(a[0], dtype)
-    return np.mean(x, axis=attrs[0], keepdims=True, dtype=x.dtype).astype(dtype.numpy)
+    """sum / n; of nothing NaN."""
+    return _mean(wide(a[0], dtype), attrs[0]).astype(dtype.numpy)
+
+
+def _mean(x, axis):
+    return np.sum(x, axis=axis, keepdims=True, dtype=x.dtype) / x.dtype.type(x.shape[axis])
 
 
 def softmax(a, attrs, shape, dtype):
@@ -142,26 +146,32 @@ def log_softmax(a, attrs, shape, dtype):
 
 
 def normalize(a, attrs, shape, dtype):
+    return _normalize(wide(a[0], dtype), *attrs).astype(dtype.numpy)
+
+
+def _normalize(x, axis, eps):
     from tegg.op import float_of
-    x, (axis, eps) = wide(a[0], dtype), attrs
-    c = x - x.mean(axis=axis, keepdims=True)
-    var = (c * c).mean(axis=axis, keepdims=True)
-    return (c / np.sqrt(var + x.dtype.type(float_of(eps)))).astype(dtype.numpy)
+    c = x - _mean(x, axis)
+    return c / np.sqrt(_mean(c * c, axis) + x.dtype.type(float_of(eps)))
 
 
 def layer_norm(a, attrs, shape, dtype):
-    return (normalize(a[:1], attrs, shape, dtype) * a[1] + a[2]).astype(dtype.numpy)
+    x, gain, bias = (wide(v, dtype) for v in a)
+    return (_normalize(x, *attrs) * gain + bias).astype(dtype.numpy)
 
 
 def rms_normalize(a, attrs, shape, dtype):
+    return _rms_normalize(wide(a[0], dtype), *attrs).astype(dtype.numpy)
+
+
+def _rms_normalize(x, axis, eps):
     from tegg.op import float_of
-    x, (axis, eps) = wide(a[0], dtype), attrs
-    ms = (x * x).mean(axis=axis, keepdims=True)
-    return (x / np.sqrt(ms + x.dtype.type(float_of(eps)))).astype(dtype.numpy)
+    return x / np.sqrt(_mean(x * x, axis) + x.dtype.type(float_of(eps)))
 
 
 def rms_norm(a, attrs, shape, dtype):
-    return (rms_normalize(a[:1], attrs, shape, dtype) * a[1]).astype(dtype.numpy)
+    x, gain = (wide(v, dtype) for v in a)
+    return (_rms_normalize(x, *attrs) * gain).astype(dtype.numpy)
 
 
 def rope(a, attrs, shape, dtype):

@@ -73,7 +73,9 @@ def bits_of(value: float | int | bool, dtype: DType) -> int:
         return struct.unpack("<q", struct.pack("<d", float(value)))[0]
     if dtype.kind == "bool":
         return int(bool(value))
-    return int(value)
+    wrapped = int(value) & (1 << 8 * dtype.itemsize) - 1  # integers wrap, as in C
+    signed = np.iinfo(dtype.numpy).min < 0 and wrapped >> (8 * dtype.itemsize - 1)
+    return wrapped - (1 << 8 * dtype.itemsize) if signed else wrapped
 
 
 def float_of(bits: int) -> float:
@@ -113,6 +115,12 @@ def _numbers(d: list[DType], attrs: tuple) -> DType:
     if _same(d, attrs).kind == "bool":
         raise DTypeError("needs numbers, not bool; write x.cast('i32')")
     return d[0]
+
+
+def _bools(d: list[DType], attrs: tuple) -> DType:
+    if _same(d, attrs) is not bool_:
+        raise DTypeError(f"needs bool, not {d[0].name}; write (x != 0)")
+    return bool_
 
 
 def _to_bool(d: list[DType], attrs: tuple) -> DType:
@@ -244,7 +252,7 @@ _ROWS = (
     _binary("Minimum", np.minimum, X.minimum, commutative=True),
     _binary("Equal", np.equal, X.equal, dtype=_to_bool, commutative=True),
     _binary("LessEqual", np.less_equal, X.less_equal, dtype=_to_bool),
-    _unary("Not", np.logical_not, X.logical_not, dtype=_same),
+    _unary("Not", np.logical_not, X.logical_not, dtype=_bools),
     # ---- named idioms over an axis
     _row("Mean", 1, _AXIS, M.mean, X.mean, 1, S.reduction),
     _row("Softmax", 1, _AXIS, M.softmax, X.softmax, 14),
@@ -257,7 +265,7 @@ _ROWS = (
          doc="x / sqrt(mean(x^2) + eps)"),
     _row("RmsNorm", 2, _AXIS_EPS, M.rms_norm, X.rms_norm, 6,
          doc="RmsNormalize(x) * gain, of x's shape"),
-    _row("Rope", 3, (), M.rope, X.rope, 4, S.elementwise,
+    _row("Rope", 3, (), M.rope, X.rope, 4, S.rope,
          doc="x cos + rotate_half(x) sin on the halves of the last axis"),
     Op("Contract", "contract", 2, S.given, _numbers, M.contract,
        (("spec", "spec"), ("shape", "shape")), X.contract, ("small", "small"), 2.0, 8.0,

@@ -1,96 +1,54 @@
-"""From a graph to a compiled program: saturate, extract, lower, build; plans are cached."""
+"""Phases in their order, with limits, and the built-in stacks of rule sets: pipelines.toml."""
 
 from __future__ import annotations
 
-import pickle
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
 
-import tegg
-from tegg.cache import Cache, content_key, default_cache
-from tegg.compiler import Compiler, Generic
 from tegg.errors import ArgumentError
-from tegg.fingerprint import describe
-from tegg.graph import Graph
-from tegg.plan import Plan
-from tegg.planning import make_plan
-from tegg.runtime import Compiled
-from tegg.signature import Signature
-from tegg.target import Target, find
+
+FACTS = "facts"  # the phase whose rule sets run in every round of every phase
+LIMITS = ("rounds", "nodes", "ms")
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """How to compile. budget_s: seconds that the exact cover may take; 0 takes the heuristic's.
+class Phase:
+    """One phase: it ends when nothing changes, or at a limit on rounds, e-nodes or time."""
 
-    precision: ``"bitwise"`` (same bits) or ``"reals"`` (the order of sums is free).
+    name: str
+    rounds: int
+    nodes: int
+    ms: float
+
+
+@lru_cache(maxsize=1)
+def _read() -> dict:
+    return tomllib.loads((Path(str(files("tegg.rules"))) / "pipelines.toml").read_text())
+
+
+def phases(limits: Mapping[str, Mapping[str, float]] | None = None) -> tuple[Phase, ...]:
+    """The phases in order. ``limits`` changes some: ``{"algebra": {"rounds": 4}}``; the name
+    ``"*"`` means every phase.
+
+    Raises ArgumentError for an unknown phase or limit.
     """
-
-    compilers: tuple[Compiler, ...] = ()
-    device: str = "cpu"
-    precision: str = "reals"
-    budget_s: float = 5.0
-    cache: bool = True
-
-
-def compile_graph(graph: Graph, options: Options) -> Compiled:
-    """The program that computes the graph's outputs and updates.
-
-    Raises ArgumentError for a graph without outputs, ExtractionError where an op has no lowering.
-    """
-    if not graph.outputs and not graph.updates:
-        raise ArgumentError("the graph has no outputs; mark one with tensor.output('name')")
-    stack, target = resolve(options)
-    signature = Signature.of(graph)
-    weights = {i: s.source for i, s in enumerate(graph.inputs) if s.kind == "weight"}
-    plan, explanation = _plan(graph, stack, target, options)
-    return Compiled(signature, plan, weights, target, explanation)
+    found = _read()
+    out = [Phase(name, **{**found["limits"], **own}) for name, own in found["phase"].items()]
+    for name, own in (limits or {}).items():
+        if name != "*" and name not in found["phase"]:
+            raise ArgumentError(f"there is no phase {name!r}; there are {', '.join(found['phase'])}")
+        for key, value in own.items():
+            if key not in LIMITS or isinstance(value, bool) or not value >= 0:
+                raise ArgumentError(f"limit {key}={value!r} of phase {name!r} is not understood; "
+                                    f"limits are {', '.join(LIMITS)}, numbers of 0 or more")
+        out = [replace(p, **own) if name in ("*", p.name) else p for p in out]
+    return tuple(out)
 
 
-def resolve(options: Options) -> tuple[tuple[Compiler, ...], Target]:
-    """The stack that runs and its one target: a compiler's own, or that of ``device``."""
-    stack = options.compilers or (Generic(),)
-    targets = {c.target.name: c.target for c in stack if c.target is not None}
-    if len(targets) > 1:
-        raise ArgumentError(f"the stack names several devices: {', '.join(sorted(targets))}; "
-                            f"a program runs on one")
-    target = next(iter(targets.values()), None) or find(options.device)
-    return stack, target
-
-
-def _plan(graph: Graph, stack: Sequence[Compiler], target: Target,
-          options: Options) -> tuple[Plan, str]:
-    cache = default_cache() if options.cache else None
-    key = content_key(tegg.__version__, describe(graph), target.identity(),
-                      *(c.identity() for c in stack), options.precision, str(options.budget_s))
-    found = _cached(cache, key)
-    if found is not None:
-        return found
-    made = _make(graph, stack, target, options)
-    if cache is not None:
-        cache.put("plan", key, pickle.dumps(made))
-    return made
-
-
-def _cached(cache: Cache | None, key: str) -> tuple[Plan, str] | None:
-    data = cache.read("plan", key) if cache is not None else None
-    return None if data is None else pickle.loads(data)
-
-
-def _make(graph: Graph, stack: Sequence[Compiler], target: Target,
-          options: Options) -> tuple[Plan, str]:
-    from tegg.egraph import saturate
-    from tegg.extract import extract, fragment
-    clock = time.perf_counter
-    start = clock()
-    saturated = saturate(graph, stack, precision=options.precision)
-    middle = clock()
-    cover = extract(saturated.classes, target.costs(), lowerable=target.unsupported,
-                    budget_s=options.budget_s, target=target.name)
-    end = clock()
-    plan = make_plan(saturated.classes, cover, lambda s: fragment(s, saturated.classes),
-                     target.lower)
-    plan.stats.update(saturate_seconds=middle - start, extract_seconds=end - middle,
-                      lower_seconds=clock() - end)
-    return plan, saturated.report.show()
+def rule_folders(pipeline: str) -> tuple[str, ...]:
+    """The folders (or rule sets) of rules/ that a built-in pipeline stacks."""
+    return tuple(_read()["pipeline"][pipeline])

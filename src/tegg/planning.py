@@ -12,16 +12,20 @@ from tegg.kernel.code import KernelCode
 from tegg.plan import Buffer, Call, Plan
 
 
-def make_plan(classes: EClasses, cover: Cover, rebuild: Callable[[KernelSpec], Fragment],
+def make_plan(classes: EClasses, cover: Cover, symbols: tuple[str, ...],
+              rebuild: Callable[[KernelSpec], Fragment],
               lower: Callable[[Fragment, str], KernelCode]) -> Plan:
-    """Lower every kernel of a cover once, give each class its buffer, and order the calls."""
+    """Lower every kernel of a cover once, give each class its buffer, and order the calls.
+
+    ``symbols``: the names of the program's sizes, in the order in which runs are given them.
+    """
     order = _order(classes, cover.kernels)
     maker = _Maker(classes, lower)
     maker.place(order)
     for spec in order:
         maker.call(spec, rebuild(spec))
     return Plan(maker.kernels, maker.buffers, maker.ahead, maker.run, maker.before, maker.after,
-                maker.symbols, cover.seconds, cover.gap, dict(cover.stats))
+                symbols, cover.seconds, cover.gap, dict(cover.stats))
 
 
 def _order(classes: EClasses, specs: Sequence[KernelSpec]) -> list[KernelSpec]:
@@ -79,7 +83,6 @@ class _Maker:
         self.run: list[Call] = []
         self.before: list[tuple[int, int]] = []
         self.after: list[tuple[int, int]] = []
-        self.symbols = tuple(sorted(_symbols(classes)))
         self._of: dict[int, int] = {}       # class -> the buffer it is read from
         self._known: dict[tuple, int] = {}  # structure of a fragment -> kernel
         self._kept: dict[tuple, int] = {}   # (kernel, weight buffers) -> temporary packed ahead
@@ -222,6 +225,3 @@ def _structure(f: Fragment) -> tuple:
             None if f.anchor is None else tuple(a.id for a in f.anchor)
             if isinstance(f.anchor, tuple) else f.anchor.id)
 
-
-def _symbols(classes: EClasses) -> set[str]:
-    return {s.name for n in classes.graph.nodes for d in n.shape for s in symbols(d)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tegg.dim import Dim, Facts, Poly, Shape, exact_div, product
 from tegg.errors import ShapeError
 
@@ -9,6 +11,21 @@ from tegg.errors import ShapeError
 def show(shape: Shape) -> str:
     """A shape as NumPy prints it."""
     return "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"
+
+
+def as_shape(shape: object) -> Shape:
+    """A tuple of ints and dims. Raises ShapeError for anything else."""
+    dims = tuple(shape) if isinstance(shape, Iterable) else (shape,)
+    return tuple(map(as_dim, dims))
+
+
+def as_dim(x: object) -> Dim:
+    """An int or a symbolic dim. Raises ShapeError for anything else."""
+    if isinstance(x, Poly):
+        return x
+    if isinstance(x, bool) or not hasattr(x, "__index__"):
+        raise ShapeError(f"a dim is an int or a symbolic dim, not {x!r}")
+    return x.__index__()
 
 
 def broadcast(shapes: list[Shape], facts: Facts) -> Shape:
@@ -59,6 +76,14 @@ def elementwise(shapes: list[Shape], attrs: tuple, facts: Facts) -> Shape:
     return first
 
 
+def rope(shapes: list[Shape], attrs: tuple, facts: Facts) -> Shape:
+    """Operands of one shape, whose last axis has two halves."""
+    shape = elementwise(shapes, attrs, facts)
+    if not shape or exact_div(shape[-1], 2) is None:
+        raise ShapeError(f"the last axis of {show(shape)} has no two halves")
+    return shape
+
+
 def given(shapes: list[Shape], attrs: tuple, facts: Facts) -> Shape:
     """Sources: the shape is the last attribute but one, or the last (see the op table)."""
     shape = next(a for a in attrs if isinstance(a, tuple))
@@ -68,6 +93,7 @@ def given(shapes: list[Shape], attrs: tuple, facts: Facts) -> Shape:
 
 
 def iota(shapes: list[Shape], attrs: tuple, facts: Facts) -> Shape:
+    """One axis."""
     return given(shapes, attrs, facts)
 
 

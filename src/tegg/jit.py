@@ -1,0 +1,144 @@
+"""compile(): a Python function becomes a program per signature of its arguments."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tegg.dtype import DType
+from tegg.errors import ArgumentError
+from tegg.graph import Graph
+from tegg.runtime import Bound, Compiled
+from tegg.trace import ArraySpec, Arguments, arguments, record, signature_of, with_dims
+from tegg.tree import Tree, unflatten
+
+Key = tuple[Tree, tuple[tuple[tuple, DType], ...]]
+
+
+class Function:
+    """A compiled function: traced at the first call per signature, as a program of its own.
+
+    What is no array (numbers, strings, ...) is part of the signature. A symbolic dim of ``dims``
+    stands for every size within its bounds.
+    """
+
+    def __init__(self, fn: Callable, dims: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+        self._fn, self._dims, self._options = fn, dict(dims), dict(options)
+        self._signature = signature_of(fn)
+        self._programs: dict[Key, tuple[Compiled, Tree]] = {}
+        self._recent: tuple[Compiled, Tree] | None = None  # whose arguments are plain arrays
+        self._lock = threading.Lock()
+        functools.update_wrapper(self, fn)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run on NumPy arrays; gives what the function returns, with arrays for tensors."""
+        recent = self._recent
+        if recent is not None and not kwargs:
+            results = recent[0].attempt(args)
+            if results is not None:
+                return results[0] if recent[1].kind == "leaf" else unflatten(recent[1], results)
+        call = self._arguments(args, kwargs)
+        program, outputs = self._program(call)
+        results = program(*call.arrays)
+        if not kwargs and len(call.arrays) == len(args) == len(self._signature.parameters):
+            self._recent = (program, outputs)
+        return unflatten(outputs, results.values())
+
+    def _arguments(self, args: tuple, kwargs: Mapping[str, Any]) -> Arguments:
+        return arguments(self._signature, args, kwargs)
+
+    def _program(self, call: Arguments) -> tuple[Compiled, Tree]:
+        specs = with_dims({n: a if isinstance(a, ArraySpec) else ArraySpec.of(a, n)
+                           for n, a in zip(call.names, call.arrays)}, self._given(call.names))
+        key = (call.tree, tuple((s.shape, s.dtype) for s in specs.values()))
+        found = self._programs.get(key)
+        if found is None:
+            with self._lock:
+                found = self._programs.get(key)
+                if found is None:
+                    found = self._programs[key] = self._compile(specs, call.tree)
+        return found
+
+    def _given(self, names: Sequence[str]) -> dict[str, Any]:
+        """``dims`` of the arguments that are there: an optional one may be left out."""
+        unknown = [n for n in self._dims if n not in names
+                   and n.split(".")[0] not in self._signature.parameters]
+        if unknown:
+            raise ArgumentError(f"dims names {', '.join(unknown)}; array arguments are "
+                                f"{', '.join(names) or 'none'}")
+        return {n: d for n, d in self._dims.items() if n in names}
+
+    def _compile(self, specs: Mapping[str, ArraySpec], tree: Tree) -> tuple[Compiled, Tree]:
+        from tegg.driver import Options, compile_graph
+        traced = record(self._fn, self._signature, specs, tree)
+        return compile_graph(traced.graph, Options(**self._options)), traced.outputs
+
+    # ---- one program
+    def program(self, *args: Any, **kwargs: Any) -> Compiled:
+        """The program for these arguments (arrays or ``tegg.ArraySpec``s), compiled if needed."""
+        return self._program(self._arguments(args, kwargs))[0]
+
+    def bind(self, *args: Any, out: Mapping[str, Any] | None = None, **kwargs: Any) -> Bound:
+        """Arguments and results prepared once; see ``Compiled.bind``."""
+        call = self._arguments(args, kwargs)
+        return self._program(call)[0].bind(*call.arrays, out=out)
+
+    def profile(self, *args: Any, **kwargs: Any) -> list[dict[str, Any]]:
+        """Per kernel: measured beside predicted time, bytes, share; see ``Compiled.profile``."""
+        call = self._arguments(args, kwargs)
+        return self._program(call)[0].profile(*call.arrays)
+
+    def _only(self, what: str) -> Compiled:
+        if len(self._programs) != 1:
+            raise ArgumentError(f"{what} is of one program, and {self.__name__} has "
+                                f"{len(self._programs)}; write f.program(arguments...).{what}")
+        return next(iter(self._programs.values()))[0]
+
+    def explain(self) -> str:
+        """See ``Compiled.explain``."""
+        return self._only("explain()").explain()
+
+    def source(self) -> str:
+        """See ``Compiled.source``."""
+        return self._only("source()").source()
+
+    @property
+    def plan(self):
+        """See ``Compiled.plan``."""
+        return self._only("plan").plan
+
+    @property
+    def stats(self) -> dict[str, float]:
+        """See ``Compiled.stats``."""
+        return self._only("stats").stats
+
+
+def compile(fn: Callable | Graph | None = None, *compilers: Any, device: str = "cpu",
+            dims: Mapping[str, Any] | None = None, precision: str = "reals",
+            budget_s: float = 5.0, cache: bool = True) -> Any:
+    """Compile a function or a graph for a device.
+
+    fn: a function of arrays (traced at the first call per signature), a ``tegg.Graph`` (compiled
+      at once), or nothing: then the result is a decorator.
+    compilers: the stack of rule sets; by default ``tegg.Generic()``.
+    dims: argument name -> shape with symbolic dims, ``{"x": (tegg.dim("b"), None)}``; None keeps
+      the size of the array.
+    precision: ``"reals"`` (the order of a sum is free) or ``"bitwise"``.
+    budget_s: seconds for the exact choice of kernels; 0 takes the heuristic's.
+    """
+    options = {"compilers": tuple(compilers), "device": device, "precision": precision,
+               "budget_s": budget_s, "cache": cache}
+    if fn is None:
+        return lambda f: compile(f, *compilers, dims=dims, **{k: v for k, v in options.items()
+                                                              if k != "compilers"})
+    if isinstance(fn, Graph):
+        from tegg.driver import Options, compile_graph
+        if dims:
+            raise ArgumentError("dims= is for functions; give a graph its dims in g.tensor(...)")
+        return compile_graph(fn, Options(**options))
+    if not callable(fn):
+        raise ArgumentError(f"compile takes a function or a tegg.Graph, not "
+                            f"{type(fn).__name__}")
+    return Function(fn, dims or {}, options)

@@ -1,0 +1,1 @@
+"""Models that people know, each short enough to read at one sitting."""

@@ -1,0 +1,98 @@
+"""Parameter: an array that a compiled program is bound to by reference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tegg.dtype import DType, dtype as as_dtype
+from tegg.errors import ArgumentError, DTypeError, ShapeError
+from tegg.graph import Graph, Node, current_graph
+from tegg.ops.value import fail
+from tegg.shape import as_shape, show
+from tegg.tensor import Tensor
+
+
+class Parameter(Tensor):
+    """A weight. ``data`` is the NumPy array; ``version`` counts its replacements.
+
+    Where it meets the tensors of a graph, or is used inside a recorded function, it is that
+    graph's input of kind ``weight``, bound by reference: replacing ``data`` needs no new compile,
+    and what was computed ahead from it is computed again. (Writing into the array in place is not
+    seen; assign it.)
+    """
+
+    __slots__ = ("_data", "_make", "_shape", "_dtype", "version", "__weakref__")
+
+    def __init__(self, data: Any) -> None:
+        array = np.asarray(data)
+        self._fill(array.shape, as_dtype(array.dtype), array, None)
+
+    @classmethod
+    def lazy(cls, shape: Any, dtype: DType | str, make: Callable[[], np.ndarray]) -> Parameter:
+        """A parameter whose array is made when it is first read: not at all if it is loaded."""
+        self = cls.__new__(cls)
+        self._fill(as_shape(shape), as_dtype(dtype), None, make)
+        return self
+
+    def _fill(self, shape: tuple, dtype: DType, data: np.ndarray | None,
+              make: Callable[[], np.ndarray] | None) -> None:
+        self._shape, self._dtype, self._data, self._make = shape, dtype, data, make
+        self.version = 0
+
+    @property
+    def data(self) -> np.ndarray:
+        """The array. Assigning one of another shape or dtype raises ShapeError or DTypeError."""
+        if self._data is None:
+            self._data = np.asarray(self._make(), self._dtype.numpy).reshape(self._shape)
+            self._make = None
+        return self._data
+
+    @data.setter
+    def data(self, value: Any) -> None:
+        value = np.asarray(value)
+        if value.shape != self._shape:
+            fail(ShapeError, f"a parameter of shape {show(self._shape)} cannot hold "
+                             f"{show(value.shape)}")
+        if as_dtype(value.dtype) is not self._dtype:
+            fail(DTypeError, f"a parameter of {self._dtype.name} cannot hold {value.dtype}; "
+                             f"cast it first")
+        self._data, self._make = value, None
+        self.version += 1
+
+    @property
+    def shape(self) -> tuple:
+        return self._shape
+
+    @property
+    def dtype(self) -> DType:
+        return self._dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self._shape)
+
+    def __repr__(self) -> str:
+        return f"Parameter({show(self._shape)}, {self._dtype.name})"
+
+    # ---- in a graph
+    def owner(self) -> Graph | None:
+        return None
+
+    def on(self, graph: Graph) -> Node:
+        name = graph.weight_names.get(id(self), "weight")
+        return graph.weight(self, self._shape, self._dtype, name)
+
+    @property
+    def graph(self) -> Graph:  # type: ignore[override]
+        graph = current_graph()
+        if graph is None:
+            fail(ArgumentError, f"{self!r} is used outside of a recorded function; read .data for "
+                                f"the array, or work within graph.recording()")
+        return graph
+
+    @property
+    def node(self) -> Node:  # type: ignore[override]
+        return self.on(self.graph)

@@ -1,0 +1,101 @@
+"""Products: matmul of any rank, dot, linear. Each is one contraction, recorded by its expansion."""
+
+from __future__ import annotations
+
+from string import ascii_lowercase
+from typing import TYPE_CHECKING
+
+from tegg.contraction import Spec
+from tegg.dim import Dim, Shape
+from tegg.dtype import f32
+from tegg.errors import DTypeError, ShapeError
+from tegg.graph import Graph, Node
+from tegg.ops.value import Operand, fail, operands, wrap
+from tegg.shape import broadcast, show
+
+if TYPE_CHECKING:
+    from tegg.tensor import Tensor
+
+
+def matmul(x: Operand, y: Operand) -> Tensor:
+    """x @ y as in NumPy: (..., m, k) @ (..., k, n), the leading axes broadcast; a 1-D operand is a
+    row before (x) or a column after (y), and its axis is dropped from the result.
+
+    Integers stay in their dtype and wrap; halves accumulate in float32 and round once. Raises
+    ShapeError where the inner sizes differ, naming both shapes, and for rank 0.
+    """
+    graph, (a, b) = operands("matmul", x, y)
+    if not a.shape or not b.shape:
+        fail(ShapeError, f"matmul: {show(a.shape)} @ {show(b.shape)} needs at least one axis each; "
+                         f"use *")
+    inner = b.shape[-2] if len(b.shape) > 1 else b.shape[0]
+    if graph.facts.canonical(a.shape[-1]) != graph.facts.canonical(inner):
+        fail(ShapeError, f"matmul: {show(a.shape)} @ {show(b.shape)}: the inner sizes "
+                         f"{a.shape[-1]} and {inner} differ")
+    m, n = len(a.shape) > 1, len(b.shape) > 1
+    lead = _broadcast(graph, a.shape[:-2], b.shape[:-2])
+    letters = ascii_lowercase[:len(lead)]
+    spec = Spec((*_leading(a.shape[:-2], lead, letters), *("x" if m else ""), "z"),
+                (*_leading(b.shape[:-2], lead, letters), "z", *("y" if n else "")),
+                (*(c if d != 1 else "" for c, d in zip(letters, lead)),
+                 *("x" if m else ""), *("y" if n else "")))
+    shape = (*lead, *(a.shape[-2:-1] if m else ()), *(b.shape[-1:] if n else ()))
+    return wrap(graph, contraction(graph, "matmul", a, b, spec, shape))
+
+
+def _broadcast(graph: Graph, a: Shape, b: Shape) -> Shape:
+    try:
+        return broadcast([a, b], graph.facts)
+    except ShapeError as e:
+        fail(ShapeError, f"matmul: leading {e}")
+
+
+def _leading(shape: Shape, lead: Shape, letters: str) -> tuple[str, ...]:
+    """A letter for each leading axis; none for one of size 1."""
+    return tuple("" if n == 1 else c
+                 for n, c in zip(shape, letters[len(lead) - len(shape):]))
+
+
+def contraction(graph: Graph, op: str, a: Node, b: Node, spec: Spec, shape: tuple[Dim, ...]
+                ) -> Node:
+    """The sum of products that ``spec`` says, as the expansion of the row ``Contract``."""
+    if a.dtype.kind == "bool":
+        fail(DTypeError, f"{op}: needs numbers, not bool; write x.cast('f32')")
+    dtype = a.dtype
+    if dtype.is_float and dtype.itemsize == 2:
+        a, b = graph.cast(a, f32), graph.cast(b, f32)
+    return graph.cast(graph.expansion("Contract", a, b, str(spec), shape), dtype)
+
+
+def dot(x: Operand, y: Operand) -> Tensor:
+    """The inner product of two 1-D tensors."""
+    graph, (a, b) = operands("dot", x, y)
+    if len(a.shape) != 1 or len(b.shape) != 1:
+        fail(ShapeError, f"dot: takes two 1-D tensors, not {show(a.shape)} and {show(b.shape)}")
+    return matmul(x, y)
+
+
+def linear(x: Operand, weight: Operand, bias: Operand | None = None) -> Tensor:
+    """x weight^T + bias: (..., k), (n, k), (n,) -> (..., n), as in PyTorch.
+
+    Raises ShapeError where k or n do not agree.
+    """
+    graph, (a, w) = operands("linear", x, weight)
+    if not a.shape or len(w.shape) != 2:
+        fail(ShapeError, f"linear: takes (..., k) and (n, k), not {show(a.shape)} and "
+                         f"{show(w.shape)}")
+    if graph.facts.canonical(a.shape[-1]) != graph.facts.canonical(w.shape[1]):
+        fail(ShapeError, f"linear: {show(a.shape)} and weight {show(w.shape)}: the inner sizes "
+                         f"{a.shape[-1]} and {w.shape[1]} differ")
+    letters = ascii_lowercase[:len(a.shape) - 1]
+    spec = Spec((*letters, "z"), ("y", "z"), (*letters, "y"))
+    shape = (*a.shape[:-1], w.shape[0])
+    out = wrap(graph, contraction(graph, "linear", a, w, spec, shape))
+    return out if bias is None else _biased(out, bias, w.shape[0])
+
+
+def _biased(out: Tensor, bias: Operand, n: Dim) -> Tensor:
+    from tegg.ops.elementwise import add
+    if tuple(bias.shape) != (n,):
+        fail(ShapeError, f"linear: the bias has shape {show(tuple(bias.shape))}, not {show((n,))}")
+    return add(out, bias)

@@ -1,0 +1,252 @@
+"""Movement: reshape, permute, expand, flip, pad, concat, windows. No value changes.
+
+Symbolic dims work wherever the op allows them; sizes that must hold are proven from the symbols'
+bounds and from what ``tegg.assume`` and ``tegg.same`` state. Errors are ShapeErrors that name both
+shapes, the op and the user's line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tegg.dim import Dim, Poly, Shape, exact_div, product
+from tegg.dtype import DType
+from tegg.errors import ArgumentError, DTypeError, ShapeError
+from tegg.graph import Graph, Node
+from tegg.ops.spelling import spelled
+from tegg.ops.value import (Operand, fail, graph_of, is_scalar, joined, node_of, one, scalar_node,
+                            weak_dtype, wrap)
+from tegg.shape import as_shape, normal_axis, show
+
+if TYPE_CHECKING:
+    from tegg.tensor import Tensor
+
+
+def axis_of(op: str, axis: Any, rank: int) -> int:
+    """An axis in 0 .. rank-1. Raises ShapeError with the op and the user's line."""
+    try:
+        return normal_axis(axis, rank)
+    except ShapeError as e:
+        fail(ShapeError, f"{op}: {e}")
+
+
+def sizes_of(op: str, sizes: tuple) -> Shape:
+    """Sizes given one by one or as one sequence."""
+    given = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], Iterable) else sizes
+    try:
+        return as_shape(given)
+    except ShapeError as e:
+        fail(ShapeError, f"{op}: {e}")
+
+
+def reshape(x: Operand, *shape: Any) -> Tensor:
+    """The same elements in row-major order. One size may be -1: the rest, divided exactly, also
+    where sizes are symbolic. Sizes one by one or as one tuple."""
+    graph, a = one("reshape", x)
+    new = sizes_of("reshape", shape)
+    if (unknown := new.count(-1)) > 1:
+        fail(ShapeError, f"reshape: only one size may be -1, not {unknown}, in {show(new)}")
+    if unknown:
+        known = product(tuple(n for n in new if n != -1))
+        canon = graph.facts.canonical
+        rest = exact_div(canon(product(a.shape)), canon(known))
+        if rest is None:
+            fail(ShapeError, f"reshape: {show(a.shape)} does not divide into {show(new)}")
+        new = tuple(rest if n == -1 else n for n in new)
+    return wrap(graph, graph.reshape(a, new))
+
+
+def permute(x: Operand, *dims: Any) -> Tensor:
+    """Axis i of the result is axis ``dims[i]`` of x. Axes one by one or as one tuple."""
+    graph, a = one("permute", x)
+    given = dims[0] if len(dims) == 1 and isinstance(dims[0], Iterable) else dims
+    axes = tuple(axis_of("permute", d, len(a.shape)) for d in given)
+    if sorted(axes) != list(range(len(a.shape))):
+        fail(ShapeError, f"permute: {tuple(given)} does not name each axis of {show(a.shape)} once")
+    return wrap(graph, graph.permute(a, axes))
+
+
+def transpose(x: Operand, dim0: int, dim1: int) -> Tensor:
+    """x with two axes swapped, as in PyTorch."""
+    graph, a = one("transpose", x)
+    axes = list(range(len(a.shape)))
+    i, j = (axis_of("transpose", d, len(axes)) for d in (dim0, dim1))
+    axes[i], axes[j] = j, i
+    return wrap(graph, graph.permute(a, tuple(axes)))
+
+
+def movedim(x: Operand, source: int, destination: int) -> Tensor:
+    """x with one axis moved to another place."""
+    graph, a = one("movedim", x)
+    rank = len(a.shape)
+    i, j = (axis_of("movedim", d, rank) for d in (source, destination))
+    axes = [k for k in range(rank) if k != i]
+    axes.insert(j, i)
+    return wrap(graph, graph.permute(a, tuple(axes)))
+
+
+def flatten(x: Operand, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+    """Axes ``start_dim`` .. ``end_dim`` as one. A scalar becomes (1,)."""
+    graph, a = one("flatten", x)
+    if not a.shape:
+        return wrap(graph, graph.reshape(a, (1,)))
+    i, j = (axis_of("flatten", d, len(a.shape)) for d in (start_dim, end_dim))
+    if i > j:
+        fail(ShapeError, f"flatten: start_dim {start_dim} comes after end_dim {end_dim} "
+                         f"in {show(a.shape)}")
+    new = (*a.shape[:i], product(a.shape[i:j + 1]), *a.shape[j + 1:])
+    return wrap(graph, graph.reshape(a, new))
+
+
+@spelled
+def squeeze(x: Operand, dim: Any = None) -> Tensor:
+    """x without the axes of size 1, or without the named ones. A named axis of another size raises
+    ShapeError; a symbolic axis never counts as 1."""
+    graph, a = one("squeeze", x)
+    rank = len(a.shape)
+    named = dim if isinstance(dim, Iterable) else (dim,)
+    drop = ({i for i, n in enumerate(a.shape) if n == 1} if dim is None else
+            {axis_of("squeeze", d, rank) for d in named})
+    for i in drop:
+        if a.shape[i] != 1:
+            fail(ShapeError, f"squeeze: axis {i} of {show(a.shape)} has not size 1")
+    return wrap(graph, graph.reshape(a, tuple(n for i, n in enumerate(a.shape) if i not in drop)))
+
+
+@spelled
+def unsqueeze(x: Operand, dim: int) -> Tensor:
+    """x with an axis of size 1 inserted at ``dim``."""
+    graph, a = one("unsqueeze", x)
+    i = axis_of("unsqueeze", dim, len(a.shape) + 1)
+    return wrap(graph, graph.reshape(a, (*a.shape[:i], 1, *a.shape[i:])))
+
+
+def expand(x: Operand, *sizes: Any) -> Tensor:
+    """x with axes of size 1 repeated, and new leading axes, as NumPy's broadcast_to; -1 keeps a
+    size. A size decides by its place, never by its value."""
+    graph, a = one("expand", x)
+    new = sizes_of("expand", sizes)
+    extra = len(new) - len(a.shape)
+    if extra < 0:
+        fail(ShapeError, f"expand: {show(a.shape)} has more axes than {show(new)}")
+    new = tuple(a.shape[i - extra] if n == -1 and i >= extra else n for i, n in enumerate(new))
+    if -1 in new:
+        fail(ShapeError, f"expand: a new axis of {show(new)} cannot be -1")
+    return wrap(graph, graph.expand(a, new))
+
+
+def broadcast_to(x: Operand, shape: Any) -> Tensor:
+    """``expand`` by NumPy's name."""
+    return expand(x, shape)
+
+
+@spelled
+def flip(x: Operand, dim: Any = None) -> Tensor:
+    """x with axes reversed; all of them by default."""
+    graph, a = one("flip", x)
+    named = range(len(a.shape)) if dim is None else dim if isinstance(dim, Iterable) else (dim,)
+    for i in sorted({axis_of("flip", d, len(a.shape)) for d in named}):
+        a = graph.op("Flip", a, i)
+    return wrap(graph, a)
+
+
+@spelled
+def narrow(x: Operand, dim: int, start: Dim, length: Dim) -> Tensor:
+    """``length`` elements of an axis from ``start``."""
+    graph, a = one("narrow", x)
+    start, length = sizes_of("narrow", (start, length))
+    return wrap(graph, graph.narrow(a, axis_of("narrow", dim, len(a.shape)), start, length))
+
+
+def pad(x: Operand, widths: Sequence, value: float = 0) -> Tensor:
+    """x with ``value`` around it.
+
+    ``widths``: PyTorch's flat tuple (before, after of the last axis, then of the one before it,
+    ...), or NumPy's pair (before, after) for each axis. Widths are at least 0 and may be symbolic.
+    """
+    graph, a = one("pad", x)
+    low, high = _widths(a.shape, widths)
+    if not is_scalar(value) or isinstance(value, Poly):
+        fail(ArgumentError, f"pad: the value is a Python number, not {value!r}")
+    if weak_dtype("pad", value, a.dtype) is not a.dtype:
+        fail(DTypeError, f"pad: {value!r} is no {a.dtype.name}")
+    scalar_node("pad", graph, value, a.dtype)  # in range
+    return wrap(graph, graph.pad(a, low, high, value))
+
+
+def _widths(shape: Shape, widths: Sequence) -> tuple[Shape, Shape]:
+    rank = len(shape)
+    if all(isinstance(w, Iterable) for w in widths) and len(widths) == rank:
+        pairs = [sizes_of("pad", tuple(w)) for w in widths]
+    else:
+        flat = sizes_of("pad", tuple(widths))
+        pairs = [flat[i:i + 2] for i in range(0, len(flat), 2)][::-1]
+        pairs = [(0, 0)] * (rank - len(pairs)) + pairs
+    if len(pairs) != rank or any(len(p) != 2 for p in pairs):
+        fail(ShapeError, f"pad: {tuple(widths)} does not give widths before and after the axes "
+                         f"of {show(shape)}")
+    return tuple(p[0] for p in pairs), tuple(p[1] for p in pairs)
+
+
+def _together(op: str, tensors: Sequence[Operand]) -> tuple[Graph, list[Node]]:
+    """The parts of a concat or stack, cast to the dtype in which they meet."""
+    tensors = tuple(tensors)
+    if not tensors:
+        fail(ArgumentError, f"{op}: needs at least one tensor")
+    graph = graph_of(op, tensors)
+    nodes = [node_of(op, graph, t) for t in tensors]
+    dtype: DType = nodes[0].dtype
+    for n in nodes[1:]:
+        dtype = joined(op, dtype, n.dtype)
+    return graph, [graph.cast(n, dtype) for n in nodes]
+
+
+@spelled
+def cat(tensors: Sequence[Operand], dim: int = 0) -> Tensor:
+    """Tensors one after the other along an axis; the other axes must be equal.
+
+    Recorded as Selects over Pads: adding would lose -0.0.
+    """
+    graph, nodes = _together("cat", tensors)
+    first = nodes[0].shape
+    axis = axis_of("cat", dim, len(first))
+    for n in nodes[1:]:
+        other = (*n.shape[:axis], *first[axis:axis + 1], *n.shape[axis + 1:])
+        if len(n.shape) != len(first) or not _equal(graph, other, first):
+            fail(ShapeError, f"cat: {show(first)} and {show(n.shape)} differ beside axis {axis}")
+    return wrap(graph, graph.concat(nodes, axis))
+
+
+def _equal(graph: Graph, a: Shape, b: Shape) -> bool:
+    return tuple(map(graph.facts.canonical, a)) == tuple(map(graph.facts.canonical, b))
+
+
+@spelled
+def concat(tensors: Sequence[Operand], dim: int = 0) -> Tensor:
+    """``cat`` by its other name."""
+    return cat(tensors, dim)
+
+
+@spelled
+def stack(tensors: Sequence[Operand], dim: int = 0) -> Tensor:
+    """Tensors of one shape beside each other along a new axis."""
+    graph, nodes = _together("stack", tensors)
+    for n in nodes[1:]:
+        if not _equal(graph, n.shape, nodes[0].shape):
+            fail(ShapeError, f"stack: shapes {show(nodes[0].shape)} and {show(n.shape)} differ")
+    return cat([unsqueeze(wrap(graph, n), dim) for n in nodes], dim)
+
+
+@spelled
+def unfold(x: Operand, dim: int, size: int, step: int = 1, dilation: int = 1) -> Tensor:
+    """Sliding windows of an axis, as PyTorch's Tensor.unfold: the axis becomes the positions, and
+    a last axis of ``size`` elements is added, ``dilation`` apart. The rest that does not fill a
+    window is left out."""
+    graph, a = one("unfold", x)
+    axis = axis_of("unfold", dim, len(a.shape))
+    size, step, dilation = sizes_of("unfold", (size, step, dilation))
+    windows = graph.op("Window", a, axis, size, step, dilation)
+    rank = len(windows.shape)
+    order = [i for i in range(rank) if i != axis + 1] + [axis + 1]
+    return wrap(graph, graph.permute(windows, tuple(order)))
