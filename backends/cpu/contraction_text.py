@@ -44,7 +44,7 @@ class Text:
         steps, stride = self._steps(inner)
         return dict(
             k=h.name, T=h.scalar(d), V=h.vector(d), W=str(h.dialect.width),
-            STORE=f"v{letter}_store", LOAD=f"v{letter}_load",
+            SEL=f"v{letter}_sel", HADD=f"v{letter}_hadd", STORE=f"v{letter}_store", LOAD=f"v{letter}_load",
             MR=str(p.mr), NR=str(p.nr), LANES=str(p.lanes), MC=str(p.rows), SPAN=str(p.span),
             PIECE=str(p.piece), BYTES=str(p.lanes * d.itemsize), GROUPS=str(p.nr // h.dialect.width),
             LINES=str(max(1, p.nr * d.itemsize // 64)),
@@ -57,6 +57,7 @@ class Text:
             unpack=h.unpack(self.symbols), b_params=h.batch.params, b_args=h.batch.args,
             b_of=h.batch.of("batch") if h.batch.vars else "const int64_t z0 = batch; (void)z0;",
             m_args=h.m.args, k_args_end=h.k.args.rstrip(", "),
+            k_args_plus=h.k.args.rstrip(", ") + " + u",
             m_last=h.m.names[-1], m_extent=dim(h.m.extents[-1]))
 
     def _steps(self, inner: Dim) -> tuple[str, str]:
@@ -124,16 +125,21 @@ class Text:
             fills = " ".join(f"{r.name}[j] = {self._row_call(r, axis)};" for r in columns)
             arrays.append(f"for (int64_t j = 0; j < columns; j++) {{ {axis.of('first + j')} "
                           f"{fills} }}")
+        skinny = self.params.form != "packed"
+        name = self.params.form if skinny else "pack_k" if along_k else "pack_n"
+        c = "c" if skinny else "j"
         places = ", ".join(f"{n}_[{h.dialect.width}]" for n in axis.names)
-        keep = " ".join(f"{n}_[j] = {n};" for n in axis.names)
-        recall = " ".join(f"const int64_t {n} = {n}_[j];" for n in axis.names)
+        keep = " ".join(f"{n}_[{c}] = {n};" for n in axis.names)
+        recall = " ".join(f"const int64_t {n} = {n}_[{c}];" for n in axis.names)
+        row_at = {"n": "(j0 + c < last ? j0 + c : last)" if name == "dots" else "j"}
         return self.fill(
-            "pack_k" if along_k else "pack_n", x=str(term.anchor), N=dim(axis.count),
-            col_arrays=indented(arrays, 4), col_args=self._args_of(rows, {"n": "j"}),
+            name, x=str(term.anchor), N=dim(axis.count),
+            col_arrays=indented(arrays, 4), col_args=self._args_of(rows, row_at),
             col_vectors=self._args_of(rows, {"n": "j"}, "n"),
-            n_of=axis.of("first + j", mutable=not along_k), n_args=axis.args, n_args_end=axis.args.rstrip(", "),
+            n_of=axis.of("first + j", mutable=name in ("pack_n", "rows")), n_args=axis.args, n_args_end=axis.args.rstrip(", "),
             n_last=axis.names[-1], n_extent=dim(axis.extents[-1]), n_carry=axis.carry(),
-            n_places=places, n_keep=keep, n_recall=recall, whole=self._whole_panels(term, axis))
+            n_places=places, n_keep=keep, n_recall=recall,
+            whole=self._whole_panels(term, axis) if name == "pack_n" else "")
 
     def _whole_panels(self, term: Term, axis: Axis) -> str:
         """Panels that are filled to the last column, where columns are one variable."""
@@ -146,7 +152,8 @@ class Text:
 
     def _room(self, r: RowValue) -> int:
         width = self.hooks.dialect.width
-        return self.params.piece * self.params.nr + width if r.side == "n" else 1
+        panels = self.params.piece if self.params.form == "packed" else self.params.span
+        return panels * self.params.nr + width if r.side == "n" else 1
 
     # ---- results
     def result(self, number: int, group: Group, axis: Axis) -> str:
@@ -309,6 +316,26 @@ class Text:
 
     def stage_pack(self, t: Term, axis: Axis, slot: int) -> str:
         return self.fill("stage_pack", x=str(t.anchor), N=dim(axis.count), temporary=str(slot))
+
+    def stage_skinny(self) -> str:
+        """The stage of few rows: B is read where it lies."""
+        h, rows, groups = self.hooks, self.kept_rows(), []
+        for i, (g, axis) in enumerate(zip(h.contraction.groups, h.columns)):
+            calls = "\n".join(
+                f"        {h.name}_add{t.anchor}({h.args(self.symbols)}, {h.batch.args}col, cols, "
+                f"a, as, rows, sums + {n} * rows * ts, ts);" for n, t in enumerate(g.terms))
+            tiles = ", ".join(f"sums + {n} * rows * ts" for n in range(len(g.terms)))
+            groups.append(self.fill(
+                "group_skinny", g=str(i), N=dim(axis.count), to=f"from{i + 1}", terms=calls,
+                terms_here=str(len(g.terms)), tile_pointers=tiles,
+                row_pointers=self.row_pointers(self.result_rows(g)), **{"from": f"from{i}"}))
+        a_rows = h.rows_in([h.contraction.a])
+        return self.fill(
+            "stage_skinny", panel_counts=self._panel_counts(), TERMS=str(self._most_terms()),
+            panels=f"from{len(h.columns)}", groups="\n".join(groups),
+            array_sizes=self.array_room("rows"), array_pointers=self.array_pointers(),
+            batch_arrays=self.batch_arrays(), row_arrays=self.row_arrays(),
+            row_pointers=self.row_pointers(a_rows))
 
     def stage(self) -> str:
         """The stage that multiplies."""

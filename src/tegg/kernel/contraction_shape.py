@@ -17,6 +17,7 @@ _ROWS = 128        # rows of A that are kept in L2 together
 _SKINNY = 4        # rows up to which B is read where it lies: each element is used too seldom
 _CLOSE = 1 << 16   # bytes of an operand that stay in L1
 _PAGE = 4096
+_STRETCH = 4096    # columns times rows whose sums stay in L1
 _SUMS = 1 << 20    # bytes of partial sums a thread keeps
 # Rows of a register tile by vectors across, for 32 and for 16 vector registers.
 _TILES = {32: {4: 6, 3: 8, 2: 12, 1: 14}, 16: {3: 4, 2: 6, 1: 8}}
@@ -103,12 +104,16 @@ def choose(shape: GemmShape, width: int) -> GemmParams:
     lanes = width * 4 // size
     registers = 32 if width == 16 else 16
     columns = max(map(_top, shape.n))
+    form = _form(shape)
+    if form != "packed":
+        stretch = _STRETCH // hint(shape.m) // (4 * lanes)
+        return GemmParams(form, lanes, 1, 4, 1, 1, max(1, stretch), 1, True)
     nv = _vectors(columns, lanes, width, registers)
     mr = _tile_rows(shape.m, _TILES[registers][nv])
     rows = _rows(shape, mr, size)
     sums = rows * nv * lanes * size * max(shape.terms)
     inline = shape.b_batched and not shape.b_constant
-    return GemmParams(_form(shape), lanes, mr, nv, _depth(shape.k), rows, max(1, _SUMS // sums),
+    return GemmParams(form, lanes, mr, nv, _depth(shape.k), rows, max(1, _SUMS // sums),
                       max(1, 256 // (nv * lanes)), inline, _in_place(shape, nv * lanes))
 
 
