@@ -45,7 +45,7 @@ class Text:
         return dict(
             k=h.name, T=h.scalar(d), V=h.vector(d), W=str(h.dialect.width),
             SEL=f"v{letter}_sel", HADD=f"v{letter}_hadd", STORE=f"v{letter}_store", LOAD=f"v{letter}_load",
-            MR=str(p.mr), NR=str(p.nr), LANES=str(p.lanes), MC=str(p.rows), SPAN=str(p.span),
+            MR=str(p.mr), R=str(p.abreast), NR=str(p.nr), LANES=str(p.lanes), MC=str(p.rows), SPAN=str(p.span),
             PIECE=str(p.piece), BYTES=str(p.lanes * d.itemsize), GROUPS=str(p.nr // h.dialect.width),
             LINES=str(max(1, p.nr * d.itemsize // 64)),
             M=dim(h.m.count), K=dim(h.k.count), B=dim(h.batch.count), KO=steps, AS=stride,

@@ -62,7 +62,7 @@ class GemmParams:
 
     depth: k per block. rows: rows of A kept together. span: panels per pass where partial sums are
     set aside. piece: panels packed together. inline: B is packed by the thread that uses it.
-    in_place: A is read where it lies.
+    in_place: A is read where it lies. abreast: rows of A that ``dots`` takes at once.
     """
 
     form: Form
@@ -75,6 +75,7 @@ class GemmParams:
     piece: int
     inline: bool
     in_place: bool = False
+    abreast: int = 1
 
     @property
     def nr(self) -> int:
@@ -107,7 +108,8 @@ def choose(shape: GemmShape, width: int) -> GemmParams:
     form = _form(shape)
     if form != "packed":
         stretch = _STRETCH // hint(shape.m) // (4 * lanes)
-        return GemmParams(form, lanes, 1, 4, 1, 1, max(1, stretch), 1, True)
+        abreast = max(1, min(hint(shape.m), _SKINNY if width == 16 else 2))
+        return GemmParams(form, lanes, 1, 4, 1, 1, max(1, stretch), 1, True, abreast=abreast)
     nv = _vectors(columns, lanes, width, registers)
     mr = _tile_rows(shape.m, _TILES[registers][nv])
     rows = _rows(shape, mr, size)
