@@ -96,6 +96,11 @@ def default_dtype(x: object) -> DType:
     return i64 if isinstance(x, (int, np.integer, Poly)) else f32
 
 
+def _weakness(x: object) -> int:
+    """Floats decide before integers, and those before bools, where scalars meet."""
+    return ("float", "int", "bool").index(default_dtype(x).kind)
+
+
 def weak_dtype(op: str, x: object, met: DType | None) -> DType:
     """The dtype in which a scalar and a tensor of dtype ``met`` are computed."""
     own = default_dtype(x)
@@ -130,9 +135,8 @@ def operands(op: str, *values: Operand) -> tuple[Graph, tuple[Node, ...]]:
     for n in nodes:
         if n is not None:
             met = n.dtype if met is None else joined(op, met, n.dtype)
-    for v in values:
-        if is_scalar(v):
-            met = weak_dtype(op, v, met)
+    for v in sorted(filter(is_scalar, values), key=_weakness):
+        met = weak_dtype(op, v, met)
     return graph, tuple(scalar_node(op, graph, v, met) if n is None else graph.cast(n, met)
                         for v, n in zip(values, nodes))
 
