@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 import time
 
 import numpy as np
@@ -47,7 +48,7 @@ def rebuild(spec: KernelSpec, classes: EClasses) -> Fragment:
     for c in sorted(spec.body):
         n = spec.body[c]
         made[c] = g.op(n.op.name, *[made[a] for a in n.args], *n.attrs)
-    return Fragment(g, tuple(made[c] for c in spec.outs), None)
+    return Fragment(g, tuple(made[c] for c in spec.outs), ())
 
 
 class Interpreter:
@@ -73,8 +74,27 @@ class Interpreter:
 
     def run(self, pointers, sizes) -> None:
         named = dict(zip(self.plan.symbols, sizes))
+        self._copy(self.plan.before, pointers, named)
         for c in self.plan.run:
             self._call(c, pointers, named)
+        self._copy(self.plan.after, pointers, named)
+
+    def _copy(self, pairs, pointers, sizes) -> None:
+        for source, to in pairs:
+            ctypes.memmove(pointers[to], pointers[source], self.plan.buffers[source].bytes(sizes))
+
+    def bound(self, pointers, sizes, keep):
+        busy = threading.Lock()
+
+        def run():
+            with busy:
+                self.run(pointers, sizes)
+            return keep and None
+
+        return run
+
+    def caller(self, inputs, outputs, symbols, claims) -> None:
+        return None
 
     def run_ahead(self, pointers, sizes) -> None:
         for c in self.plan.ahead:
@@ -100,7 +120,7 @@ class Interpreted:
     def __init__(self) -> None:
         self.fragments: dict[str, Fragment] = {}
 
-    def lower(self, fragment: Fragment, name: str) -> KernelCode:
+    def lower(self, fragment: Fragment, name: str, constant: frozenset[int]) -> KernelCode:
         self.fragments[name] = fragment
         ins = sum(n.op.name == "Input" for n in fragment.graph.nodes)
         outs = frozenset(range(ins, ins + len(fragment.outputs)))
@@ -114,7 +134,9 @@ class Interpreted:
 def compiled(graph: Graph, **options) -> Compiled:
     """A graph compiled op by op for the interpreter."""
     classes, target = classes_of(graph), Interpreted()
-    plan = make_plan(classes, one_op_each(classes, **options), lambda s: rebuild(s, classes),
+    signature = Signature.of(graph)
+    plan = make_plan(classes, one_op_each(classes, **options),
+                     tuple(s.name for s in signature.symbols), lambda s: rebuild(s, classes),
                      target.lower)
     weights = {i: s.source for i, s in enumerate(graph.inputs) if s.kind == "weight"}
-    return Compiled(Signature.of(graph), plan, weights, target)
+    return Compiled(signature, plan, weights, target)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tegg.dim import Shape
 from tegg.dtype import DType
-from tegg.graph import Graph
+from tegg.graph import Graph, Node
 from tegg.op import Op
 
 
@@ -52,9 +52,14 @@ class EClasses:
 class KernelSpec:
     """One kernel of a cover: the classes it writes and reads, and one e-node per class inside.
 
-    outs: classes written, in order; leaves: classes read from memory, in order.
-    anchor: the class whose e-node is a template (a contraction on a gemm), or None for a loop nest.
+    outs: classes written, in order; leaves: classes read from memory, in order. A class that is
+      both is a weight that is converted to another form.
+    body: operands before users; what stands between the leaves and the outputs.
+    anchor: the class whose e-node is a template (a contraction on a gemm), or None for a loop
+      nest. Further contractions of a body are its siblings: the same x, the same spec.
     ahead: whether it depends on weights only, and runs when they change.
+    leaf_forms, out_forms: the storage form of each leaf and output ("" is its own dtype), or
+      empty where all are their own.
     """
 
     outs: tuple[int, ...]
@@ -63,12 +68,25 @@ class KernelSpec:
     seconds: float
     anchor: int | None = None
     ahead: bool = False
+    leaf_forms: tuple[str, ...] = ()
+    out_forms: tuple[str, ...] = ()
+
+    def form_of_leaf(self, i: int) -> str:
+        """The storage form that leaf i is read in."""
+        return self.leaf_forms[i] if self.leaf_forms else ""
+
+    def form_of_out(self, i: int) -> str:
+        """The storage form that output i is written in."""
+        return self.out_forms[i] if self.out_forms else ""
 
 
 @dataclass(slots=True)
 class Cover:
     """The chosen kernels in an order that can run, with what is known of their cost.
 
+    A class that several outputs or updates name is written once, and one that is an input not at
+    all: the runtime copies them.
+    seconds: predicted time of a run, without kernels that run ahead.
     gap: certified relative distance to the best cover of the candidates (0.0: optimal), or None.
     """
 
@@ -83,5 +101,5 @@ class Fragment:
     """A kernel's body as a graph of its own. Input slot i reads the class ``spec.leaves[i]``."""
 
     graph: Graph
-    outputs: tuple  # of Nodes, in the order of spec.outs
-    anchor: object | None  # the Node of the template, or None
+    outputs: tuple[Node, ...]  # in the order of spec.outs
+    anchors: tuple[Node, ...]  # the products of a template, siblings first to last; () for loops

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -55,9 +56,9 @@ class Spec:
     def _in(c: str, axes: Axes) -> bool:
         return any(c in a for a in axes)
 
-    def sizes(self, x: tuple, y: tuple) -> dict[str, object]:
+    def sizes(self, x: tuple, y: tuple) -> dict[str, Any]:
         """Size of each variable, given the shapes of the operands."""
-        out: dict[str, object] = {}
+        out: dict[str, Any] = {}
         for axes, shape in ((self.x, x), (self.y, y)):
             out.update({a: n for a, n in zip(axes, shape) if a})
         return out

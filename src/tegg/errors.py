@@ -37,3 +37,7 @@ class CacheError(TeggError):
 
 class WeightsError(TeggError, ValueError):
     """A weights file or a state dict is damaged, or does not fit the module."""
+
+
+class LoweringError(TeggError):
+    """A fragment cannot be one kernel: its loop nest would be too large. The cover cuts there."""

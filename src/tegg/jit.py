@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from tegg.dtype import DType
 from tegg.errors import ArgumentError
 from tegg.graph import Graph
@@ -28,22 +30,22 @@ class Function:
         self._fn, self._dims, self._options = fn, dict(dims), dict(options)
         self._signature = signature_of(fn)
         self._programs: dict[Key, tuple[Compiled, Tree]] = {}
-        self._recent: tuple[Compiled, Tree] | None = None  # whose arguments are plain arrays
+        self._recent: tuple[Compiled, Tree, int] | None = None  # of a call with arrays alone
         self._lock = threading.Lock()
         functools.update_wrapper(self, fn)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on NumPy arrays; gives what the function returns, with arrays for tensors."""
         recent = self._recent
-        if recent is not None and not kwargs:
+        if recent is not None and not kwargs and len(args) == recent[2]:
             results = recent[0].attempt(args)
             if results is not None:
                 return results[0] if recent[1].kind == "leaf" else unflatten(recent[1], results)
         call = self._arguments(args, kwargs)
         program, outputs = self._program(call)
         results = program(*call.arrays)
-        if not kwargs and len(call.arrays) == len(args) == len(self._signature.parameters):
-            self._recent = (program, outputs)
+        if not kwargs and all(isinstance(a, np.ndarray) for a in args):
+            self._recent = (program, outputs, len(args))
         return unflatten(outputs, results.values())
 
     def _arguments(self, args: tuple, kwargs: Mapping[str, Any]) -> Arguments:

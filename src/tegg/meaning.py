@@ -47,7 +47,7 @@ _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
 def erf(x):
-    return _erf(x.astype(np.float64)).astype(x.dtype)
+    return np.asarray(_erf(x.astype(np.float64))).astype(x.dtype)
 
 
 def sigmoid(x):

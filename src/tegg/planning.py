@@ -12,16 +12,20 @@ from tegg.kernel.code import KernelCode
 from tegg.plan import Buffer, Call, Plan
 
 
-def make_plan(classes: EClasses, cover: Cover, rebuild: Callable[[KernelSpec], Fragment],
-              lower: Callable[[Fragment, str], KernelCode]) -> Plan:
-    """Lower every kernel of a cover once, give each class its buffer, and order the calls."""
+def make_plan(classes: EClasses, cover: Cover, symbols: tuple[str, ...],
+              rebuild: Callable[[KernelSpec], Fragment],
+              lower: Callable[[Fragment, str, frozenset[int]], KernelCode]) -> Plan:
+    """Lower every kernel of a cover once, give each class its buffer, and order the calls.
+
+    ``symbols``: the names of the program's sizes, in the order in which runs are given them.
+    """
     order = _order(classes, cover.kernels)
     maker = _Maker(classes, lower)
     maker.place(order)
     for spec in order:
         maker.call(spec, rebuild(spec))
     return Plan(maker.kernels, maker.buffers, maker.ahead, maker.run, maker.before, maker.after,
-                maker.symbols, cover.seconds, cover.gap, dict(cover.stats))
+                symbols, cover.seconds, cover.gap, dict(cover.stats))
 
 
 def _order(classes: EClasses, specs: Sequence[KernelSpec]) -> list[KernelSpec]:
@@ -79,7 +83,6 @@ class _Maker:
         self.run: list[Call] = []
         self.before: list[tuple[int, int]] = []
         self.after: list[tuple[int, int]] = []
-        self.symbols = tuple(sorted(_symbols(classes)))
         self._of: dict[int, int] = {}       # class -> the buffer it is read from
         self._known: dict[tuple, int] = {}  # structure of a fragment -> kernel
         self._kept: dict[tuple, int] = {}   # (kernel, weight buffers) -> temporary packed ahead
@@ -147,16 +150,18 @@ class _Maker:
         return out
 
     def call(self, spec: KernelSpec, fragment: Fragment) -> None:
-        key = _structure(fragment)
+        ins = tuple(self._of[x] for x in spec.leaves)
+        fixed = frozenset(i for i, b in enumerate(ins)
+                          if self.buffers[b].kind in ("weight", "ahead"))
+        key = (_structure(fragment), fixed)
         if key not in self._known:
             self._known[key] = len(self.kernels)
-            self.kernels.append(self.lower(fragment, f"k{len(self.kernels)}"))
+            self.kernels.append(self.lower(fragment, f"k{len(self.kernels)}", fixed))
         number = self._known[key]
         kernel = self.kernels[number]
-        ins = tuple(self._of[x] for x in spec.leaves)
         outs = tuple(self._of[x] for x in spec.outs)
         ahead = id(spec) in self._ahead
-        early = () if ahead else self._early(kernel, ins, outs)
+        early = () if ahead else self._early(kernel, fixed, len(ins) + len(outs))
         temps = self._temporaries(number, kernel, ins, outs, early, "ahead" if ahead else "arena")
         stages = tuple(i for i in range(len(kernel.stages)) if i not in early)
         label = "+".join(sorted({n.op.name for n in spec.body.values()
@@ -164,11 +169,9 @@ class _Maker:
         made = Call(number, ins + outs + temps, stages, spec.seconds, label or "elementwise")
         (self.ahead if ahead else self.run).append(made)
 
-    def _early(self, kernel: KernelCode, ins: tuple[int, ...],
-               outs: tuple[int, ...]) -> tuple[int, ...]:
-        """Stages that read weights only and write temporaries only: packing, done ahead."""
-        first = len(ins) + len(outs)
-        fixed = {i for i, b in enumerate(ins) if self.buffers[b].kind in ("weight", "ahead")}
+    @staticmethod
+    def _early(kernel: KernelCode, fixed: frozenset[int], first: int) -> tuple[int, ...]:
+        """Stages that read weights only and write one temporary: packing, done ahead."""
         return tuple(i for i, s in enumerate(kernel.stages)
                      if s.reads and s.reads <= fixed and len(s.writes) == 1 and min(s.writes) >= first
                      and all(not symbols(kernel.temporaries[w - first].size) for w in s.writes))
@@ -218,10 +221,5 @@ def _structure(f: Fragment) -> tuple:
     """Equal for fragments that lower to the same kernel, whatever buffers they read."""
     nodes = tuple((n.op.name, tuple(a.id for a in n.args), n.attrs, n.dtype.name, n.shape)
                   for n in f.graph.nodes)
-    return (nodes, tuple(o.id for o in f.outputs),
-            None if f.anchor is None else tuple(a.id for a in f.anchor)
-            if isinstance(f.anchor, tuple) else f.anchor.id)
+    return nodes, tuple(o.id for o in f.outputs), tuple(a.id for a in f.anchors)
 
-
-def _symbols(classes: EClasses) -> set[str]:
-    return {s.name for n in classes.graph.nodes for d in n.shape for s in symbols(d)}

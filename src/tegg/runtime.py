@@ -17,6 +17,7 @@ from tegg.errors import ArgumentError, DTypeError, ShapeError
 from tegg.plan import Plan
 from tegg.signature import Signature
 from tegg.target import Target, find
+from tegg.fastcall import FastCalls
 from tegg.workspace import Workspace, Workspaces, address, aligned
 
 
@@ -38,11 +39,12 @@ class Compiled:
         self._lock = threading.Lock()
         self._versions: tuple | None = None
         self._inputs = [self._buffers_of("input", a.slot) for a in signature.arguments]
-        self._outputs = [next(iter(self._buffers_of("output", i)))
-                         for i in range(len(signature.results))]
+        self._outputs = [self._buffers_of("output", i) for i in range(len(signature.results))]
+        self._fast = FastCalls(self._executable, signature, self._inputs, self._outputs)
 
-    def _buffers_of(self, kind: str, index: int) -> list[int]:
-        return [i for i, b in enumerate(self.plan.buffers) if b.kind == kind and b.index == index]
+    def _buffers_of(self, kind: str, index: int) -> tuple[int, ...]:
+        return tuple(i for i, b in enumerate(self.plan.buffers)
+                     if b.kind == kind and b.index == index)
 
     # ---- weights
     def _current(self) -> tuple:
@@ -61,6 +63,7 @@ class Compiled:
                     fixed[i] = aligned(b.bytes({}))
             if self.plan.ahead:
                 self._run_ahead(fixed)
+            self._fast.clear()
             self._spaces.refresh(fixed)
             self._versions = versions
 
@@ -72,6 +75,12 @@ class Compiled:
         self._executable.run_ahead(pointers, sizes)
 
     # ---- calls
+    def attempt(self, args: tuple) -> tuple[np.ndarray, ...] | None:
+        """The results by the fast path, or None, with nothing done, where it does not apply."""
+        if self._weights and self._versions != self._current():
+            return None
+        return self._fast.call(*args)
+
     def __call__(self, *args: Any, out: Mapping[str, np.ndarray] | None = None,
                  **kwargs: Any) -> dict[str, np.ndarray]:
         """Run. Inputs by position or name; ``out`` maps output names to arrays to write into.
@@ -79,6 +88,10 @@ class Compiled:
         Raises ArgumentError, DTypeError or ShapeError, before anything is written.
         """
         values = self.signature.by_name(args, kwargs)
+        if out is None:
+            done = self.attempt(tuple(values))
+            if done is not None:
+                return {r.name: v for r, v in zip(self.signature.results, done)}
         arrays = [self.signature.array(a, v) for a, v in zip(self.signature.arguments, values)]
         sizes = self.signature.sizes(arrays)
         results = self._results(sizes, out, arrays)
@@ -123,11 +136,8 @@ class Compiled:
     def _run(self, arrays: Sequence[np.ndarray], sizes: Mapping[str, int],
              results: Sequence[np.ndarray]) -> None:
         key, space = self._prepared(arrays, sizes, results)
-        try:
-            self._copy(self.plan.before, space, sizes)
-            self._executable.run(space.pointers, space.sizes)
-            self._copy(self.plan.after, space, sizes)
-        finally:
+        self._executable.run(space.pointers, space.sizes)
+        if space.generation != self._spaces.generation or not self._fast.offer(key, space):
             self._spaces.give(key, space)
 
     def _prepared(self, arrays, sizes, results) -> tuple[tuple[int, ...], Workspace]:
@@ -139,15 +149,10 @@ class Compiled:
         for where, a in zip(self._inputs, arrays):
             for i in where:
                 pointers[i] = address(a)
-        for i, r in zip(self._outputs, results):
-            pointers[i] = address(r)
+        for where, r in zip(self._outputs, results):
+            for i in where:
+                pointers[i] = address(r)
         return key, space
-
-    def _copy(self, pairs: Sequence[tuple[int, int]], space: Workspace,
-              sizes: Mapping[str, int]) -> None:
-        for source, to in pairs:
-            ctypes.memmove(space.pointers[to], space.pointers[source],
-                           self.plan.buffers[source].bytes(sizes))
 
     def bind(self, *args: Any, out: Mapping[str, np.ndarray] | None = None,
              **kwargs: Any) -> Bound:
@@ -233,24 +238,19 @@ class Bound:
 
     def _prepare(self) -> None:
         p = self._program
-        _, self._space = p._prepared(self._arrays, self._sizes, self._results)
-        self._run, self._pointers = p._executable.run, self._space.pointers
-        self._c_sizes = self._space.sizes
-        self._copies = bool(p.plan.before or p.plan.after)
+        key, space = p._prepared(self._arrays, self._sizes, self._results)
+        keep = (space, self._arrays, self._results)
+        self._run = p._executable.bound(space.pointers, key, keep)
         self._generation = p._spaces.generation
 
     def __call__(self) -> None:
         """Run on the bound arrays. Calls from several threads run one after the other."""
         p = self._program
-        with self._busy:
-            if p._weights and p._versions != p._current() or (
-                    self._generation != p._spaces.generation):
+        if p._weights and p._versions != p._current() or (
+                self._generation != p._spaces.generation):
+            with self._busy:
                 self._prepare()
-            if self._copies:
-                p._copy(p.plan.before, self._space, self._sizes)
-            self._run(self._pointers, self._c_sizes)
-            if self._copies:
-                p._copy(p.plan.after, self._space, self._sizes)
+        self._run()
 
 
 def _data(weight: Any) -> np.ndarray:

@@ -1,0 +1,1 @@
+"""Backends: a folder each, and the printer of C-family source that they share."""

@@ -1,0 +1,190 @@
+"""Lowers fragments around contractions to kernels: packed panels, register tiles, fused ends."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from tegg.backends.cexpr import dim
+from tegg.backends.cpu.contraction_hooks import Axis, Hooks
+from tegg.backends.cpu.contraction_text import Text, indented
+from tegg.backends.cpu.emit import C
+from tegg.dim import hint
+from tegg.dtype import DType, f32
+from tegg.graph import Graph, Node
+from tegg.kernel.code import KernelCode, Stage, Temporary, Work
+from tegg.kernel.contraction_classify import Contraction, Group, Term, classify
+from tegg.kernel.contraction_shape import GemmParams, GemmShape, choose, estimate
+from tegg.kernel.domain import spread
+from tegg.kernel.index import Var
+from tegg.kernel.lower import kernel_symbols
+from tegg.kernel.value import Val, flops, reachable
+
+
+def lower_contraction(graph: Graph, outputs: Sequence[Node], anchors: Sequence[Node], name: str,
+                      language: C, constant: Collection[int] = (),
+                      params: GemmParams | None = None) -> KernelCode:
+    """The kernel that computes ``outputs``, whose products ``anchors`` (Contract nodes, or sums of
+    products) are register-blocked matrix products.
+
+    What lies below the anchors' operands is evaluated while they are packed, what lies above
+    while results are stored. constant: slots of inputs that hold weights; what is packed from
+    those alone is a stage of its own. params: tile sizes, instead of those ``choose`` picks.
+    Raises LoweringError where the fragment has another form; the message says why.
+    """
+    live = [o for o in outputs if 0 not in tuple(map(graph.facts.canonical, o.shape))]
+    used = {n.id for n in graph.reachable(live)}
+    if not live:
+        return _nothing(name)
+    first = max([len(graph.inputs)] + [n.attrs[0] + 1 for n in graph.reachable(outputs)
+                                       if n.op.name == "Input"])
+    slots = [first + i for i, o in enumerate(outputs) if o in live]
+    contraction = classify(graph, live, [a for a in anchors if a.id in used], language.native,
+                           slots)
+    shape = shape_of(contraction, constant)
+    kernel = _Kernel(name, contraction, shape, params or choose(shape, language.width), language,
+                     kernel_symbols(graph, outputs), first + len(outputs))
+    return kernel.code()
+
+
+def _nothing(name: str) -> KernelCode:
+    """A kernel whose outputs have no element."""
+    source = f"void {name}(void *const *buffers, const int64_t *sizes, int tid, int nt) {{}}\n"
+    return KernelCode(name, source, (Stage(name, frozenset(), frozenset(), False),), (), (),
+                      Work(0, 0, 0, 0))
+
+
+def shape_of(c: Contraction, constant: Collection[int] = ()) -> GemmShape:
+    """What the choice of tiles depends on, read off a contraction."""
+    terms = [t for g in c.groups for t in g.terms]
+    scope = frozenset(c.batch) | frozenset(c.m)
+    batched = any(t.b.deps & frozenset(c.batch) for t in terms)
+    loads = [v.attr.slot for t in terms for v in reachable([t.b]) if v.op == "load"]
+    return GemmShape(
+        spread(c.batch), spread(c.m), tuple(spread(g.n) for g in c.groups), c.depth,
+        _register(terms[0].sum.dtype), tuple(len(g.terms) for g in c.groups), _unit(c.a, c.m, c.k),
+        tuple(_unit(t.b, g.n, c.k) for g in c.groups for t in g.terms),
+        1.0 + flops(c.a, frozenset()), max(1.0 + flops(t.b, frozenset()) for t in terms),
+        max(flops(w.value, scope, frozenset(t.sum.id for t in terms))
+            for g in c.groups for w in g.writes),
+        batched, all(s in constant for s in loads))
+
+
+def _register(d: DType) -> DType:
+    """The dtype in which sums are kept: halves accumulate in float32."""
+    return f32 if d.is_float and d.itemsize == 2 else d
+
+
+def _unit(operand: Val, free: tuple[Var, ...], k: tuple[Var, ...]) -> str:
+    """Whether memory is contiguous along k, along the free variables, or along neither."""
+    forms = [v.attr.form for v in reachable([operand]) if v.op == "load"]
+    along_k = sum(f.coefficient(k[-1]) == 1 for f in forms) if k else 0
+    along = sum(f.coefficient(free[-1]) == 1 for f in forms) if free else 0
+    return "k" if along_k > along else "free" if along else "none"
+
+
+@dataclass(slots=True)
+class _Kernel:
+    """One kernel being written."""
+
+    name: str
+    contraction: Contraction
+    shape: GemmShape
+    params: GemmParams
+    language: C
+    symbols: tuple[str, ...]
+    first: int  # slot of the first temporary
+    temporaries: list[Temporary] = field(default_factory=list)
+    stages: list[Stage] = field(default_factory=list)
+
+    def code(self) -> KernelCode:
+        c = self.contraction
+        columns = tuple(Axis("n", g.n, spread(g.n)) for g in c.groups)
+        hooks = Hooks(self.name, c, self.language.dialect, Axis("z", c.batch, spread(c.batch)),
+                      Axis("m", c.m, spread(c.m)), Axis("k", c.k, c.depth), columns)
+        slots = {} if self.params.inline else self._panels()
+        text = Text(hooks, self.shape, self.params, self.symbols, slots)
+        params = hooks.params(self.symbols)
+        hooks.row_values(params)
+        parts = self._operands(text, params) + self._stages(text)
+        source = "\n".join([*hooks.lines, *parts])
+        return KernelCode(self.name, source, tuple(self.stages), tuple(self.temporaries),
+                          self.symbols, self._work(), (f"{self.params}",))
+
+    def _panels(self) -> dict[int, int]:
+        """A temporary for the panels of each B. Its size counts a last panel as full."""
+        slots = {}
+        for g in self.contraction.groups:
+            n = spread(g.n)
+            width = (-(-n // self.params.nr) * self.params.nr if isinstance(n, int)
+                     else n + (self.params.nr - 1))
+            for t in g.terms:
+                slots[t.anchor] = self.first + len(self.temporaries)
+                self.temporaries.append(Temporary(
+                    self.shape.accumulator, self.shape.batch * width * self.contraction.depth))
+        return slots
+
+    # ---- functions
+    def _operands(self, text: Text, params: str) -> list[str]:
+        hooks, c, units = text.hooks, self.contraction, iter(self.shape.b_units)
+        along_m = self.shape.a_unit == "free"
+        hooks.operand_a(params, along_m)
+        along_k = {}
+        for g, axis in zip(c.groups, hooks.columns):
+            for t in g.terms:
+                along_k[t.anchor] = next(units) == "k"
+                hooks.operand_b(params, t, axis, ("_k", "") if along_k[t.anchor] else
+                                ("_n", "_n_left"))
+        parts = [text.transpose()] if along_m or any(along_k.values()) else []
+        parts += [text.fill("split", A_COST=str(4 + int(self.shape.a_cost)),
+                            B_COST=str(4 + int(self.shape.b_cost) if self.params.inline else 0)),
+                  text.products(), text.operand_a(along_m)]
+        for i, (g, axis) in enumerate(zip(c.groups, hooks.columns)):
+            hooks.result(params, i, g, axis)
+            parts += [text.operand_b(t, axis, along_k[t.anchor]) for t in g.terms]
+            parts.append(text.result(i, g, axis))
+        return parts
+
+    def _stages(self, text: Text) -> list[str]:
+        c, parts = self.contraction, [text.block()]
+        for g, axis in zip(c.groups, text.hooks.columns):
+            for t in g.terms:
+                slot = text.slots.get(t.anchor)
+                if slot is not None:
+                    parts.append(text.stage_pack(t, axis, slot))
+                    self.stages.append(Stage(f"{self.name}_stage{t.anchor}", _reads([t.b]),
+                                             frozenset({slot})))
+        parts.append(text.stage())
+        inside = [v for g in c.groups for w in g.writes for v in w.needs()]
+        sums = {t.sum.id for g in c.groups for t in g.terms}
+        inline = [t.b for g in c.groups for t in g.terms] if self.params.inline else []
+        reads = _reads([c.a, *inline]) | _reads(inside, sums) | frozenset(text.slots.values())
+        writes = frozenset(w.slot for g in c.groups for w in g.writes)
+        self.stages.append(Stage(self.name, reads, writes))
+        return parts
+
+    def _work(self) -> Work:
+        e = estimate(self.shape, self.params)
+        shape = self.shape
+        batch, m, k = hint(shape.batch), hint(shape.m), hint(shape.k)
+        operands = (shape.a_cost * batch * m * k * e.a_evaluations
+                    + shape.b_cost * (e.packed_bytes / shape.accumulator.itemsize))
+        results = batch * m * sum(map(hint, shape.n))
+        stored = results * shape.accumulator.itemsize
+        return Work(int(e.flops + operands + shape.out_cost * results),
+                    int(e.flops / 2 / (self.params.lanes * self.params.nv * self.params.mr)),
+                    int(e.bytes - stored), int(stored + e.packed_bytes))
+
+
+def _reads(roots: Sequence[Val], sums: Collection[int] = ()) -> frozenset[int]:
+    """Slots that values load from, the operands of sums left out."""
+    todo, seen, slots = list(roots), set(), set()
+    while todo:
+        v = todo.pop()
+        if v.id in seen or v.id in sums:
+            continue
+        seen.add(v.id)
+        if v.op == "load":
+            slots.add(v.attr.slot)
+        todo.extend(v.args)
+    return frozenset(slots)

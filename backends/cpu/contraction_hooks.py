@@ -1,0 +1,290 @@
+"""The parts of a contraction kernel that index propagation makes: operands, row values, results."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tegg.backends.cexpr import MEMORY, REGISTER, Dialect, dim
+from tegg.backends.cstyle import print_hook
+from tegg.dim import Dim
+from tegg.dtype import DType
+from tegg.errors import LoweringError
+from tegg.kernel.contraction_classify import Contraction, Group, Term
+from tegg.kernel.domain import Write
+from tegg.kernel.index import Var
+from tegg.kernel.lane import Lanes
+from tegg.kernel.loops import Stmt, Store, arrays
+from tegg.kernel.place import Limits, Placer
+from tegg.kernel.value import Val, reachable
+from tegg.kernel.vectorise import Vectoriser
+
+_NO_LANES = Var(1, 1_000_003)  # stands for the innermost variable of a group that has none
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """The loop variables of one side (batch, m, n or k) and their names in C; outermost first."""
+
+    letter: str
+    vars: tuple[Var, ...]
+    count: Dim
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """One name per variable; one that is not used where there is no variable."""
+        return tuple(f"{self.letter}{i}" for i in range(max(1, len(self.vars))))
+
+    @property
+    def last(self) -> Var:
+        """The innermost variable, which vectors follow."""
+        return self.vars[-1] if self.vars else _NO_LANES
+
+    @property
+    def extents(self) -> tuple[Dim, ...]:
+        return tuple(v.extent for v in self.vars) if self.vars else (self.count,)
+
+    @property
+    def params(self) -> str:
+        return "".join(f"int64_t {n}, " for n in self.names)
+
+    @property
+    def args(self) -> str:
+        return "".join(f"{n}, " for n in self.names)
+
+    def named(self) -> dict[Var, str]:
+        return dict(zip(self.vars, self.names)) if self.vars else {_NO_LANES: self.names[0]}
+
+    def of(self, flat: str, mutable: bool = False) -> str:
+        """Declarations of the variables at a flat position."""
+        kind = "int64_t" if mutable else "const int64_t"
+        if len(self.names) == 1:
+            return f"{kind} {self.names[0]} = {flat};"
+        out = [f"int64_t at_{self.letter} = {flat};"]
+        for name, n in reversed(list(zip(self.names, self.extents))[1:]):
+            out.append(f"{kind} {name} = at_{self.letter} % {dim(n)}; at_{self.letter} /= {dim(n)};")
+        return " ".join([*out, f"{kind} {self.names[0]} = at_{self.letter};"])
+
+    def carry(self) -> str:
+        """The step from the end of the innermost variable to the next point of the others."""
+        out, closing = "", ""
+        for i in range(len(self.names) - 1, 0, -1):
+            out += f"{self.names[i]} = 0; "
+            out += (f"if (++{self.names[i - 1]} == {dim(self.extents[i - 1])}) {{ " if i > 1
+                    else f"{self.names[i - 1]}++;")
+            closing += " }" if i > 1 else ""
+        return out + closing
+
+
+@dataclass(frozen=True, slots=True)
+class RowValue:
+    """A dear value of an operand that depends on one side only, kept in an array."""
+
+    value: Val
+    name: str
+    side: str  # "batch", "m" or "n"
+
+
+@dataclass(slots=True)
+class Hooks:
+    """Prints the hook functions of one kernel. ``lines`` collects their source."""
+
+    name: str
+    contraction: Contraction
+    dialect: Dialect
+    batch: Axis
+    m: Axis
+    k: Axis
+    columns: tuple[Axis, ...]
+    rows: tuple[RowValue, ...] = ()
+    lines: list[str] = field(default_factory=list)
+
+    # ---- types and parameters
+    def scalar(self, d: DType) -> str:
+        return self.dialect.scalar[REGISTER[d.name]]
+
+    def vector(self, d: DType) -> str:
+        return self.dialect.vector[REGISTER[d.name]]
+
+    def values(self) -> list[Val]:
+        """Everything that the kernel computes."""
+        groups = self.contraction.groups
+        return reachable([self.contraction.a, *(t.b for g in groups for t in g.terms),
+                          *(v for g in groups for w in g.writes for v in w.needs())])
+
+    def buffers(self) -> dict[int, tuple[DType, bool]]:
+        """Slot -> dtype and whether it is written."""
+        out = {v.attr.slot: (v.dtype, False) for v in self.values() if v.op == "load"}
+        out.update({w.slot: (w.value.dtype, True) for g in self.contraction.groups
+                    for w in g.writes})
+        return dict(sorted(out.items()))
+
+    def params(self, symbols: Sequence[str]) -> str:
+        """Buffers and sizes, which every function takes first."""
+        parts = [f"{'' if written else 'const '}{self.dialect.memory[MEMORY[d.name]]} *const b{s}"
+                 for s, (d, written) in self.buffers().items()]
+        return ", ".join([*parts, *(f"const int64_t S_{s}" for s in symbols)])
+
+    def args(self, symbols: Sequence[str]) -> str:
+        return ", ".join([*(f"b{s}" for s in self.buffers()), *(f"S_{s}" for s in symbols)])
+
+    def unpack(self, symbols: Sequence[str]) -> str:
+        lines = [f"  const int64_t S_{s} = sizes[{i}]; (void)S_{s};" for i, s in enumerate(symbols)]
+        for slot, (d, written) in self.buffers().items():
+            kind = self.dialect.memory[MEMORY[d.name]]
+            const = "" if written else "const "
+            lines.append(f"  {const}{kind} *const b{slot} = ({const}{kind} *)buffers[{slot}];")
+        return "\n".join(lines)
+
+    # ---- placing and printing
+    def _placed(self, wanted: Sequence[Val], scope: Iterable[Var], vector: Var | None,
+                given: Iterable[int]) -> list[Stmt]:
+        p = self.contraction.propagation
+        limits = Limits(keep=math.inf, hoist=math.inf)
+        placer = Placer(p.values, Vectoriser(Lanes(p.algebra, self.dialect.width)), limits)
+        placer.open = list(scope)
+        placer.vector = vector
+        placer.known = [set(given)]
+        stmts = placer.ensure(wanted)
+        assert not arrays(stmts), "a hook has no room for arrays"
+        return stmts
+
+    def _function(self, result: str, name: str, params: str, axes: Sequence[Axis],
+                  extra: Sequence[tuple[str, str]], body: Sequence[str]) -> None:
+        every = "".join(a.params for a in (self.batch, *axes))
+        more = "".join(f"{kind} {n}, " for kind, n in extra)
+        self.lines += [f"static inline __attribute__((always_inline)) {result} {self.name}_{name}("
+                       f"{', '.join(filter(None, [params, (every + more).rstrip(', ')]))}) {{",
+                       *body, "}"]
+
+    def _hook(self, name: str, params: str, axes: Sequence[Axis], wanted: Sequence[Val],
+              write: Sequence[Write], lanes: Axis | None, masked: bool,
+              given: Mapping[int, tuple[str, str]]) -> None:
+        """One function; ``given``: value id -> its type and name as a parameter."""
+        vector = lanes.last if lanes else None
+        named: dict[Var, str] = {}
+        for a in (self.batch, *axes):
+            named.update(a.named())
+        stmts = self._placed([v for v in wanted if v.id not in given], named, vector, given)
+        stmts += [Store(w) for w in write]
+        lines, results = print_hook(
+            self.dialect, self.contraction.propagation.algebra, stmts, () if write else wanted,
+            named, {i: n for i, (_, n) in given.items()}, vector, masked)
+        head = [] if not masked else [
+            "  const int mask = (1 << left) - 1; (void)mask;",
+            f"  const {self.dialect.vector['b']} lanes = lane_range(0, left - 1); (void)lanes;"]
+        kind = "void"
+        if not write:
+            kind = (self.vector if lanes else self.scalar)(wanted[0].dtype)
+            lines.append(f"  return {results[0]};")
+        extra = list(dict.fromkeys(given.values())) + ([("const int", "left")] if masked else [])
+        self._function(kind, name, params, axes, extra, [*head, *lines])
+
+    # ---- row values
+    def row_values(self, params: str) -> None:
+        """Find them in A and in the results, and print a function for each."""
+        c = self.contraction
+        sums = {t.sum.id for g in c.groups for t in g.terms}
+        free = frozenset(self.batch.vars) | frozenset(self.m.vars)
+        roots = [c.a, *(v for g in c.groups for w in g.writes for v in w.needs())]
+        found = _dear(roots, free, sums, "rows of A")
+        rows = [RowValue(v, f"r{i}", "m" if v.deps & frozenset(self.m.vars) else "batch")
+                for i, v in enumerate(found)]
+        for group, axis in zip(c.groups, self.columns):
+            for t in group.terms:
+                free = frozenset(self.batch.vars) | frozenset(axis.vars)
+                for v in _dear([t.b], free, set(), "columns of B"):
+                    if all(r.value is not v for r in rows):
+                        side = "n" if v.deps & frozenset(axis.vars) else "batch"
+                        rows.append(RowValue(v, f"r{len(rows)}", side))
+        self.rows = tuple(rows)
+        for r in self.rows:
+            axes = self._axes_of(r)
+            self._hook(r.name, params, axes, [r.value], (), None, False, {})
+
+    def _axes_of(self, r: RowValue) -> list[Axis]:
+        if r.side == "batch":
+            return []
+        if r.side == "m":
+            return [self.m]
+        return [next(a for a in self.columns if r.value.deps <= set(a.vars) | set(self.batch.vars))]
+
+    def rows_in(self, roots: Iterable[Val]) -> list[RowValue]:
+        """The row values that some values use."""
+        sums = {t.sum.id for g in self.contraction.groups for t in g.terms}
+        ids = {v.id for v in _above_sums(list(roots), sums)}
+        return [r for r in self.rows if r.value.id in ids]
+
+    def _given_rows(self, roots: Iterable[Val], vector: Var | None) -> dict[int, tuple[str, str]]:
+        return {r.value.id: ("const " + (self.vector if vector in r.value.deps else self.scalar)(
+            r.value.dtype), r.name) for r in self.rows_in(roots)}
+
+    # ---- the operands and the results
+    def operand_a(self, params: str, along_m: bool) -> None:
+        a = self.contraction.a
+        axes = [self.m, self.k]
+        kinds = [("a_m", self.m, False), ("a", None, False)] if along_m else [
+            ("a_k", self.k, False), ("a_k_left", self.k, True)]
+        for name, lanes, masked in kinds:
+            given = self._given_rows([a], lanes.last if lanes else None)
+            self._hook(name, params, axes, [a], (), lanes, masked, given)
+
+    def operand_b(self, params: str, term: Term, axis: Axis, kinds: Sequence[str]) -> None:
+        """``kinds``: suffixes of the wanted functions: ``_n _n_left _k`` or nothing."""
+        for suffix in kinds:
+            lanes = {"_n": axis, "_n_left": axis, "_k": self.k, "_k_left": self.k, "": None}[suffix]
+            given = self._given_rows([term.b], lanes.last if lanes else None)
+            self._hook(f"b{term.anchor}{suffix}", params, [axis, self.k], [term.b], (), lanes,
+                       suffix.endswith("left"), given)
+
+    def result(self, params: str, number: int, group: Group, axis: Axis) -> None:
+        """Store what the sums of a group become, from a vector of each sum."""
+        needs = list(dict.fromkeys(v for w in group.writes for v in w.needs()))
+        for suffix, masked in (("_n", False), ("_n_left", True)):
+            given = self._given_rows(needs, axis.last)
+            for t in group.terms:
+                kind = (self.vector if axis.last in t.sum.deps else self.scalar)(t.sum.dtype)
+                given[t.sum.id] = (f"const {kind}", f"s{t.anchor}")
+            self._hook(f"out{number}{suffix}", params, [self.m, axis], needs, group.writes, axis,
+                       masked, given)
+
+
+def _dear(roots: Sequence[Val], free: frozenset[Var], sums: set[int], what: str) -> list[Val]:
+    """The largest values that hold a reduction and depend on ``free`` only.
+
+    Raises LoweringError for a reduction that depends on more: it would be computed per element.
+    """
+    dear: set[int] = set()
+    order = _above_sums(roots, sums)
+    for v in order:
+        if v.op == "red" or any(a.id in dear for a in v.args):
+            dear.add(v.id)
+    found: dict[int, Val] = {}
+    seen: set[int] = set()
+    todo = list(roots)
+    while todo:
+        v = todo.pop()
+        if v.id in seen or v.id in sums or v.id not in dear:
+            continue
+        seen.add(v.id)
+        if v.deps <= free:
+            found[v.id] = v
+        elif v.op == "red":
+            raise LoweringError(f"a reduction inside a contraction depends on more than the {what}; "
+                                f"store it, and read it in the next kernel")
+        else:
+            todo.extend(v.args)
+    return [found[i] for i in sorted(found)]
+
+
+def _above_sums(roots: Sequence[Val], sums: set[int]) -> list[Val]:
+    """Values that roots are computed from, sums of the contractions not entered."""
+    todo, seen = list(roots), {}
+    while todo:
+        v = todo.pop()
+        if v.id in seen or v.id in sums:
+            continue
+        seen[v.id] = v
+        todo.extend(v.args)
+    return [seen[i] for i in sorted(seen)]

@@ -1,0 +1,295 @@
+"""The C text of a contraction kernel: the templates of ``gemm/`` filled in for one shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from string import Template
+
+from tegg.backends.cexpr import REGISTER, dim
+from tegg.backends.cpu.contraction_hooks import Axis, Hooks, RowValue
+from tegg.dim import Dim, product
+from tegg.kernel.contraction_classify import Group, Term
+from tegg.kernel.contraction_shape import GemmParams, GemmShape
+
+
+@lru_cache(maxsize=None)
+def template(name: str) -> Template:
+    """A template of ``gemm/``."""
+    return Template(files("tegg.backends.cpu").joinpath("gemm", f"{name}.c.in").read_text())
+
+
+def indented(lines: Sequence[str], by: int) -> str:
+    return "\n".join(" " * by + line for line in lines)
+
+
+@dataclass(slots=True)
+class Text:
+    """Fills templates. ``slots``: anchor number -> the temporary with its panels, if it has one."""
+
+    hooks: Hooks
+    shape: GemmShape
+    params: GemmParams
+    symbols: tuple[str, ...]
+    slots: Mapping[int, int]
+
+    # ---- what all templates know
+    def common(self) -> dict[str, str]:
+        h, p = self.hooks, self.params
+        d = self.shape.accumulator
+        letter = REGISTER[d.name]
+        inner = product(h.k.extents[1:])
+        steps, stride = self._steps(inner)
+        return dict(
+            k=h.name, T=h.scalar(d), V=h.vector(d), W=str(h.dialect.width),
+            STORE=f"v{letter}_store", LOAD=f"v{letter}_load",
+            MR=str(p.mr), NR=str(p.nr), LANES=str(p.lanes), MC=str(p.rows), SPAN=str(p.span),
+            PIECE=str(p.piece), BYTES=str(p.lanes * d.itemsize), GROUPS=str(p.nr // h.dialect.width),
+            LINES=str(max(1, p.nr * d.itemsize // 64)),
+            M=dim(h.m.count), K=dim(h.k.count), B=dim(h.batch.count), KO=steps, AS=stride,
+            STRIDE=stride if stride.isdigit() else "as", K_outer=dim(h.k.extents[0]),
+            k_inner=dim(inner), k_open=self._nest(), k_last=h.k.names[-1],
+            k_low="ko0" if len(h.k.names) == 1 else "0",
+            k_high="ko1" if len(h.k.names) == 1 else dim(h.k.extents[-1]),
+            params=h.params(self.symbols), args=h.args(self.symbols),
+            unpack=h.unpack(self.symbols), b_params=h.batch.params, b_args=h.batch.args,
+            b_of=h.batch.of("batch") if h.batch.vars else "const int64_t z0 = batch; (void)z0;",
+            m_args=h.m.args, k_args_end=h.k.args.rstrip(", "),
+            m_last=h.m.names[-1], m_extent=dim(h.m.extents[-1]))
+
+    def _steps(self, inner: Dim) -> tuple[str, str]:
+        """Steps of the outer k variable per block, and the stride of rows of A in memory."""
+        pad = 16 + self.hooks.dialect.width
+        if isinstance(inner, int):
+            steps = max(1, self.params.depth // max(1, inner))
+            return str(steps), str(-(-steps * inner // 16) * 16 + pad)
+        text = dim(inner)
+        steps = f"({text} < {self.params.depth} && {text} > 0 ? {self.params.depth} / {text} : 1)"
+        return steps, f"({steps} * {text} + {pad})"
+
+    def _nest(self) -> str:
+        """Loops over the variables of k but for the innermost."""
+        k = self.hooks.k
+        heads = [("ko0", "ko1") if i == 0 else ("0", dim(n)) for i, n in enumerate(k.extents)]
+        return " ".join(f"for (int64_t {n} = {low}; {n} < {high}; {n}++)"
+                        for n, (low, high) in zip(k.names[:-1], heads))
+
+    def fill(self, name: str, **more: str) -> str:
+        return template(name).substitute(self.common(), **more)
+
+    # ---- row values
+    def _params_of(self, rows: Sequence[RowValue]) -> str:
+        return "".join(f", const {self.hooks.scalar(r.value.dtype)} *{r.name}" for r in rows)
+
+    def _args_of(self, rows: Sequence[RowValue], at: Mapping[str, str],
+                 lanes: str = "") -> str:
+        """Row values as arguments: an element, or a vector where lanes follow the side."""
+        out = ""
+        for r in rows:
+            if r.side == lanes:
+                out += f", v{REGISTER[r.value.dtype.name]}_load({r.name} + {at[r.side]})"
+            else:
+                out += f", {r.name}[{at.get(r.side, '0')}]"
+        return out
+
+    def _row_call(self, r: RowValue, axis: Axis | None) -> str:
+        args = self.hooks.batch.args + (axis.args if axis else "")
+        every = ", ".join(filter(None, [self.hooks.args(self.symbols), args.rstrip(", ")]))
+        return f"{self.hooks.name}_{r.name}({every})"
+
+    def _side(self, side: str, rows: Sequence[RowValue] | None = None) -> list[RowValue]:
+        return [r for r in (self.hooks.rows if rows is None else rows) if r.side == side]
+
+    # ---- A
+    def operand_a(self, along_m: bool) -> str:
+        rows = self.hooks.rows_in([self.hooks.contraction.a])
+        step = self.fill("fill_m" if along_m else "fill_k",
+                         row_args=self._args_of(rows, {"m": "i"}),
+                         row_vectors=self._args_of(rows, {"m": "i"}, "m"))
+        return self.fill("fill", step=step, row_params=self._params_of(rows),
+                         m_of=self.hooks.m.of("row + i"))
+
+    # ---- B
+    def operand_b(self, term: Term, axis: Axis, along_k: bool) -> str:
+        h = self.hooks
+        rows = h.rows_in([term.b])
+        arrays = [f"{h.scalar(r.value.dtype)} {r.name}[{self._room(r)}];" for r in rows]
+        for r in rows:
+            if r.side == "batch":
+                arrays.append(f"{r.name}[0] = {self._row_call(r, None)};")
+        columns = self._side("n", rows)
+        if columns:
+            fills = " ".join(f"{r.name}[j] = {self._row_call(r, axis)};" for r in columns)
+            arrays.append(f"for (int64_t j = 0; j < columns; j++) {{ {axis.of('first + j')} "
+                          f"{fills} }}")
+        places = ", ".join(f"{n}_[{h.dialect.width}]" for n in axis.names)
+        keep = " ".join(f"{n}_[j] = {n};" for n in axis.names)
+        recall = " ".join(f"const int64_t {n} = {n}_[j];" for n in axis.names)
+        return self.fill(
+            "pack_k" if along_k else "pack_n", x=str(term.anchor), N=dim(axis.count),
+            col_arrays=indented(arrays, 4), col_args=self._args_of(rows, {"n": "j"}),
+            col_vectors=self._args_of(rows, {"n": "j"}, "n"),
+            n_of=axis.of("first + j", mutable=not along_k), n_args=axis.args, n_args_end=axis.args.rstrip(", "),
+            n_last=axis.names[-1], n_extent=dim(axis.extents[-1]), n_carry=axis.carry(),
+            n_places=places, n_keep=keep, n_recall=recall)
+
+    def _room(self, r: RowValue) -> int:
+        width = self.hooks.dialect.width
+        return self.params.piece * self.params.nr + width if r.side == "n" else 1
+
+    # ---- results
+    def result(self, number: int, group: Group, axis: Axis) -> str:
+        h, rows = self.hooks, self.result_rows(group)
+        letter = REGISTER[self.shape.accumulator.name]
+        tiles = [f"t{t.anchor}" for t in group.terms]
+        vectors = [f"v{letter}_load({n} + i * ts + j)" if axis.last in t.sum.deps
+                   else f"{n}[i * ts + j]" for n, t in zip(tiles, group.terms)]
+        order = self._args_of(rows, {"m": "i"}) + "".join(f", {v}" for v in vectors)
+        return self.fill(
+            "finish", g=str(number), tiles=" and ".join(tiles),
+            tile_params=", ".join(f"const {h.scalar(self.shape.accumulator)} *restrict {n}"
+                                  for n in tiles),
+            row_params=self._params_of(rows), m_of=h.m.of("row + i"),
+            n_of=axis.of("first + j", mutable=True), n_args=axis.args, n_args_end=axis.args.rstrip(", "), n_last=axis.names[-1],
+            n_extent=dim(axis.extents[-1]), n_carry=axis.carry(), values=order)
+
+    def result_rows(self, group: Group) -> list[RowValue]:
+        return self.hooks.rows_in([v for w in group.writes for v in w.needs()])
+
+    def kept_rows(self) -> list[RowValue]:
+        """Row values that the block computes: those of A and of the results."""
+        c = self.hooks.contraction
+        return self.hooks.rows_in([c.a, *(v for g in c.groups for w in g.writes
+                                          for v in w.needs())])
+
+    def row_pointers(self, rows: Sequence[RowValue], at: str = "") -> str:
+        return "".join(f", {r.name}{f' + {at}' if at and r.side == 'm' else ''}" for r in rows)
+
+    def row_arrays(self) -> str:
+        """Fill the arrays over rows for the rows at hand."""
+        rows = self._side("m", self.kept_rows())
+        if not rows:
+            return ""
+        m = self.hooks.m
+        fills = " ".join(f"{r.name}[i] = {self._row_call(r, m)};" for r in rows)
+        return f"    for (int64_t i = 0; i < rows; i++) {{ {m.of('row + i')} {fills} }}"
+
+    def batch_arrays(self) -> str:
+        return indented([f"{r.name}[0] = {self._row_call(r, None)};"
+                         for r in self._side("batch", self.kept_rows())], 4)
+
+    def array_room(self, rows: str) -> str:
+        """Declarations of the arrays behind the rest of the scratch memory."""
+        out = []
+        for r in self.kept_rows():
+            size = f"({rows} + {self.hooks.dialect.width})" if r.side == "m" else "1"
+            kind = self.hooks.scalar(r.value.dtype)
+            out.append(f"const int64_t at_{r.name} = bytes; "
+                       f"bytes += ({size} * sizeof({kind}) + 63) / 64 * 64;")
+        return indented(out, 2)
+
+    def array_pointers(self) -> str:
+        return indented([f"{self.hooks.scalar(r.value.dtype)} *const {r.name} = (void *)(ws + "
+                         f"at_{r.name});" for r in self.kept_rows()], 2)
+
+    def array_params(self) -> str:
+        return "".join(f", {self.hooks.scalar(r.value.dtype)} *{r.name}"
+                       for r in self.kept_rows())
+
+    # ---- the products
+    def transpose(self) -> str:
+        """Interleaving the halves of two vectors: lane i of the first, of the second, and so on."""
+        w = self.hooks.dialect.width
+        low, high = (", ".join(str(i // 2 + h + w * (i % 2)) for i in range(w)) for h in (0, w // 2))
+        return self.fill("transpose", low_halves=low, high_halves=high)
+
+    def products(self) -> str:
+        calls = [f"PRODUCT({self.hooks.name}_product_{v}, {v})"
+                 for v in range(1, self.params.nv + 1)]
+        return self.fill("product", products="\n".join(calls))
+
+    def _choose(self, tile: int) -> str:
+        """The product for as many vectors as a panel has columns."""
+        p, name = self.params, self.hooks.name
+        args = f"(kc, a + i * as, as, b, t + {tile * p.mr * p.nr}, kb > 0, next);"
+        cases = [f"case {v}: {name}_product_{v}{args} break;" for v in range(1, p.nv)]
+        cases.append(f"default: {name}_product_{p.nv}{args}")
+        return f"switch ((cols + {p.lanes - 1}) / {p.lanes}) {{ {' '.join(cases)} }}"
+
+    def block(self) -> str:
+        """Rows of A against panels of all groups, one after the other."""
+        groups = []
+        rows = self.kept_rows()
+        for i, (g, axis) in enumerate(zip(self.hooks.contraction.groups, self.hooks.columns)):
+            more = dict(g=str(i), N=dim(axis.count), TERMS=str(self._most_terms()))
+            start = f"from{i}"
+            terms = "\n".join(self.fill("term", x=str(t.anchor), choose=self._choose(n),
+                                        **{"from": start}, **more)
+                              for n, t in enumerate(g.terms))
+            tiles = ", ".join(f"t + {n * self.params.mr * self.params.nr}"
+                              for n in range(len(g.terms)))
+            groups.append(self.fill(
+                "group", terms=terms, tile_pointers=tiles, to=f"from{i + 1}",
+                row_pointers_i=self.row_pointers(self.result_rows(g), "i"), **{"from": start},
+                **more))
+        a_rows = self.hooks.rows_in([self.hooks.contraction.a])
+        return self.fill("packed", panel_params=self._panel_params(), groups="\n".join(groups),
+                         TERMS=str(self._most_terms()), row_arrays=self.row_arrays(),
+                         panel_counts=self._panel_counts(), array_params=self.array_params(),
+                         row_pointers=self.row_pointers(a_rows))
+
+    def _most_terms(self) -> int:
+        return max(len(g.terms) for g in self.hooks.contraction.groups)
+
+    def _terms(self) -> list[tuple[int, Term, Axis]]:
+        h = self.hooks
+        return [(i, t, axis) for i, (g, axis) in enumerate(zip(h.contraction.groups, h.columns))
+                for t in g.terms]
+
+    def _panel_params(self) -> str:
+        kind = self.hooks.scalar(self.shape.accumulator)
+        return "".join(f"const {kind} *panels{t.anchor}, " for _, t, _ in self._terms())
+
+    def _panel_counts(self) -> str:
+        """Where the panels of each group start in one row of panels of all groups."""
+        lines = ["const int64_t from0 = 0;"]
+        for i, axis in enumerate(self.hooks.columns):
+            lines.append(f"const int64_t from{i + 1} = from{i} + ({dim(axis.count)} + "
+                         f"{self.params.nr - 1}) / {self.params.nr};")
+        return indented(lines, 2)
+
+    def stage_pack(self, t: Term, axis: Axis, slot: int) -> str:
+        return self.fill("stage_pack", x=str(t.anchor), N=dim(axis.count), temporary=str(slot))
+
+    def stage(self) -> str:
+        """The stage that multiplies."""
+        kind, nr = self.hooks.scalar(self.shape.accumulator), self.params.nr
+        depth = dim(self.hooks.k.count)
+        sizes, packs, args = [], [], []
+        for i, t, axis in self._terms():
+            x, end = t.anchor, f"from{i + 1}"
+            if t.anchor in self.slots:
+                at = f"batch * (from{i + 1} - from{i}) * ({depth}) * {nr}" \
+                    if self.shape.b_batched else "0"
+                args.append(f"(const {kind} *)buffers[{self.slots[x]}] + {at}, ")
+                continue
+            low, high = (f"(s.{q} < from{i} ? from{i} : s.{q} > {end} ? {end} : s.{q}) - from{i}"
+                         for q in ("q0", "q1"))
+            sizes += [f"const int64_t low{x} = {low}, high{x} = {high}, at_panels{x} = bytes;",
+                      f"bytes += ((high{x} - low{x}) * ({depth}) * {nr} * sizeof({kind}) + 63) "
+                      f"/ 64 * 64;"]
+            packs += [f"{kind} *const own{x} = ({kind} *)(ws + at_panels{x}) - "
+                      f"low{x} * ({depth}) * {nr};",
+                      f"{self.hooks.name}_pack{x}({self.hooks.args(self.symbols)}, "
+                      f"{self.hooks.batch.args}low{x}, high{x}, 0, "
+                      f"{dim(self.hooks.k.extents[0])}, own{x});"]
+            args.append(f"own{x}, ")
+        return self.fill(
+            "stage_packed", panel_counts=self._panel_counts(), TERMS=str(self._most_terms()),
+            panels=f"from{len(self.hooks.columns)}", inline_sizes=indented(sizes, 2),
+            inline_packs=indented(packs, 4), panel_args="".join(args),
+            array_sizes=self.array_room(str(self.params.rows)),
+            array_pointers=self.array_pointers(), batch_arrays=self.batch_arrays(),
+            array_args=self.row_pointers(self.kept_rows()))

@@ -1,0 +1,90 @@
+"""Kernels compiled to one shared object: each text once, in several units where there are many."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tegg.cache import Cache, default
+from tegg.kernel.code import KernelCode
+
+from . import toolchain
+from .runtime import runtime, text
+from .threads import available
+from .toolchain import Toolchain
+
+_HEADERS = ("vector.h", "vecmath.h")
+_UNIT = 12_000  # characters of kernels below which a unit of its own costs more than it saves
+_BINDING = """const struct rt_table *tegg_rt;
+void tegg_bind(const struct rt_table *t) { tegg_rt = t; }
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """A loaded shared object of kernels. It stays loaded until the process ends."""
+
+    source: str
+    functions: dict[str, int]  # name of a stage's function -> its address
+
+
+def prelude(lanes: int) -> str:
+    """What stands above the kernels of a unit: the runtime's table and the vector headers."""
+    return "\n".join([f"#define TEGG_LANES {lanes}", text("native/runtime.h"),
+                      "extern __attribute__((visibility(\"hidden\"))) const struct rt_table *tegg_rt;",
+                      "#define rt_scratch(bytes) tegg_rt->scratch(bytes)",
+                      *(text(h) for h in _HEADERS),
+                      "#pragma GCC visibility push(default)"])
+
+
+def load(kernels: Sequence[KernelCode], compiler: Toolchain | None = None,
+         cache: Cache | None = None) -> Library:
+    """Compile kernels (or find them in the cache) and load them.
+
+    Raises BackendError with the compiler's words where a text does not compile.
+    """
+    compiler = compiler or toolchain.find()
+    distinct, twin = _distinct(kernels)
+    head = prelude(compiler.lanes)
+    groups = _groups(distinct)
+    bodies = ["\n".join(k.source for k in group) for group in groups]
+    bodies[0] = _BINDING + bodies[0]
+    units = {f"kernels{i}": f"{head}\n{body}\n" for i, body in enumerate(bodies)}
+    names = ", ".join(k.name for k in distinct[:6]) + ("..." if len(distinct) > 6 else "")
+    path = compiler.shared_object(cache or default(), units, f"kernels {names}")
+    loaded = ctypes.CDLL(str(path))
+    loaded.tegg_bind(ctypes.c_void_p(runtime().table))
+    functions = {s.function: _address(loaded, twin.get(s.function, s.function))
+                 for k in kernels for s in k.stages}
+    return Library("\n".join(k.source for k in distinct), functions)
+
+
+def _address(loaded: ctypes.CDLL, name: str) -> int:
+    return ctypes.cast(loaded[name], ctypes.c_void_p).value or 0
+
+
+def _distinct(kernels: Sequence[KernelCode]) -> tuple[list[KernelCode], dict[str, str]]:
+    """The kernels that differ by more than their names, and for the rest: function -> its twin."""
+    first: dict[str, KernelCode] = {}
+    twin: dict[str, str] = {}
+    for k in kernels:
+        shape = re.sub(rf"\b{re.escape(k.name)}(?![0-9A-Za-z])", "@", k.source)
+        other = first.setdefault(shape, k)
+        if other is not k:
+            twin.update((mine.function, theirs.function)
+                        for mine, theirs in zip(k.stages, other.stages, strict=True))
+    return list(first.values()), twin
+
+
+def _groups(kernels: Sequence[KernelCode]) -> list[list[KernelCode]]:
+    """Kernels dealt to translation units of like length, one per CPU at most."""
+    total = sum(len(k.source) for k in kernels)
+    groups: list[list[KernelCode]] = [[] for _ in range(max(1, min(available(), total // _UNIT)))]
+    sizes = [0] * len(groups)
+    for k in sorted(kernels, key=lambda k: (-len(k.source), k.name)):
+        smallest = sizes.index(min(sizes))
+        groups[smallest].append(k)
+        sizes[smallest] += len(k.source)
+    return [g for g in groups if g] or [[]]

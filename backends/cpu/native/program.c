@@ -1,0 +1,81 @@
+// Runs the steps of a program inside one parallel region.
+#include "program.h"
+
+#include <string.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+int rt_evaluate(rt_poly p, const int64_t *sizes, int64_t *value) {
+  int64_t sum = 0;
+  for (int64_t terms = *p++; terms > 0; terms--) {
+    int64_t term = *p++;
+    for (int64_t factors = *p++; factors > 0; factors--)
+      if (__builtin_mul_overflow(term, sizes[*p++], &term)) return 0;
+    if (__builtin_add_overflow(sum, term, &sum)) return 0;
+  }
+  *value = sum;
+  return 1;
+}
+
+struct frame {
+  const struct rt_program *program;
+  void *const *buffers;
+  const int64_t *sizes;
+  double *seconds;
+};
+
+static void copy(const struct rt_step *s, const struct frame *f, int tid, int nt) {
+  int64_t bytes = 0;
+  if (!rt_evaluate(s->bytes, f->sizes, &bytes)) return;  // no buffer is that large
+  int64_t share = ((bytes + nt - 1) / nt + 63) & ~(int64_t)63, first = share * tid;
+  if (first >= bytes) return;
+  if (share > bytes - first) share = bytes - first;
+  memmove((char *)f->buffers[s->buffers[1]] + first, (char *)f->buffers[s->buffers[0]] + first,
+          (size_t)share);
+}
+
+static void step(const struct rt_step *s, const struct frame *f, int tid, int nt) {
+  void *buffers[f->program->most_buffers + 1];
+  int64_t renamed[f->program->most_sizes + 1];
+  const int64_t *sizes = f->sizes;
+  if (!s->function) {
+    copy(s, f, tid, nt);
+    return;
+  }
+  for (int i = 0; i < s->buffer_count; i++) buffers[i] = f->buffers[s->buffers[i]];
+  if (s->sizes) {
+    for (int i = 0; i < s->size_count; i++) renamed[i] = f->sizes[s->sizes[i]];
+    sizes = renamed;
+  }
+  s->function(buffers, sizes, tid, nt);
+}
+
+static void region(void *arg, int tid, int nt) {
+  const struct frame *f = arg;
+  const struct rt_table *rt = tegg_runtime();
+  double before = f->seconds && !tid ? rt->now() : 0;
+  for (int i = 0; i < f->program->step_count; i++) {
+    const struct rt_step *s = &f->program->steps[i];
+    if (nt > 1 && (s->barrier || f->seconds)) rt->barrier();
+    if (s->serial) {
+      if (tid == 0) step(s, f, 0, 1);
+    } else {
+      step(s, f, tid, nt);
+    }
+    if (f->seconds) {
+      if (nt > 1) rt->barrier();
+      if (tid == 0) {
+        double after = rt->now();
+        f->seconds[i] = after - before;
+        before = after;
+      }
+    }
+  }
+}
+
+EXPORT void rt_run_program(const struct rt_program *p, void *const *buffers, const int64_t *sizes,
+                           int nt, double *seconds) {
+  struct frame f = {p, buffers, sizes, seconds};
+  if (nt <= 1) region(&f, 0, 1);
+  else tegg_runtime()->run(region, &f, nt);
+}

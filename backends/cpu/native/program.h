@@ -1,0 +1,37 @@
+// A program: steps that one parallel region runs in order, on buffers and sizes given by number.
+#ifndef TEGG_PROGRAM_H
+#define TEGG_PROGRAM_H
+#include "runtime.h"
+
+// A polynomial in the sizes, as a stream: the number of terms, then for each term its coefficient,
+// the number of its factors, and the number of the size that each factor is.
+typedef const int64_t *rt_poly;
+
+// Gives 0 where the value does not fit 64 bits.
+int rt_evaluate(rt_poly p, const int64_t *sizes, int64_t *value);
+
+const struct rt_table *tegg_runtime(void);
+
+// Grows with every fork() that leads to this process.
+int rt_generation(void);
+
+struct rt_step {
+  void (*function)(void *const *buffers, const int64_t *sizes, int tid, int nt);  // NULL: a copy
+  const int32_t *buffers;  // of the program, in the order that the function takes
+  const int32_t *sizes;    // likewise; NULL: the program's own order
+  rt_poly bytes;           // of a copy from buffers[0] to buffers[1]
+  int32_t buffer_count, size_count;
+  int32_t serial;          // only thread 0 has work
+  int32_t barrier;         // wait for all threads before it
+};
+
+struct rt_program {
+  const struct rt_step *steps;
+  int32_t step_count, most_buffers, most_sizes;
+};
+
+// Runs a program on at most nt threads. `seconds`, if not NULL, gets the time of each step.
+void rt_run_program(const struct rt_program *p, void *const *buffers, const int64_t *sizes, int nt,
+                    double *seconds);
+
+#endif

@@ -1,0 +1,22 @@
+// What compiled programs and the thread pool share. One pool serves every program of a process:
+// a program gets the table below when it is loaded.
+#ifndef TEGG_RUNTIME_H
+#define TEGG_RUNTIME_H
+#include <stddef.h>
+#include <stdint.h>
+
+typedef void (*rt_task)(void *arg, int tid, int nt);
+
+struct rt_table {
+  // Runs task(arg, tid, nt) on nt threads, the caller being thread 0, and returns when all are
+  // done. A pool that is busy (another Python thread runs a program) runs it here, with nt = 1.
+  void (*run)(rt_task task, void *arg, int nt);
+  // Waits for the other threads of the running task. Only inside a task, and if its nt > 1.
+  void (*barrier)(void);
+  // At least `bytes` of memory of this thread, aligned to 64. Valid until the thread asks again.
+  void *(*scratch)(size_t bytes);
+  // Seconds of a clock that never goes back.
+  double (*now)(void);
+};
+
+#endif

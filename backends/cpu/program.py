@@ -1,0 +1,137 @@
+"""Programs: the stages of a plan's kernels as steps that the runtime runs in one foreign call."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+
+from tegg.dim import Dim, Poly
+from tegg.kernel.code import KernelCode
+from tegg.plan import Call
+
+from .runtime import runtime
+
+_SERIAL = 2e-6  # seconds: below this a step is done before the other threads have heard of it
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One stage of one kernel on the program's buffers, or a copy if ``function`` is None."""
+
+    function: str | None
+    buffers: tuple[int, ...]
+    reads: frozenset[int]
+    writes: frozenset[int]
+    parallel: bool = True
+    sizes: tuple[int, ...] | None = None  # numbers of the program's symbols; None: all, in order
+    bytes: Dim = 0                        # of a copy
+    call: int = -1                        # the call of the plan that it is part of
+    barrier: bool = False                 # all threads finish what came before first
+
+
+def steps_of(kernels: Sequence[KernelCode], calls: Sequence[Call],
+             symbols: Sequence[str]) -> list[Step]:
+    """The steps of a plan's calls. ``symbols``: the order in which a run is given the sizes."""
+    steps = []
+    for number, call in enumerate(calls):
+        kernel = kernels[call.kernel]
+        sizes = tuple(symbols.index(s) for s in kernel.symbols)
+        tiny = not kernel.symbols and 0 < call.seconds < _SERIAL
+        for i in call.stages:
+            stage = kernel.stages[i]
+            steps.append(Step(
+                stage.function, call.buffers, frozenset(call.buffers[b] for b in stage.reads),
+                frozenset(call.buffers[b] for b in stage.writes), stage.parallel and not tiny,
+                None if sizes == tuple(range(len(sizes))) else sizes, 0, number))
+    return steps
+
+
+def copy_step(source: int, to: int, nbytes: Dim) -> Step:
+    """A copy of ``nbytes`` between buffers."""
+    return Step(None, (source, to), frozenset({source}), frozenset({to}), bytes=nbytes)
+
+
+def with_barriers(steps: Sequence[Step], shared: Set[int]) -> list[Step]:
+    """The steps with a barrier before each that needs one.
+
+    A step waits where it touches what an earlier one wrote, or writes what an earlier one touched,
+    since the last barrier; and stages of one call wait for one another. ``shared`` are buffers
+    that may lie in the same memory as other shared ones whose values are dead by then: writing
+    one waits for every access to another. Steps that only thread 0 runs are in order anyway.
+    """
+    out: list[Step] = []
+    since: list[Step] = []
+    for step in steps:
+        wait = any(_conflict(before, step, shared) for before in since)
+        since = [step] if wait else [*since, step]
+        out.append(replace(step, barrier=wait))
+    return out
+
+
+def _conflict(before: Step, step: Step, shared: Set[int]) -> bool:
+    if not before.parallel and not step.parallel:
+        return False
+    touched = before.reads | before.writes
+    alias = (step.writes & shared) and (touched & shared) - step.writes
+    return bool(touched & step.writes or before.writes & step.reads or alias
+                or before.call == step.call >= 0)
+
+
+def encoded(dim: Dim, symbols: Sequence[str]) -> list[int]:
+    """A dim as the stream that ``rt_evaluate`` reads."""
+    terms = dim.terms.items() if isinstance(dim, Poly) else [((), dim)]
+    out = [len(terms)]
+    for factors, coefficient in terms:
+        out += [coefficient, len(factors), *(symbols.index(s.name) for s in factors)]
+    return out
+
+
+class _Step(ctypes.Structure):
+    _fields_ = [("function", ctypes.c_void_p), ("buffers", ctypes.c_void_p),
+                ("sizes", ctypes.c_void_p), ("bytes", ctypes.c_void_p),
+                ("buffer_count", ctypes.c_int32), ("size_count", ctypes.c_int32),
+                ("serial", ctypes.c_int32), ("barrier", ctypes.c_int32)]
+
+
+class _Program(ctypes.Structure):
+    _fields_ = [("steps", ctypes.c_void_p), ("step_count", ctypes.c_int32),
+                ("most_buffers", ctypes.c_int32), ("most_sizes", ctypes.c_int32)]
+
+
+class Program:
+    """Steps in the form that the runtime reads. ``run`` may be called from several threads."""
+
+    def __init__(self, steps: Sequence[Step], functions: Mapping[str, int],
+                 symbols: Sequence[str]) -> None:
+        self.steps, self.symbols = tuple(steps), tuple(symbols)
+        self._keep: list[ctypes.Array] = []
+        self._table = (_Step * max(1, len(steps)))(*(self._step(s, functions) for s in steps))
+        self._program = _Program(
+            ctypes.addressof(self._table), len(steps),
+            max((len(s.buffers) for s in steps), default=0),
+            max((len(s.sizes or ()) for s in steps), default=0))
+        self.address = ctypes.addressof(self._program)
+        self._run = runtime().free.rt_run_program
+
+    def _step(self, s: Step, functions: Mapping[str, int]) -> _Step:
+        return _Step(
+            None if s.function is None else functions[s.function],
+            self._array(ctypes.c_int32, s.buffers),
+            None if s.sizes is None else self._array(ctypes.c_int32, s.sizes),
+            self._array(ctypes.c_int64, encoded(s.bytes, self.symbols)),
+            len(s.buffers), len(s.sizes or ()), not s.parallel, s.barrier)
+
+    def _array(self, kind: type, values: Sequence[int]) -> int:
+        self._keep.append((kind * max(1, len(values)))(*values))
+        return ctypes.addressof(self._keep[-1])
+
+    def run(self, buffers: ctypes.Array, sizes: ctypes.Array, threads: int) -> None:
+        """Run on a table of pointers and one of sizes."""
+        self._run(self.address, buffers, sizes, threads, None)
+
+    def profile(self, buffers: ctypes.Array, sizes: ctypes.Array, threads: int) -> list[float]:
+        """Run with a barrier around every step; the seconds of each."""
+        seconds = (ctypes.c_double * max(1, len(self.steps)))()
+        self._run(self.address, buffers, sizes, threads, seconds)
+        return list(seconds)[:len(self.steps)]

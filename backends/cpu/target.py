@@ -1,0 +1,119 @@
+"""The CPU as a target: which ops it lowers, what they cost, and plans as loaded programs."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+from tegg.classes import Fragment
+from tegg.cost import Costs, load_costs
+from tegg.dim import Dim, Symbol
+from tegg.dtype import DType
+from tegg.kernel.code import KernelCode
+from tegg.kernel.lower import lower
+from tegg.op import Op
+from tegg.plan import Call, Plan
+from tegg.target import ArraySpec
+
+from . import caller, toolchain
+from .caller import Caller
+from .contraction import lower_contraction
+from .emit import C
+from .library import load, prelude
+from .program import Program, Step, copy_step, steps_of, with_barriers
+from .threads import threads
+
+_LONG = 20e-6  # seconds: a run this long lets other Python threads go on meanwhile
+
+
+class Cpu:
+    """Kernels in C for the vectors of this machine, compiled by the compiler that is found."""
+
+    name = "cpu"
+    features = frozenset({"cpu"})
+    ops: tuple[Op, ...] = ()
+
+    def __init__(self) -> None:
+        self.toolchain = toolchain.find()
+        self.language = C(self.toolchain.lanes)
+
+    def identity(self) -> str:
+        """Lanes decide the source, threads the costs; the shared object is keyed by its text."""
+        return f"cpu {self.language.width} {threads()}\n{prelude(self.language.width)}"
+
+    def costs(self) -> Costs:
+        return load_costs("cpu/generic", threads())
+
+    def unsupported(self, op: Op, dtype: DType) -> str | None:
+        if op.expand or op.kind != "elementwise" or op.name in ("Cast", *self.language.native):
+            return None
+        return f"the C dialect has no spelling for {op.name}, and its row no expansion"
+
+    def lower(self, fragment: Fragment, name: str, constant: frozenset[int]) -> KernelCode:
+        graph, outputs = fragment.graph, fragment.outputs
+        if fragment.anchors:
+            return lower_contraction(graph, outputs, fragment.anchors, name, self.language,
+                                     constant)
+        return lower(graph, outputs, name, self.language)
+
+    def build(self, plan: Plan) -> Loaded:
+        return Loaded(plan)
+
+
+class Loaded:
+    """A plan whose kernels are loaded: one foreign call runs all of it."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self._library = load(plan.kernels)
+        self._program = self._made(plan.run, plan.before, plan.after)
+        self._ahead = self._made(plan.ahead)
+        self._threads = threads() if any(s.parallel for s in self._program.steps) else 1
+        self._release = plan.seconds > _LONG
+
+    def _made(self, calls: Sequence[Call], before: Sequence[tuple[int, int]] = (),
+              after: Sequence[tuple[int, int]] = ()) -> Program:
+        buffers = self.plan.buffers
+        copies = [[copy_step(a, b, buffers[a].size * buffers[a].dtype.itemsize) for a, b in pairs]
+                  for pairs in (before, after)]
+        steps: list[Step] = [*copies[0], *steps_of(self.plan.kernels, calls, self.plan.symbols),
+                             *copies[1]]
+        shared = {i for i, b in enumerate(buffers) if b.kind == "arena"}
+        return Program(with_barriers(steps, shared), self._library.functions, self.plan.symbols)
+
+    def run(self, buffers: Any, sizes: Any) -> None:
+        self._program.run(buffers, sizes, self._threads)
+
+    def run_ahead(self, buffers: Any, sizes: Any) -> None:
+        self._ahead.run(buffers, sizes, threads())
+
+    def profile(self, buffers: Any, sizes: Any) -> list[float]:
+        out = [0.0] * len(self.plan.run)
+        for step, seconds in zip(self._program.steps,
+                                 self._program.profile(buffers, sizes, self._threads)):
+            if step.call >= 0:
+                out[step.call] += seconds
+        return out
+
+    def source(self) -> str:
+        return self._library.source
+
+    def caller(self, inputs: Sequence[ArraySpec], outputs: Sequence[ArraySpec],
+               symbols: Sequence[Symbol], claims: Sequence[Dim]) -> Caller:
+        """The fast call path of this program."""
+        return Caller(self._program, inputs, outputs, symbols, claims)
+
+    def prepare(self, fast: Caller, pointers: ctypes.Array, keep: object,
+                sizes: Sequence[int]) -> None:
+        """Give the fast path memory for a run at these sizes."""
+        fast.prepare(pointers, keep, self._threads, self._release, sizes)
+
+    def bound(self, pointers: ctypes.Array, sizes: Sequence[int], keep: object) -> Any:
+        """A function of no arguments that runs on a table of buffers."""
+        return caller.bind(self._program, pointers, sizes, keep, self._threads, self._release)
+
+
+def target() -> Cpu:
+    """The entry point ``tegg.backends: cpu``."""
+    return Cpu()

@@ -1,0 +1,286 @@
+// Elementary functions of vectors, in float and double, with scalar forms of identical results.
+//
+//   v_exp2 v_exp v_log2 v_log v_sin v_cos v_tanh v_sigmoid v_erf v_sqrt   vectors of float
+//   vd_...  of double,   s_...  of one float,   sd_...  of one double
+//
+// Errors are below, in units of the last place: log 1; exp2, exp, log2, sin, cos 2; tanh, sigmoid,
+// erf 3; sqrt, and in double sin, cos and erf, are as good as the CPU's and libm's (1/2 to 1).
+// NaN gives NaN, infinities their limits, exp2(-inf) is 0. Results of exp2 and exp below the least
+// normal number are 0: denormal ones would cost a hundred cycles each where a softmax is masked.
+// Polynomials are minimax fits (Remez) of the functions that stand beside them.
+#pragma once
+
+// ---- what the functions are written in
+#define M_SPLAT(V, x) ((x) - (V){0})
+
+INL vf mf_sel(vi m, vf a, vf b) { return (vf)(((vi)a & m) | ((vi)b & ~m)); }
+INL vd md_sel(vl m, vd a, vd b) { return (vd)(((vl)a & m) | ((vl)b & ~m)); }
+
+// a * b + c, rounded once where the CPU can, else twice: the bounds above hold for both.
+#if defined(__clang__)
+INL vf vf_fma(vf a, vf b, vf c) {
+#pragma clang fp contract(fast)
+  return a * b + c;
+}
+#elif defined(__AVX512F__) && TEGG_LANES == 16
+INL vf vf_fma(vf a, vf b, vf c) { return __builtin_ia32_vfmaddps512_mask(a, b, c, -1, 4); }
+#elif defined(__FMA__) && TEGG_LANES == 8
+INL vf vf_fma(vf a, vf b, vf c) { return __builtin_ia32_vfmaddps256(a, b, c); }
+#elif defined(__FMA__) && TEGG_LANES == 4
+INL vf vf_fma(vf a, vf b, vf c) { return __builtin_ia32_vfmaddps(a, b, c); }
+#else
+INL vf vf_fma(vf a, vf b, vf c) { return a * b + c; }
+#endif
+INL vd m_fmad(vd a, vd b, vd c) { return a * b + c; }
+
+// The value nearest to x as an integer, left in the low bits of the sum: |x| < 2^22 (2^51).
+#define MF_ROUND 12582912.f         // 1.5 * 2^23
+#define MD_ROUND 6755399441055744.  // 1.5 * 2^52
+
+#define P(x, c) p = vf_fma(p, x, M_SPLAT(vf, c))
+#define Q(x, c) p = p * x + c
+
+// ---- 2^x and e^x
+// p = f * q(f) + 1 with q = (2^f - 1) / f on [-1/2, 1/2]; the sum's low bits go to the exponent.
+INL vf v_exp2(vf x) {
+  vf t = x + MF_ROUND, f = x - (t - MF_ROUND);
+  vf p = M_SPLAT(vf, 0x1.446ca2p-13f);
+  P(f, 0x1.5f08c6p-10f); P(f, 0x1.3b29e4p-7f); P(f, 0x1.c6af6cp-5f);
+  P(f, 0x1.ebfbe0p-3f); P(f, 0x1.62e430p-1f); P(f, 1.f);
+  p = (vf)((vi)p + ((vi)t << 23));
+  p = mf_sel(x < -126.f, (vf){0}, p);
+  return mf_sel(x < 128.f, p, x + __builtin_inff());  // 128 and more, and NaN
+}
+
+// r = x - n ln 2 in two parts, the first of which times n is exact; q = (e^r - 1 - r) / r^2.
+#define EXP_REDUCED \
+  vf t = vf_fma(x, M_SPLAT(vf, 0x1.715476p+0f), M_SPLAT(vf, MF_ROUND)), n = t - MF_ROUND; \
+  vf r = vf_fma(n, M_SPLAT(vf, -0x1.63p-1f), x); \
+  r = vf_fma(n, M_SPLAT(vf, 0x1.bd0106p-13f), r); \
+  vf p = M_SPLAT(vf, 0x1.6d755ap-10f); \
+  P(r, 0x1.120b86p-7f); P(r, 0x1.5554b8p-5f); P(r, 0x1.5554dcp-3f); P(r, 0.5f);
+
+INL vf v_exp(vf x) {
+  EXP_REDUCED
+  p = vf_fma(p, r * r, r) + 1.f;
+  p = (vf)((vi)p + ((vi)t << 23));
+  p = mf_sel(x < -0x1.5d589ep+6f, (vf){0}, p);                       // e^x < 2^-126
+  return mf_sel(x < 0x1.62e430p+6f, p, x + __builtin_inff());
+}
+
+INL vd vd_exp2(vd x) {
+  vd t = x + MD_ROUND, f = x - (t - MD_ROUND), p = M_SPLAT(vd, 0x1.c4c8ea1553088p-36);
+  Q(f, 0x1.e9ec3f39efd38p-32); Q(f, 0x1.e4cef6834cd5cp-28); Q(f, 0x1.b524ebbf6efb8p-24);
+  Q(f, 0x1.62c022494f413p-20); Q(f, 0x1.ffcbfc6dade6bp-17); Q(f, 0x1.430912f86a0cbp-13);
+  Q(f, 0x1.5d87fe78a3f8ap-10); Q(f, 0x1.3b2ab6fba4e7dp-7); Q(f, 0x1.c6b08d704a0c6p-5);
+  Q(f, 0x1.ebfbdff82c58fp-3); Q(f, 0x1.62e42fefa39efp-1); Q(f, 1.);
+  p = (vd)((vl)p + ((vl)t << 52));
+  p = md_sel(x < -1022., (vd){0}, p);
+  return md_sel(x < 1024., p, x + __builtin_inf());
+}
+
+#define EXPD_REDUCED \
+  vd t = x * 0x1.71547652b82fep+0 + MD_ROUND, n = t - MD_ROUND; \
+  vd r = (x - n * 0x1.62e42feep-1) - n * 0x1.a39ef35793c76p-33; \
+  vd p = M_SPLAT(vd, 0x1.1f8b5480c0aacp-29); \
+  Q(r, 0x1.af4df70387d70p-26); Q(r, 0x1.27e4ccc92312cp-22); Q(r, 0x1.71de022afddf3p-19); \
+  Q(r, 0x1.a01a01acfcc6bp-16); Q(r, 0x1.a01a01abea1c3p-13); Q(r, 0x1.6c16c16c151f7p-10); \
+  Q(r, 0x1.11111111100d8p-7); Q(r, 0x1.5555555555558p-5); Q(r, 0x1.5555555555557p-3); Q(r, 0.5);
+
+INL vd vd_exp(vd x) {
+  EXPD_REDUCED
+  p = (p * (r * r) + r) + 1.;
+  p = (vd)((vl)p + ((vl)t << 52));
+  p = md_sel(x < -0x1.6232bdd7abcd2p+9, (vd){0}, p);
+  return md_sel(x < 0x1.62e42fefa39f0p+9, p, x + __builtin_inf());
+}
+
+// ---- logarithms
+// x = 2^e m with m in [sqrt 1/2, sqrt 2), r = m - 1; below the least normal number by way of 2^23 x.
+#define LOG_REDUCED \
+  vi low = x < 0x1p-126f, bits = (vi)mf_sel(low, x * 0x1p23f, x); \
+  vi e = (bits - 0x3f3504f3) >> 23; \
+  vf r = (vf)(bits - (e << 23)) - 1.f, n = __builtin_convertvector(e - (low & 23), vf);
+#define LOG_SPECIAL(V, SEL, INF, y) \
+  SEL((x > 0) & (x < INF), y, \
+      SEL(x == 0, M_SPLAT(V, -INF), SEL(x < 0, M_SPLAT(V, __builtin_nan("")), x)))
+
+// q = (log(1 + r) - r + r^2 / 2) / r^3
+INL vf v_log(vf x) {
+  LOG_REDUCED
+  vf p = M_SPLAT(vf, 0x1.2c567ap-4f), z = r * r;
+  P(r, -0x1.dd9724p-4f); P(r, 0x1.dc8e7ap-4f); P(r, -0x1.fbc4d8p-4f); P(r, 0x1.23dd18p-3f);
+  P(r, -0x1.55625cp-3f); P(r, 0x1.999d36p-3f); P(r, -0x1.ffffe6p-3f); P(r, 0x1.555554p-2f);
+  p = vf_fma(p * r, z, n * -0x1.bd0106p-13f) - 0.5f * z;
+  p = vf_fma(n, M_SPLAT(vf, 0x1.63p-1f), r + p);
+  return LOG_SPECIAL(vf, mf_sel, __builtin_inff(), p);
+}
+
+// q = (log2(1 + r) / r - log2 e) / r; log2 e in two parts, the first of 12 bits
+INL vf v_log2(vf x) {
+  LOG_REDUCED
+  vf p = M_SPLAT(vf, -0x1.dc8ebcp-4f);
+  P(r, 0x1.7dad04p-3f); P(r, -0x1.823f60p-3f); P(r, 0x1.a2c64ep-3f); P(r, -0x1.eb5318p-3f);
+  P(r, 0x1.2780f6p-2f); P(r, -0x1.71574ep-2f); P(r, 0x1.ec708ap-2f); P(r, -0x1.715476p-1f);
+  p = vf_fma(p * r, r, r * 0x1.47652cp-12f);
+  p = vf_fma(r, M_SPLAT(vf, 0x1.714p+0f), p) + n;
+  return LOG_SPECIAL(vf, mf_sel, __builtin_inff(), p);
+}
+
+// s = r / (2 + r), log(1 + r) = 2 atanh s; q = (2 atanh s / s - 2) / s^2
+#define LOGD_REDUCED \
+  vl low = x < 0x1p-1022, bits = (vl)md_sel(low, x * 0x1p52, x); \
+  vl e = (bits - 0x3fe6a09e667f3bcdll) >> 52; \
+  vd r = (vd)(bits - (e << 52)) - 1., n = __builtin_convertvector(e - (low & 52), vd); \
+  vd s = r / (r + 2.), z = s * s, half = 0.5 * (r * r); \
+  vd p = M_SPLAT(vd, 0x1.2b5f1181bb57fp-3); \
+  Q(z, 0x1.39fdc75451e4cp-3); Q(z, 0x1.7462b9bb86a5ap-3); Q(z, 0x1.c71c62d1bca7dp-3); \
+  Q(z, 0x1.2492492e02b66p-2); Q(z, 0x1.999999999522ep-2); Q(z, 0x1.5555555555558p-1); \
+  p = s * (half + z * p);
+
+INL vd vd_log(vd x) {
+  LOGD_REDUCED
+  p = n * 0x1.62e42feep-1 - ((half - (p + n * 0x1.a39ef35793c76p-33)) - r);
+  return LOG_SPECIAL(vd, md_sel, __builtin_inf(), p);
+}
+
+// The head of log(1 + r) keeps 21 bits, so that its product with the head of log2 e is exact.
+INL vd vd_log2(vd x) {
+  LOGD_REDUCED
+  vd head = (vd)((vl)(r - half) & ~0xffffffffll), tail = (r - head) - half + p;
+  p = tail * 0x1.71547652b82fep+0 + head * 0x1.705fc2eefa200p-33;
+  p = p + head * 0x1.71547652p+0 + n;
+  return LOG_SPECIAL(vd, md_sel, __builtin_inf(), p);
+}
+
+// ---- sine and cosine
+INL int m_any(vi m) {
+#if defined(__clang__) || !defined(__SSE2__)
+  int any = 0;
+  for (int k = 0; k < TEGG_LANES; k++) any |= m[k];
+  return any;
+#elif TEGG_LANES == 16
+  return __builtin_ia32_ptestmd512(m, m, -1);
+#elif TEGG_LANES == 8
+  return __builtin_ia32_movmskps256((vf)m);
+#else
+  return __builtin_ia32_movmskps((vf)m);
+#endif
+}
+
+#define MF_LARGE 1e6f  // above this the reduction in double loses bits, and libm is asked
+
+// x = q pi/2 + r with r in [-pi/4, pi/4]; `turn` is added to q. The first part of pi/2 has 33 bits,
+// so that its product with q is exact. sin r = r (1 + z s), cos r = 1 - z/2 + z^2 c, z = r^2.
+INL vf mf_sincos(vf x, int turn) {
+  vd d = __builtin_convertvector(x, vd), t = d * 0x1.45f306dc9c883p-1 + MD_ROUND, n = t - MD_ROUND;
+  d = (d - n * 0x1.921fb544p+0) - n * 0x1.0b4611a626331p-34;
+  vf r = __builtin_convertvector(d, vf), z = r * r;
+  vi q = __builtin_convertvector((vl)t, vi) + turn;
+  vf p = M_SPLAT(vf, -0x1.9ac8f8p-13f);
+  P(z, 0x1.110c28p-7f); P(z, -0x1.555552p-3f); P(z, 1.f);
+  vf s = p * r;
+  p = M_SPLAT(vf, 0x1.9bd7f2p-16f);
+  P(z, -0x1.6c12d2p-10f); P(z, 0x1.555554p-5f); P(z, -0.5f); P(z, 1.f);
+  p = mf_sel((q & 1) == 0, s, p);
+  return (vf)((vi)p ^ ((q & 2) << 30));
+}
+
+#define MF_TRIG(NAME, LIBM, TURN) \
+  static __attribute__((noinline, cold, unused)) void NAME##_large(const vf *x, vf *y) { \
+    for (int k = 0; k < TEGG_LANES; k++) \
+      if (!((*x)[k] <= MF_LARGE && (*x)[k] >= -MF_LARGE)) (*y)[k] = LIBM((*x)[k]); \
+  } \
+  INL vf NAME(vf x) { \
+    vf y = mf_sincos(x, TURN); \
+    vi large = (vf)((vi)x & 0x7fffffff) > MF_LARGE; \
+    if (__builtin_expect(m_any(large), 0)) NAME##_large(&x, &y); \
+    return y; \
+  }
+MF_TRIG(v_sin, __builtin_sinf, 0)
+MF_TRIG(v_cos, __builtin_cosf, 1)
+
+// ---- e^x - 1 over e^x + 1, which loses nothing near 0
+INL vf v_tanh(vf a) {
+  vf x = (vf)((vi)a & 0x7fffffff) * 2.f;
+  x = mf_sel(x > 20.f, M_SPLAT(vf, 20.f), x);
+  EXP_REDUCED
+  vf scale = (vf)(((vi)t << 23) + 0x3f800000);
+  p = vf_fma(scale, vf_fma(p, r * r, r), scale - 1.f);
+  p = p / (p + 2.f);
+  return (vf)((vi)p | ((vi)a & (int32_t)0x80000000));
+}
+INL vd vd_tanh(vd a) {
+  vd x = (vd)((vl)a & 0x7fffffffffffffffll) * 2.;
+  x = md_sel(x > 40., M_SPLAT(vd, 40.), x);
+  EXPD_REDUCED
+  vd scale = (vd)(((vl)t << 52) + 0x3ff0000000000000ll);
+  p = scale * (p * (r * r) + r) + (scale - 1.);
+  p = p / (p + 2.);
+  return (vd)((vl)p | ((vl)a & (int64_t)0x8000000000000000ull));
+}
+
+INL vf v_sigmoid(vf x) { return 1.f / (1.f + v_exp(-x)); }
+INL vd vd_sigmoid(vd x) { return 1. / (1. + vd_exp(-x)); }
+
+// ---- the error function: x q(x^2) below 1, then 1 - 2^q(x) with q = log2 erfc; 1 from 4 on
+INL vf v_erf(vf x) {
+  vf a = (vf)((vi)x & 0x7fffffff), z = x * x, b = mf_sel(a < 4.f, a, M_SPLAT(vf, 4.f));
+  vf p = M_SPLAT(vf, 0x1.4ae4c6p-14f);
+  P(z, -0x1.a485f8p-11f); P(z, 0x1.5419fap-8f); P(z, -0x1.b7fbb6p-6f);
+  P(z, 0x1.ce2d20p-4f); P(z, -0x1.81273ep-2f); P(z, 0x1.20dd74p+0f);
+  vf near = x * p;
+  p = M_SPLAT(vf, -0x1.065ccap-15f);
+  P(b, 0x1.4dc03cp-11f); P(b, -0x1.8d7dcep-8f); P(b, 0x1.29e922p-5f); P(b, -0x1.405500p-3f);
+  P(b, -0x1.d3bc48p-1f); P(b, -0x1.a12fd0p+0f); P(b, 0x1.1c29eep-12f);
+  vf t = p + MF_ROUND, f = p - (t - MF_ROUND);
+  p = M_SPLAT(vf, 0x1.446ca2p-13f);
+  P(f, 0x1.5f08c6p-10f); P(f, 0x1.3b29e4p-7f); P(f, 0x1.c6af6cp-5f);
+  P(f, 0x1.ebfbe0p-3f); P(f, 0x1.62e430p-1f); P(f, 1.f);
+  vf far = 1.f - (vf)((vi)p + ((vi)t << 23));
+  far = (vf)((vi)far | ((vi)x & (int32_t)0x80000000));
+  return mf_sel(a >= 1.f, far, near);
+}
+
+// ---- by the lane: in double these are libm's, and a square root is one instruction
+#define MD_LANES(NAME, LIBM) \
+  INL vd NAME(vd x) { vd y; for (int k = 0; k < TEGG_LANES; k++) y[k] = LIBM(x[k]); return y; }
+MD_LANES(vd_sin, __builtin_sin)
+MD_LANES(vd_cos, __builtin_cos)
+MD_LANES(vd_erf, __builtin_erf)
+MD_LANES(vd_sqrt, __builtin_sqrt)
+#if !defined(__clang__) && defined(__AVX512F__) && TEGG_LANES == 16
+INL vf v_sqrt(vf x) { return __builtin_ia32_sqrtps512_mask(x, x, -1, 4); }
+#elif !defined(__clang__) && defined(__AVX__) && TEGG_LANES == 8
+INL vf v_sqrt(vf x) { return __builtin_ia32_sqrtps256(x); }
+#elif !defined(__clang__) && defined(__SSE__) && TEGG_LANES == 4
+INL vf v_sqrt(vf x) { return __builtin_ia32_sqrtps(x); }
+#else
+INL vf v_sqrt(vf x) {
+  vf y;
+  for (int k = 0; k < TEGG_LANES; k++) y[k] = __builtin_sqrtf(x[k]);
+  return y;
+}
+#endif
+
+// ---- scalars: a lane of the vector function
+#define SCALAR(NAME) \
+  INL float s_##NAME(float x) { return v_##NAME(M_SPLAT(vf, x))[0]; } \
+  INL double sd_##NAME(double x) { return vd_##NAME(M_SPLAT(vd, x))[0]; }
+SCALAR(exp2)
+SCALAR(exp)
+SCALAR(log2)
+SCALAR(log)
+SCALAR(tanh)
+SCALAR(sigmoid)
+#undef SCALAR
+INL float s_sin(float x) { return v_sin(M_SPLAT(vf, x))[0]; }
+INL float s_cos(float x) { return v_cos(M_SPLAT(vf, x))[0]; }
+INL float s_erf(float x) { return v_erf(M_SPLAT(vf, x))[0]; }
+INL float s_sqrt(float x) { return __builtin_sqrtf(x); }
+INL double sd_sin(double x) { return __builtin_sin(x); }
+INL double sd_cos(double x) { return __builtin_cos(x); }
+INL double sd_erf(double x) { return __builtin_erf(x); }
+INL double sd_sqrt(double x) { return __builtin_sqrt(x); }
+#undef P
+#undef Q

@@ -1,0 +1,394 @@
+// Vectors of TEGG_LANES lanes: types, memory, masks, conversions, selection and reduction.
+//
+// Registers are named by a letter: f float, d double, i int32, l int64, u uint8, c int8, b bool
+// (a mask of int32 lanes, 0 or -1; a scalar bool is 0 or 1). Memory has two more: h float16 and
+// g bfloat16, which are float registers. v_ functions take vectors, s_ ones scalars.
+#pragma once
+#include <stdint.h>
+#include <string.h>
+
+#ifndef TEGG_LANES
+#if defined(__AVX512F__)
+#define TEGG_LANES 16
+#elif defined(__AVX2__)
+#define TEGG_LANES 8
+#else
+#define TEGG_LANES 4
+#endif
+#endif
+
+#define INL static inline __attribute__((always_inline, unused))
+#define VECTOR(T, NAME) \
+  typedef T NAME __attribute__((vector_size(sizeof(T) * TEGG_LANES))); \
+  typedef T NAME##_any __attribute__((vector_size(sizeof(T) * TEGG_LANES), \
+                                      aligned(sizeof(T)), may_alias));
+VECTOR(float, vf)
+VECTOR(double, vd)
+VECTOR(int32_t, vi)
+VECTOR(int64_t, vl)
+VECTOR(uint8_t, vu)
+VECTOR(int8_t, vc)
+VECTOR(uint16_t, vs)  // the bits of halves
+#undef VECTOR
+
+#define FOR_LANES for (int k = 0; k < TEGG_LANES; k++)
+
+// ---- indices
+INL int64_t clamp_index(int64_t i, int64_t n) { return i < 0 ? 0 : i >= n ? n - 1 : i; }
+INL int64_t nonzero(int64_t d) { return d ? d : 1; }
+INL int64_t floor_div(int64_t a, int64_t b) { int64_t q = a / b; return a % b < 0 ? q - 1 : q; }
+INL int64_t floor_mod(int64_t a, int64_t b) { int64_t r = a % b; return r < 0 ? r + b : r; }
+
+// ---- lanes
+#define IOTA(V) ({ V v_; FOR_LANES v_[k] = k; v_; })
+INL vi vi_iota(void) { return IOTA(vi); }
+INL vl vl_iota(void) { return IOTA(vl); }
+#undef IOTA
+
+// The lanes low .. high, as bits and as a vector.
+INL int lane_mask(int64_t low, int64_t high) {
+  if (low < 0) low = 0;
+  if (high > TEGG_LANES - 1) high = TEGG_LANES - 1;
+  return low > high ? 0 : (int)((2u << high) - (1u << low));
+}
+INL vi lane_range(int64_t low, int64_t high) {
+  int a = low < 0 ? 0 : low > TEGG_LANES ? TEGG_LANES : (int)low;
+  int b = high < -1 ? -1 : high > TEGG_LANES ? TEGG_LANES : (int)high;
+  return (vi_iota() >= a) & (vi_iota() <= b);
+}
+
+INL vf vf_splat(float x) { return x - (vf){0}; }
+INL vd vd_splat(double x) { return x - (vd){0}; }
+INL vi vi_splat(int32_t x) { return x + (vi){0}; }
+INL vl vl_splat(int64_t x) { return x + (vl){0}; }
+INL vu vu_splat(uint8_t x) { return x + (vu){0}; }
+INL vc vc_splat(int8_t x) { return x + (vc){0}; }
+INL vi vb_splat(int x) { return -(x != 0) + (vi){0}; }
+
+// ---- selection: the mask has int32 lanes whatever is selected
+INL vf vf_sel(vi m, vf a, vf b) { return (vf)(((vi)a & m) | ((vi)b & ~m)); }
+INL vi vi_sel(vi m, vi a, vi b) { return (a & m) | (b & ~m); }
+INL vl vl_sel(vi m, vl a, vl b) {
+  vl w = __builtin_convertvector(m, vl);
+  return (a & w) | (b & ~w);
+}
+INL vd vd_sel(vi m, vd a, vd b) { return (vd)vl_sel(m, (vl)a, (vl)b); }
+INL vc vc_sel(vi m, vc a, vc b) {
+  vc w = __builtin_convertvector(m, vc);
+  return (a & w) | (b & ~w);
+}
+INL vu vu_sel(vi m, vu a, vu b) { return (vu)vc_sel(m, (vc)a, (vc)b); }
+#define vb_sel vi_sel
+#define SCALAR_SEL(c, a, b) ((c) ? (a) : (b))
+#define sf_sel SCALAR_SEL
+#define sd_sel SCALAR_SEL
+#define si_sel SCALAR_SEL
+#define sl_sel SCALAR_SEL
+#define su_sel SCALAR_SEL
+#define sc_sel SCALAR_SEL
+#define sb_sel SCALAR_SEL
+
+// ---- the result of a comparison as a mask of int32 lanes, or as 0 or 1
+#define vf_test(m) (m)
+#define vi_test(m) (m)
+#define vd_test(m) __builtin_convertvector(m, vi)
+#define vl_test(m) __builtin_convertvector(m, vi)
+#define vu_test(m) __builtin_convertvector(m, vi)
+#define vc_test(m) __builtin_convertvector(m, vi)
+#define sf_test(x) (x)
+#define sd_test(x) (x)
+#define si_test(x) (x)
+#define sl_test(x) (x)
+#define su_test(x) (x)
+#define sc_test(x) (x)
+
+// ---- bool
+#define vb_or(a, b) ((a) | (b))
+#define vb_and(a, b) ((a) & (b))
+#define vb_not(a) (~(a))
+#define vb_less(a, b) (~(a) & (b))
+#define vb_less_equal(a, b) (~(a) | (b))
+#define vb_equal(a, b) (~((a) ^ (b)))
+#define sb_or(a, b) ((a) | (b))
+#define sb_and(a, b) ((a) & (b))
+#define sb_not(a) (!(a))
+#define sb_less(a, b) ((a) < (b))
+#define sb_less_equal(a, b) ((a) <= (b))
+#define sb_equal(a, b) ((a) == (b))
+
+// ---- arithmetic that C does not spell as an operator; NaN propagates through max and min
+#define FLOATS(L, V, T, BITS, SIGN, SUFFIX) \
+  INL V v##L##_max(V a, V b) { return v##L##_sel(v##L##_test((a > b) | (a != a)), a, b); } \
+  INL V v##L##_min(V a, V b) { return v##L##_sel(v##L##_test((a < b) | (a != a)), a, b); } \
+  INL T s##L##_max(T a, T b) { return a > b || a != a ? a : b; } \
+  INL T s##L##_min(T a, T b) { return a < b || a != a ? a : b; } \
+  INL V v##L##_abs(V a) { return (V)((BITS)a & SIGN); } \
+  INL T s##L##_abs(T a) { return __builtin_fabs##SUFFIX(a); } \
+  INL V v##L##_floor(V a) { V r; FOR_LANES r[k] = __builtin_floor##SUFFIX(a[k]); return r; } \
+  INL T s##L##_floor(T a) { return __builtin_floor##SUFFIX(a); } \
+  INL V v##L##_mod(V a, V b) { V r; FOR_LANES r[k] = __builtin_fmod##SUFFIX(a[k], b[k]); return r; } \
+  INL T s##L##_mod(T a, T b) { return __builtin_fmod##SUFFIX(a, b); }
+FLOATS(f, vf, float, vi, 0x7fffffff, f)
+FLOATS(d, vd, double, vl, 0x7fffffffffffffffll, )
+#undef FLOATS
+
+// Division by 0 gives 0; dividing the lowest value by -1 wraps.
+#define INTEGERS(L, V, T, SIGNED) \
+  INL T s##L##_div(T a, T b) { return b == 0 ? 0 : SIGNED && b == (T)-1 ? (T)(0 - a) : (T)(a / b); } \
+  INL T s##L##_mod(T a, T b) { return b == 0 || (SIGNED && b == (T)-1) ? 0 : (T)(a % b); } \
+  INL V v##L##_div(V a, V b) { V r; FOR_LANES r[k] = s##L##_div(a[k], b[k]); return r; } \
+  INL V v##L##_mod(V a, V b) { V r; FOR_LANES r[k] = s##L##_mod(a[k], b[k]); return r; } \
+  INL V v##L##_max(V a, V b) { return v##L##_sel(v##L##_test(a > b), a, b); } \
+  INL V v##L##_min(V a, V b) { return v##L##_sel(v##L##_test(a < b), a, b); } \
+  INL T s##L##_max(T a, T b) { return a > b ? a : b; } \
+  INL T s##L##_min(T a, T b) { return a < b ? a : b; } \
+  INL V v##L##_abs(V a) { return SIGNED ? v##L##_sel(v##L##_test(a < 0), -a, a) : a; } \
+  INL T s##L##_abs(T a) { return SIGNED && a < 0 ? (T)(0 - a) : a; }
+INTEGERS(i, vi, int32_t, 1)
+INTEGERS(l, vl, int64_t, 1)
+INTEGERS(u, vu, uint8_t, 0)
+INTEGERS(c, vc, int8_t, 1)
+#undef INTEGERS
+
+#define NUMBERS(L, V, T) \
+  INL V v##L##_add(V a, V b) { return a + b; } \
+  INL T s##L##_add(T a, T b) { return (T)(a + b); } \
+  INL V v##L##_relu(V a) { return v##L##_sel(v##L##_test(a < 0), (V){0}, a); } \
+  INL T s##L##_relu(T a) { return a < 0 ? 0 : a; } \
+  INL T v##L##_hmax(V a) { T r = a[0]; for (int k = 1; k < TEGG_LANES; k++) r = s##L##_max(r, a[k]); return r; }
+NUMBERS(f, vf, float)
+NUMBERS(d, vd, double)
+NUMBERS(i, vi, int32_t)
+NUMBERS(l, vl, int64_t)
+NUMBERS(u, vu, uint8_t)
+NUMBERS(c, vc, int8_t)
+#undef NUMBERS
+
+// The horizontal sum, in pairs.
+#define HADD(L, V, T) \
+  INL T v##L##_hadd(V a) { \
+    T r[TEGG_LANES]; \
+    FOR_LANES r[k] = a[k]; \
+    for (int n = TEGG_LANES / 2; n; n /= 2) for (int k = 0; k < n; k++) r[k] = (T)(r[k] + r[k + n]); \
+    return r[0]; \
+  }
+HADD(d, vd, double)
+HADD(i, vi, int32_t)
+HADD(l, vl, int64_t)
+HADD(u, vu, uint8_t)
+HADD(c, vc, int8_t)
+#undef HADD
+INL float vf_hadd(vf a) {
+  for (int n = TEGG_LANES / 2; n; n /= 2) a += __builtin_shuffle(a, (vi_iota() + n) & (TEGG_LANES - 1));
+  return a[0];
+}
+INL int vb_hor(vi a) { int r = 0; FOR_LANES r |= a[k]; return r != 0; }
+
+#define REVERSE(L, V) INL V v##L##_reverse(V a) { V r; FOR_LANES r[k] = a[TEGG_LANES - 1 - k]; return r; }
+REVERSE(d, vd)
+REVERSE(l, vl)
+REVERSE(u, vu)
+REVERSE(c, vc)
+#undef REVERSE
+INL vf vf_reverse(vf a) { return __builtin_shuffle(a, TEGG_LANES - 1 - vi_iota()); }
+INL vi vi_reverse(vi a) { return __builtin_shuffle(a, TEGG_LANES - 1 - vi_iota()); }
+#define vb_reverse vi_reverse
+
+// Constants of gelu: x/2 (1 + erf(x / sqrt 2)), and x sigmoid(x (a + b x^2)).
+#define vf_half 0.5f
+#define sf_half 0.5f
+#define vd_half 0.5
+#define sd_half 0.5
+#define vf_rsqrt2 0.70710678118654752f
+#define sf_rsqrt2 0.70710678118654752f
+#define vd_rsqrt2 0.70710678118654752
+#define sd_rsqrt2 0.70710678118654752
+#define vf_gelu_a 1.5957691216057308f
+#define sf_gelu_a 1.5957691216057308f
+#define vd_gelu_a 1.5957691216057308
+#define sd_gelu_a 1.5957691216057308
+#define vf_gelu_b 0.071354816272600266f
+#define sf_gelu_b 0.071354816272600266f
+#define vd_gelu_b 0.071354816272600266
+#define sd_gelu_b 0.071354816272600266
+
+// ---- conversions between registers
+#define TO(A, VA, B, VB, T) \
+  INL VB v##A##_to_##B(VA x) { return __builtin_convertvector(x, VB); }
+#define TO_BYTE(A, VA, B, VB, T) \
+  INL VB v##A##_to_##B(VA x) { return __builtin_convertvector(__builtin_convertvector(x, vi), VB); }
+TO(f, vf, d, vd, double) TO(f, vf, i, vi, int32_t) TO(f, vf, l, vl, int64_t)
+TO_BYTE(f, vf, u, vu, uint8_t) TO_BYTE(f, vf, c, vc, int8_t)
+TO(d, vd, f, vf, float) TO(d, vd, i, vi, int32_t) TO(d, vd, l, vl, int64_t)
+TO_BYTE(d, vd, u, vu, uint8_t) TO_BYTE(d, vd, c, vc, int8_t)
+TO(i, vi, f, vf, float) TO(i, vi, d, vd, double) TO(i, vi, l, vl, int64_t)
+TO(i, vi, u, vu, uint8_t) TO(i, vi, c, vc, int8_t)
+TO(l, vl, f, vf, float) TO(l, vl, d, vd, double) TO(l, vl, i, vi, int32_t)
+TO(l, vl, u, vu, uint8_t) TO(l, vl, c, vc, int8_t)
+TO_BYTE(u, vu, f, vf, float) TO_BYTE(u, vu, d, vd, double) TO(u, vu, i, vi, int32_t)
+TO(u, vu, l, vl, int64_t) TO(u, vu, c, vc, int8_t)
+TO_BYTE(c, vc, f, vf, float) TO_BYTE(c, vc, d, vd, double) TO(c, vc, i, vi, int32_t)
+TO(c, vc, l, vl, int64_t) TO(c, vc, u, vu, uint8_t)
+#undef TO
+#undef TO_BYTE
+#define vb_to_i(m) (-(m))
+#define vb_to_f(m) vi_to_f(-(m))
+#define vb_to_d(m) vi_to_d(-(m))
+#define vb_to_l(m) vi_to_l(-(m))
+#define vb_to_u(m) vi_to_u(-(m))
+#define vb_to_c(m) vi_to_c(-(m))
+#define SCALAR_TO(A, TA) \
+  INL float s##A##_to_f(TA x) { return (float)x; } \
+  INL double s##A##_to_d(TA x) { return (double)x; } \
+  INL int32_t s##A##_to_i(TA x) { return (int32_t)x; } \
+  INL int64_t s##A##_to_l(TA x) { return (int64_t)x; } \
+  INL uint8_t s##A##_to_u(TA x) { return (uint8_t)(int32_t)x; } \
+  INL int8_t s##A##_to_c(TA x) { return (int8_t)(int32_t)x; }
+SCALAR_TO(f, float)
+SCALAR_TO(d, double)
+SCALAR_TO(i, int32_t)
+SCALAR_TO(l, int64_t)
+SCALAR_TO(u, uint8_t)
+SCALAR_TO(c, int8_t)
+SCALAR_TO(b, int)
+#undef SCALAR_TO
+
+// ---- halves: to nearest even, as IEEE 754 asks; all values, infinities and NaN included
+INL float bits_float(int32_t i) { float f; memcpy(&f, &i, 4); return f; }
+INL int32_t float_bits(float f) { int32_t i; memcpy(&i, &f, 4); return i; }
+INL float h_to_f(uint16_t h) {
+  int32_t em = (h & 0x7fff) << 13;
+  float f = bits_float(em) * 0x1p112f;
+  if (em >= 0x7c00 << 13) f = bits_float(em | 0x7f800000);
+  return bits_float(float_bits(f) | (int32_t)((uint32_t)(h & 0x8000) << 16));
+}
+INL uint16_t f_to_h(float x) {
+  int32_t b = float_bits(x), a = b & 0x7fffffff;
+  int32_t normal = (a + 0xfff + ((a >> 13) & 1) - 0x38000000) >> 13;
+  int32_t tiny = float_bits(bits_float(a) + 0.5f) - 0x3f000000;
+  int32_t h = a < 0x38800000 ? tiny : a >= 0x47800000 ? 0x7c00 : normal;
+  if (a > 0x7f800000) h = 0x7e00;
+  return (uint16_t)(h | ((b >> 16) & 0x8000));
+}
+INL float g_to_f(uint16_t g) { return bits_float((int32_t)((uint32_t)g << 16)); }
+INL uint16_t f_to_g(float x) {
+  uint32_t b = (uint32_t)float_bits(x);
+  if ((b & 0x7fffffff) > 0x7f800000) return (uint16_t)((b >> 16) | 0x40);
+  return (uint16_t)((b + 0x7fff + ((b >> 16) & 1)) >> 16);
+}
+
+#if TEGG_LANES == 16 && defined(__AVX512F__) && __has_builtin(__builtin_ia32_vcvtph2ps512_mask)
+typedef short tegg_bits16 __attribute__((vector_size(32)));
+INL vf vs_h_to_f(vs h) { return __builtin_ia32_vcvtph2ps512_mask((tegg_bits16)h, (vf){0}, -1, 4); }
+INL vs vs_f_to_h(vf x) { return (vs)__builtin_ia32_vcvtps2ph512_mask(x, 0, (tegg_bits16){0}, -1); }
+#elif TEGG_LANES == 8 && defined(__F16C__)
+typedef short tegg_bits16 __attribute__((vector_size(16)));
+INL vf vs_h_to_f(vs h) { return __builtin_ia32_vcvtph2ps256((tegg_bits16)h); }
+INL vs vs_f_to_h(vf x) { return (vs)__builtin_ia32_vcvtps2ph256(x, 0); }
+#else
+INL vf vs_h_to_f(vs h) {
+  vi w = __builtin_convertvector(h, vi), em = (w & 0x7fff) << 13, big = em >= (0x7c00 << 13);
+  vi f = (vi)((vf)em * 0x1p112f);
+  return (vf)(vi_sel(big, em | 0x7f800000, f) | ((w & 0x8000) << 16));
+}
+INL vs vs_f_to_h(vf x) {
+  vi b = (vi)x, a = b & 0x7fffffff;
+  vi normal = (a + 0xfff + ((a >> 13) & 1) - 0x38000000) >> 13;
+  vi tiny = (vi)((vf)a + 0.5f) - 0x3f000000;
+  vi h = vi_sel(a < 0x38800000, tiny, vi_sel(a >= 0x47800000, vi_splat(0x7c00), normal));
+  h = vi_sel(a > 0x7f800000, vi_splat(0x7e00), h);
+  return __builtin_convertvector(h | ((b >> 16) & 0x8000), vs);
+}
+#endif
+INL vf vs_g_to_f(vs g) { return (vf)(__builtin_convertvector(g, vi) << 16); }
+INL vs vs_f_to_g(vf x) {
+  vi b = (vi)x, nan = (b & 0x7fffffff) > 0x7f800000;
+  vi near = (b + 0x7fff + ((b >> 16) & 1)) >> 16;
+  return __builtin_convertvector(vi_sel(nan, (b >> 16) | 0x40, near), vs);
+}
+INL vf vh_round(vf x) { return vs_h_to_f(vs_f_to_h(x)); }
+INL vf vg_round(vf x) { return vs_g_to_f(vs_f_to_g(x)); }
+INL float sh_round(float x) { return h_to_f(f_to_h(x)); }
+INL float sg_round(float x) { return g_to_f(f_to_g(x)); }
+
+// ---- memory: whole vectors, and those lanes whose bit in m is set
+#define MEMORY(L, V, T) \
+  INL V v##L##_load(const T *p) { return *(const V##_any *)p; } \
+  INL void v##L##_store(T *p, V x) { *(V##_any *)p = x; }
+#define MASKED(L, V, T) \
+  INL V v##L##_loadm(const T *p, int m) { V r = {0}; FOR_LANES if (m >> k & 1) r[k] = p[k]; return r; } \
+  INL void v##L##_storem(T *p, V x, int m) { FOR_LANES if (m >> k & 1) p[k] = x[k]; }
+MEMORY(f, vf, float)
+MEMORY(d, vd, double)
+MEMORY(i, vi, int32_t)
+MEMORY(l, vl, int64_t)
+MEMORY(u, vu, uint8_t)
+MEMORY(c, vc, int8_t)
+MEMORY(s, vs, uint16_t)
+MASKED(d, vd, double)
+MASKED(l, vl, int64_t)
+#if TEGG_LANES == 16 && defined(__AVX512F__)
+INL vf vf_loadm(const float *p, int m) { return __builtin_ia32_loadups512_mask(p, (vf){0}, (uint16_t)m); }
+INL void vf_storem(float *p, vf x, int m) { __builtin_ia32_storeups512_mask(p, x, (uint16_t)m); }
+INL vi vi_loadm(const int32_t *p, int m) { return (vi)vf_loadm((const float *)p, m); }
+INL void vi_storem(int32_t *p, vi x, int m) { vf_storem((float *)p, (vf)x, m); }
+#elif TEGG_LANES == 8 && defined(__AVX2__)
+INL vi mask_lanes(int m) { return (vi_splat(m) & (1 << vi_iota())) != 0; }
+INL vi vi_loadm(const int32_t *p, int m) { return __builtin_ia32_maskloadd256((const vi *)p, mask_lanes(m)); }
+INL void vi_storem(int32_t *p, vi x, int m) { __builtin_ia32_maskstored256((vi *)p, mask_lanes(m), x); }
+INL vf vf_loadm(const float *p, int m) { return (vf)vi_loadm((const int32_t *)p, m); }
+INL void vf_storem(float *p, vf x, int m) { vi_storem((int32_t *)p, (vi)x, m); }
+#else
+MASKED(f, vf, float)
+MASKED(i, vi, int32_t)
+#endif
+#if TEGG_LANES == 16 && defined(__AVX512BW__) && defined(__AVX512VL__)
+typedef char tegg_bytes __attribute__((vector_size(16)));
+INL vu vu_loadm(const uint8_t *p, int m) {
+  return (vu)__builtin_ia32_loaddquqi128_mask((const void *)p, (tegg_bytes){0}, (uint16_t)m);
+}
+INL void vu_storem(uint8_t *p, vu x, int m) {
+  __builtin_ia32_storedquqi128_mask((void *)p, (tegg_bytes)x, (uint16_t)m);
+}
+INL vs vs_loadm(const uint16_t *p, int m) {
+  return (vs)__builtin_ia32_loaddquhi256_mask((const void *)p, (tegg_bits16){0}, (uint16_t)m);
+}
+INL void vs_storem(uint16_t *p, vs x, int m) {
+  __builtin_ia32_storedquhi256_mask((void *)p, (tegg_bits16)x, (uint16_t)m);
+}
+INL vc vc_loadm(const int8_t *p, int m) { return (vc)vu_loadm((const uint8_t *)p, m); }
+INL void vc_storem(int8_t *p, vc x, int m) { vu_storem((uint8_t *)p, (vu)x, m); }
+#else
+MASKED(u, vu, uint8_t)
+MASKED(c, vc, int8_t)
+MASKED(s, vs, uint16_t)
+#endif
+#undef MEMORY
+#undef MASKED
+#define HALF(L) \
+  INL vf v##L##_load(const uint16_t *p) { return vs_##L##_to_f(vs_load(p)); } \
+  INL vf v##L##_loadm(const uint16_t *p, int m) { return vs_##L##_to_f(vs_loadm(p, m)); } \
+  INL void v##L##_store(uint16_t *p, vf x) { vs_store(p, vs_f_to_##L(x)); } \
+  INL void v##L##_storem(uint16_t *p, vf x, int m) { vs_storem(p, vs_f_to_##L(x), m); } \
+  INL float s##L##_load(const uint16_t *p) { return L##_to_f(*p); } \
+  INL void s##L##_store(uint16_t *p, float x) { *p = f_to_##L(x); }
+HALF(h)
+HALF(g)
+#undef HALF
+INL vi vb_load(const uint8_t *p) { return __builtin_convertvector(vu_load(p), vi) != 0; }
+INL vi vb_loadm(const uint8_t *p, int m) { return __builtin_convertvector(vu_loadm(p, m), vi) != 0; }
+INL void vb_store(uint8_t *p, vi x) { vu_store(p, __builtin_convertvector(-x, vu)); }
+INL void vb_storem(uint8_t *p, vi x, int m) { vu_storem(p, __builtin_convertvector(-x, vu), m); }
+#define SCALAR_MEMORY(L, T) \
+  INL T s##L##_load(const T *p) { return *p; } \
+  INL void s##L##_store(T *p, T x) { *p = x; }
+SCALAR_MEMORY(f, float)
+SCALAR_MEMORY(d, double)
+SCALAR_MEMORY(i, int32_t)
+SCALAR_MEMORY(l, int64_t)
+SCALAR_MEMORY(u, uint8_t)
+SCALAR_MEMORY(c, int8_t)
+#undef SCALAR_MEMORY
+INL int sb_load(const uint8_t *p) { return *p != 0; }
+INL void sb_store(uint8_t *p, int x) { *p = x != 0; }
+#undef FOR_LANES

@@ -1,0 +1,352 @@
+"""The one printer of C-family source: the loop IR, statement by statement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import contextmanager
+
+from tegg.backends.cexpr import MEMORY, REGISTER, Dialect, Expressions, constant, dim
+from tegg.dim import Dim, exact_div, upper_bound
+from tegg.dtype import DType
+from tegg.kernel.domain import Write
+from tegg.kernel.index import Algebra, Var
+from tegg.kernel.loops import (Accumulate, Array, Fetch, Finish, Function, Keep, Let, Loop, Once,
+                               Start, Stmt, Store, arrays)
+from tegg.kernel.value import Val
+from tegg.meaning import lowest
+from tegg.op import bits_of
+
+_STACK = 1 << 16  # bytes of one scratch array up to which it stands on the stack
+
+
+class Printer(Expressions):
+    """Prints statements into lines. One printer per function, or per hook body."""
+
+    def __init__(self, dialect: Dialect, algebra: Algebra) -> None:
+        super().__init__(dialect, algebra)
+        self.lines: list[str] = []
+        self.copies = 1
+        self.depth = 1
+
+    def line(self, text: str) -> None:
+        self.lines.append("  " * self.depth + text)
+
+    @contextmanager
+    def braces(self, head: str):
+        """A block ``head { ... }``."""
+        self.line(f"{head} {{" if head else "{")
+        self.depth += 1
+        yield
+        self.depth -= 1
+        self.line("}")
+
+    def block(self, stmts: Sequence[Stmt]) -> None:
+        for s in stmts:
+            self.statement(s)
+
+    def statement(self, s: Stmt) -> None:
+        if isinstance(s, Let):
+            self._define(s.value, lambda u: self.value(s.value, u))
+        elif isinstance(s, Fetch):
+            self._define(s.value, lambda u: self._fetch(s.value, s.array, u))
+        elif isinstance(s, Keep):
+            self._keep(s)
+        elif isinstance(s, Start):
+            self._start(s)
+        elif isinstance(s, Accumulate):
+            self._accumulate(s)
+        elif isinstance(s, Finish):
+            self._finish(s)
+        elif isinstance(s, Store):
+            self._store(s.write)
+        elif isinstance(s, Once):
+            with self.braces("if (tid == 0)"):
+                self.block(s.body)
+        else:
+            self._loop(s)
+
+    # ---- values
+    def _type(self, d: DType, lanes: bool) -> str:
+        return (self.dialect.vector if lanes else self.dialect.scalar)[REGISTER[d.name]]
+
+    def _copies_of(self, v: Val) -> range:
+        return range(self.copies if self.is_vector(v) else 1)
+
+    def _define(self, v: Val, text) -> None:
+        lanes = self.is_vector(v)
+        for u in self._copies_of(v):
+            name = f"v{v.id}_{u}" if lanes else f"v{v.id}"
+            self.line(f"const {self._type(v.dtype, lanes)} {name} = {text(u)};")
+
+    # ---- loops
+    def _loop(self, s: Loop) -> None:
+        if s.vector:
+            self._vector_loop(s)
+            return
+        n, x = dim(s.var.extent), self.name(s.var)
+        low, high = ("0", n) if not s.shared else (f"{n} * tid / nt", f"{n} * (tid + 1) / nt")
+        with self.braces(f"for (int64_t {x} = {low}, {x}_end = {high}; {x} < {x}_end; {x}++)"):
+            self.block(s.body)
+
+    def _vector_loop(self, s: Loop) -> None:
+        """Unrolled vectors, single vectors, then one masked; the last thread does the rest."""
+        n, width = s.var.extent, self.dialect.width
+        block = width * s.unroll
+        whole = exact_div(n, block) is not None
+        if not _below(n, block):
+            self._vectors(s, 0, block, s.unroll)
+        if whole:
+            return
+        if s.shared:
+            self.line("if (tid == nt - 1) {")
+            self.depth += 1
+        if s.unroll > 1 and not _below(n, width):
+            self._vectors(s, block, width, 1)
+        if exact_div(n, width) is None:
+            self._masked(s)
+        if s.shared:
+            self.depth -= 1
+            self.line("}")
+
+    def _vectors(self, s: Loop, done: int, step: int, copies: int) -> None:
+        """Steps of ``step`` from what blocks of ``done`` have covered (0: from the start)."""
+        n, x = dim(s.var.extent), self.name(s.var)
+        low = f"{n} / {done} * {done}" if done else "0"
+        high = f"{n} / {step} * {step}"
+        if s.shared and not done:
+            low, high = (f"{n} / {step} * {t} / nt * {step}" for t in ("tid", "(tid + 1)"))
+        head = f"for (int64_t {x} = {low}, {x}_end = {high}; {x} < {x}_end; {x} += {step})"
+        with self.braces(head), self._lanes(s.var, copies, False):
+            self.block(s.body)
+
+    def _masked(self, s: Loop) -> None:
+        n, x, width = dim(s.var.extent), self.name(s.var), self.dialect.width
+        with self.braces(f"if ({n} % {width})"), self._lanes(s.var, 1, True):
+            self.line(f"const int64_t {x} = {n} / {width} * {width};")
+            self.line(f"const int left = (int)({n} - {x}), mask = (1 << left) - 1;")
+            self.line(f"const {self.dialect.vector['b']} lanes = lane_range(0, left - 1);")
+            self.line("(void)mask; (void)lanes;")
+            self.block(s.body)
+
+    @contextmanager
+    def _lanes(self, v: Var, copies: int, masked: bool):
+        saved = self.at.vector, self.at.masked, self.copies
+        self.at.vector, self.at.masked, self.copies = v, masked, copies
+        yield
+        self.at.vector, self.at.masked, self.copies = saved
+
+    # ---- reductions
+    @staticmethod
+    def _combine(r: Val) -> str:
+        """The function that joins two values of a reduction, without its prefix."""
+        if r.dtype.kind == "bool":
+            return "or"
+        return "add" if r.attr.kind == "sum" else "max"
+
+    def _identity(self, r: Val) -> str:
+        value = 0 if r.attr.kind == "sum" else lowest(r.dtype)
+        return constant(bits_of(value, r.dtype), r.dtype)
+
+    def _start(self, s: Start) -> None:
+        r, first = s.value, self._identity(s.value)
+        lanes, letter = self.is_vector(r), REGISTER[r.dtype.name]
+        for u in self._copies_of(r):
+            if lanes:
+                self.line(f"{self._type(r.dtype, True)} a{r.id}_{u} = v{letter}_splat({first});")
+            elif not s.partials:
+                self.line(f"{self._type(r.dtype, False)} a{r.id} = {first};")
+        for u in range(s.partials):
+            self.line(f"{self._type(r.dtype, True)} p{r.id}_{u} = v{letter}_splat({first});")
+
+    def _accumulate(self, s: Accumulate) -> None:
+        r, letter = s.value, REGISTER[s.value.dtype.name]
+        op, at = self._combine(r), self.at
+        if at.vector is not None and at.vector in r.attr.vars:
+            for u in range(self.copies):
+                new = f"v{letter}_{op}(p{r.id}_{u}, {self.ref(s.term, u, True)})"
+                if at.masked:
+                    new = f"v{letter}_sel(lanes, {new}, p{r.id}_{u})"
+                self.line(f"p{r.id}_{u} = {new};")
+        elif self.is_vector(r):
+            for u in range(self.copies):
+                self.line(f"a{r.id}_{u} = v{letter}_{op}(a{r.id}_{u}, "
+                          f"{self.ref(s.term, u, True)});")
+        else:
+            self.line(f"a{r.id} = s{letter}_{op}(a{r.id}, {self.ref(s.term)});")
+
+    def _finish(self, s: Finish) -> None:
+        r, letter = s.value, REGISTER[s.value.dtype.name]
+        if not s.partials:
+            lanes = self.is_vector(r)
+            self._define(r, lambda u: f"a{r.id}_{u}" if lanes else f"a{r.id}")
+            return
+        parts = [f"p{r.id}_{u}" for u in range(s.partials)]
+        while len(parts) > 1:
+            parts = [f"v{letter}_{self._combine(r)}({a}, {b})"
+                     for a, b in zip(parts[::2], parts[1::2])]
+        self._define(r, lambda u: f"v{letter}_h{self._combine(r)}({parts[0]})")
+
+    # ---- scratch
+    def _address(self, a: Array, copy: int, lane: int = 0) -> str:
+        at = self.element(a)
+        if a.block > 1:
+            return f"t{a.number} + {self.form(at)} * {a.block} + {self.dialect.width * copy + lane}"
+        return f"t{a.number} + {self.form(at, copy, lane)}"
+
+    def _whole(self, a: Array) -> bool:
+        """Whether a vector of a scratch array may be moved whole, in a masked tail too."""
+        return a.block > 1 or not self.at.masked or len(a.vars) == 1
+
+    def _unit(self, a: Array) -> bool:
+        return a.block > 1 or self.lanes.coefficient(self.element(a), self.at.vector) == 1
+
+    def _fetch(self, v: Val, a: Array, copy: int) -> str:
+        letter = REGISTER[a.dtype.name]
+        if not self.is_vector(v):
+            return f"s{letter}_load({self._address(a, 0)})"
+        if self._unit(a):
+            if self._whole(a):
+                return f"v{letter}_load({self._address(a, copy)})"
+            return f"v{letter}_loadm({self._address(a, copy)}, mask)"
+        sign = "-" if letter == "b" else ""
+
+        def lane(i: int) -> str:
+            text = f"{sign}s{letter}_load({self._address(a, copy, i)})"
+            return f"{self._in_lanes(i)} ? {text} : 0" if self.at.masked else text
+
+        return self.each(v.dtype, lane)
+
+    def _keep(self, s: Keep) -> None:
+        v, a = s.value, s.array
+        letter = REGISTER[a.dtype.name]
+        if not self.is_vector(v):
+            self.line(f"s{letter}_store({self._address(a, 0)}, {self.ref(v)});")
+            return
+        for u in range(self.copies):
+            if self._unit(a):
+                self._put(letter, self._address(a, u), self.ref(v, u), not self._whole(a))
+            else:
+                self._scatter(letter, v, u, lambda i, u=u: self._address(a, u, i), [])
+
+    # ---- stores
+    def _put(self, letter: str, address: str, value: str, masked: bool) -> None:
+        self.line(f"v{letter}_storem({address}, {value}, mask);" if masked else
+                  f"v{letter}_store({address}, {value});")
+
+    def _scatter(self, letter: str, v: Val, copy: int, address, guards) -> None:
+        """A vector stored lane by lane."""
+        lane_of = "[{}] != 0" if letter == "b" else "[{}]"
+        for i in range(self.dialect.width):
+            tests = [self._in_lanes(i)] if self.at.masked else []
+            tests += [self.condition(guards, copy, i)] if guards else []
+            test = f"if ({' && '.join(tests)}) " if tests else ""
+            value = self.ref(v, copy, True) + lane_of.format(i)
+            self.line(f"{test}s{letter}_store({address(i)}, {value});")
+
+    def _store(self, w: Write) -> None:
+        """A write at its place; with lanes where its address or its value has them."""
+        letter, var = MEMORY[w.value.dtype.name], self.at.vector
+        lanes = var is not None and any(var in f.vars() for f in w.forms())
+        if not lanes:
+            self._scalar_store(w, letter)
+            return
+        k = self.lanes.coefficient(w.form, var)
+        plain = all(var not in g.form.vars() for g in w.guards)
+        for u in range(self.copies):
+            if k == 1 and plain and (w.mode == "store" or not self.at.masked):
+                address = f"b{w.slot} + {self.form(w.form, u)}"
+                value = self._combined(w, letter, address, u)
+                test = f"if ({self.condition(w.guards, u)}) " if w.guards else ""
+                if self.at.masked:
+                    self.line(f"{test}v{letter}_storem({address}, {value}, mask);")
+                else:
+                    self.line(f"{test}v{letter}_store({address}, {value});")
+            else:
+                self._lane_stores(w, letter, u)
+
+    def _combined(self, w: Write, letter: str, address: str, copy: int) -> str:
+        value = self.ref(w.value, copy, True)
+        if w.mode == "store":
+            return value
+        return f"v{REGISTER[w.value.dtype.name]}_{self._mode(w)}(v{letter}_load({address}), {value})"
+
+    @staticmethod
+    def _mode(w: Write) -> str:
+        return "or" if w.value.dtype.kind == "bool" else w.mode
+
+    def _lane_stores(self, w: Write, letter: str, copy: int) -> None:
+        if w.mode == "store":
+            self._scatter(letter, w.value, copy,
+                          lambda i: f"b{w.slot} + {self.form(w.form, copy, i)}", w.guards)
+            return
+        lane_of = "[{}] != 0" if letter == "b" else "[{}]"
+        for i in range(self.dialect.width):
+            tests = [self._in_lanes(i)] if self.at.masked else []
+            tests += [self.condition(w.guards, copy, i)] if w.guards else []
+            address = f"b{w.slot} + {self.form(w.form, copy, i)}"
+            value = self.ref(w.value, copy, True) + lane_of.format(i)
+            self._update(w, letter, address, value, tests)
+
+    def _update(self, w: Write, letter: str, address: str, value: str, tests: list[str]) -> None:
+        test = f"if ({' && '.join(tests)}) " if tests else ""
+        if w.mode != "store":
+            value = (f"s{REGISTER[w.value.dtype.name]}_{self._mode(w)}(s{letter}_load({address}), "
+                     f"{value})")
+        self.line(f"{test}s{letter}_store({address}, {value});")
+
+    def _scalar_store(self, w: Write, letter: str) -> None:
+        tests = [self.condition(w.guards)] if w.guards else []
+        self._update(w, letter, f"b{w.slot} + {self.form(w.form)}", self.ref(w.value), tests)
+
+
+def _below(n: Dim, block: int) -> bool:
+    """Whether a loop never has a whole block."""
+    top = upper_bound(n)
+    return top is not None and top < block
+
+
+def print_function(dialect: Dialect, algebra: Algebra, f: Function) -> str:
+    """The C-family source of one kernel function."""
+    p = Printer(dialect, algebra)
+    for i, name in enumerate(f.symbols):
+        p.line(f"const int64_t S_{name} = sizes[{i}];")
+    for slot, d in sorted(f.buffers.items()):
+        kind = dialect.memory[MEMORY[d.name]]
+        p.line(f"{kind} *const b{slot} = ({kind} *)buffers[{slot}];")
+    _declare(p, arrays(f.body))
+    p.block(f.body)
+    unused = "  (void)buffers; (void)sizes; (void)tid; (void)nt;"
+    head = f"void {f.name}(void *const *buffers, const int64_t *sizes, int tid, int nt) {{"
+    return "\n".join([head, unused, *p.lines, "}"]) + "\n"
+
+
+def _declare(p: Printer, found: Sequence[Array]) -> None:
+    """Declare scratch arrays: small ones on the stack, the others in one block of the thread."""
+    heap: list[tuple[str, str, str]] = []
+    for a in found:
+        letter = REGISTER[a.dtype.name]
+        kind = "uint8_t" if letter == "b" else p.dialect.scalar[letter]
+        size = a.size + p.dialect.width  # the last vector may be written whole
+        top = upper_bound(size)
+        if top is not None and top * a.dtype.numpy.itemsize <= _STACK:
+            p.line(f"{kind} t{a.number}[{top}] __attribute__((aligned(64)));")
+        else:
+            heap.append((f"t{a.number}", kind, f"({dim(size)} * sizeof({kind}) + 63) / 64 * 64"))
+    if heap:
+        p.line(f"char *scratch = rt_scratch({' + '.join(size for _, _, size in heap)});")
+    for name, kind, size in heap:
+        p.line(f"{kind} *const {name} = ({kind} *)scratch; scratch += {size};")
+
+
+def print_hook(dialect: Dialect, algebra: Algebra, stmts: Sequence[Stmt], results: Iterable[Val],
+               names: Mapping[Var, str], given: Mapping[int, str], vector: Var | None = None,
+               masked: bool = False) -> tuple[list[str], list[str]]:
+    """Lines of a hook body, and the expression of each result.
+
+    names: open loop variables. given: value id -> expression (a vector where the value has lanes).
+    """
+    p = Printer(dialect, algebra)
+    p.names.update(names)
+    p.at.given, p.at.vector, p.at.masked = given, vector, masked
+    p.block(stmts)
+    return p.lines, [p.ref(v, 0, vector is not None) for v in results]

@@ -1,0 +1,93 @@
+"""The one door to egglog: text in, plain rows out, every failure an error of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from egglog import bindings
+
+from tegg.errors import RuleError
+
+# egglog 14 decomposes queries unless told not to, which is an order of magnitude slower here;
+# 13 knows no such option.
+_OPTIONS = {"no_decomp": True} if "no_decomp" in bindings.EGraph.__text_signature__ else {}
+_TICK = 1.0 if _OPTIONS else 1e3  # 13 reports whole milliseconds as if they were microseconds
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What one round of a rule set did: whether facts changed, matches and seconds per rule."""
+
+    changed: bool
+    matches: dict[str, int]
+    seconds: dict[str, float]
+
+
+class Conflict(RuleError):
+    """Two different facts about one class: a shape or a dtype disagrees."""
+
+
+class Engine:
+    """One egglog e-graph. It belongs to the thread that made it, and must die there."""
+
+    __slots__ = ("_egraph", "changes", "log")
+
+    def __init__(self) -> None:
+        self._egraph = bindings.EGraph(**_OPTIONS)
+        self.log: list[str] = []  # everything that was run, so that a failure can be replayed
+        self.changes = 0  # grows whenever the e-graph may have changed
+
+    def run(self, text: str) -> list:
+        """Run a command or a few. Raises Conflict or RuleError with egglog's words."""
+        try:
+            out = self._egraph.run_program(*self._egraph.parse_program(text))
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as e:  # a Rust panic is a BaseException
+            words = str(e)
+            kind = Conflict if "Illegal merge" in words else RuleError
+            raise kind(f"egglog refuses {_cut(text)}: {words}") from None
+        self.log.append(text)
+        self.changes += 1
+        return out
+
+    def run_rules(self, ruleset: str) -> Run:
+        """One round of a rule set."""
+        before = self.changes
+        report = self.run(f"(run-schedule (run {ruleset}))")[0].report
+        if not report.updated:
+            self.changes = before
+        seconds = {n: t.total_seconds() * _TICK
+                   for n, t in report.search_and_apply_time_per_rule.items()}
+        return Run(report.updated, dict(report.num_matches_per_rule), seconds)
+
+    def sizes(self) -> dict[str, int]:
+        """Rows per function."""
+        out = self._egraph.run_program(*self._egraph.parse_program("(print-size)"))
+        return dict(out[0].sizes)
+
+    def replay(self) -> Engine:
+        """A new e-graph to which everything was done that was done to this one."""
+        other = Engine()
+        for text in self.log:
+            other.run(text)
+        return other
+
+    def rows(self, functions: Iterable[str]) -> dict[str, list]:
+        """The rows of some functions: ``(inputs, output, subsumed)``; values are hashable."""
+        frozen = self._egraph.freeze().functions
+        return {name: [(row.inputs, row.output, row.subsumed) for row in frozen[name].rows]
+                for name in functions}
+
+    def text_of(self, value) -> str:
+        """The String behind a value."""
+        return self._egraph.value_to_string(value)
+
+    def int_of(self, value) -> int:
+        """The i64 behind a value."""
+        return self._egraph.value_to_i64(value)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 160 else text[:157] + "..."

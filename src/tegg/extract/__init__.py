@@ -1,0 +1,106 @@
+"""Extraction: candidate kernels over the e-classes, priced, and the cheapest cover of the roots."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from tegg.classes import Cover, EClasses, KernelSpec
+from tegg.cost import Costs
+from tegg.extract.assemble import assemble
+from tegg.extract.borders import inner
+from tegg.extract.candidate import Candidate, Pricer
+from tegg.extract.candidates import Candidates
+from tegg.extract.cones import Cones
+from tegg.extract.fragment import fragment
+from tegg.extract.heuristic import search
+from tegg.extract.limits import Limits
+from tegg.extract.milp import solve
+from tegg.extract.problem import Problem
+from tegg.extract.prune import Lowerable, anything
+from tegg.extract.roles import assign
+from tegg.extract.show import show
+from tegg.work import Values
+
+__all__ = ["Accepts", "Limits", "Lowerable", "extract", "fragment", "show"]
+
+Accepts = Callable[[KernelSpec], str | None]
+"""Why the target refuses a kernel, or None. Called on kernels of covers only, not on candidates."""
+
+SEARCH = 2.0  # seconds that the heuristic may take even where the budget is spent
+GAP = 1e-9  # below this a cover is as good as the bound, within what the solver can tell
+
+
+def extract(classes: EClasses, costs: Costs, *, lowerable: Lowerable = anything,
+            accepts: Accepts | None = None, target: str = "the target", budget_s: float = 5.0,
+            exact: bool = True, limits: Limits | None = None) -> Cover:
+    """The cheapest kernels that write every output and update of a program.
+
+    The same classes and costs give the same cover, unless the budget is missed: then
+    ``stats["missed_budget"]`` is 1, and ``gap`` says how far the cover can be from the best one.
+    ``exact=False``, or a budget of 0, leaves out the integer program: a heuristic cover, whose
+    gap is unknown. ``accepts`` is asked for each chosen kernel; one that it refuses is taken out,
+    and the choice is made again.
+    Raises ExtractionError where the target cannot lower an op that the program needs.
+    """
+    start = time.monotonic()
+    roles = assign(classes, lowerable, target)
+    values = Values.of({c: classes.shape[c] for c in roles.nodes}, classes.dtype,
+                       classes.graph.table)
+    pricer = Pricer(roles, values, costs)
+    kernels, stats = _candidates(pricer, values, limits or Limits())
+    stats["enumerate_s"] = time.monotonic() - start
+    reason = ""
+    while True:
+        problem = Problem(pricer, kernels, reason)
+        used, gap = _choose(problem, start + budget_s, exact and budget_s > 0, stats)
+        specs = assemble(problem, pricer, used)
+        refused = {k: why for k, s in specs.items() if accepts and (why := accepts(s))}
+        if not refused:
+            break
+        reason = f"{target} refuses its kernel: {next(iter(refused.values()))}"
+        stats["refused"] += len(refused)
+        kernels = [k for i, k in enumerate(problem.kernels) if i not in refused]
+    stats["total_s"] = time.monotonic() - start
+    seconds = sum(s.seconds for s in specs.values() if not s.ahead)
+    return Cover(list(specs.values()), seconds, gap, stats)
+
+
+def _candidates(pricer: Pricer, values: Values,
+                limits: Limits) -> tuple[list[Candidate], dict[str, float]]:
+    """The kernels to choose from, and how many of what there are."""
+    roles = pricer.roles
+    cones = Cones(roles, pricer, limits, inner(roles, values, limits))
+    kernels = Candidates(cones, pricer).all()
+    return kernels, {"classes": len(roles.nodes), "cones": sum(map(len, cones.cuts.values())),
+                     "tried": cones.tried, "candidates": len(kernels), "refused": 0}
+
+
+def _choose(problem: Problem, deadline: float, exact: bool,
+            stats: dict[str, float]) -> tuple[list[int], float | None]:
+    """The integer program first; the heuristic where that is not wanted, or was not finished."""
+    if not problem.wanted:
+        return [], 0.0
+    best: list[int] | None = None
+    bound = 0.0
+    if exact:
+        began = time.monotonic()
+        left = deadline - began
+        solved = solve(problem, max(0.01, left * 0.7))
+        stats.update(columns=solved.columns, rows=solved.rows,
+                     milp_s=time.monotonic() - began)
+        best, bound = solved.used, solved.bound
+        if solved.optimal and best is not None:
+            stats["missed_budget"] = 0
+            return best, 0.0
+    began = time.monotonic()
+    found = search(problem, max(deadline, began + SEARCH))
+    stats.update(heuristic_s=time.monotonic() - began,
+                 missed_budget=int(exact or not found.complete))
+    if best is None or found.cost < problem.total(best):
+        best = found.used
+    if not exact:
+        return best, None
+    cost = problem.total(best)
+    gap = max(0.0, (cost - bound) / cost) if cost > 0 else 0.0
+    return best, 0.0 if gap < GAP else gap

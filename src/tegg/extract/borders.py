@@ -1,0 +1,83 @@
+"""Which computed classes may rest in memory between kernels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tegg.classes import ENode
+from tegg.extract.limits import Limits
+from tegg.extract.roles import Roles
+from tegg.work import Values
+
+HEAVY = ("reduce", "composite", "contract")  # at most one of a kind in a kernel
+
+
+@dataclass(frozen=True, slots=True)
+class _Least:
+    """The smallest cone of a class: distinct values, activations read, reductions and products."""
+
+    values: int
+    leaves: frozenset[int]
+    heavy: int
+
+
+def elementwise(roles: Roles, c: int) -> bool:
+    """Whether every way to compute a class works on its own elements alone."""
+    return all(n.op.kind == "elementwise" for n in roles.nodes[c])
+
+
+def inner(roles: Roles, values: Values, limits: Limits) -> frozenset[int]:
+    """Computed classes that are never stored: the border moves to their user.
+
+    A value with one elementwise user of its own size gains nothing by a border in between, unless
+    the user's elements are wider, its kernel would outgrow the limits, or only the value can be
+    computed ahead.
+    """
+    least: dict[int, _Least] = {}
+    found: set[int] = set()
+    for c in roles.nodes:
+        if not roles.computed(c) and not (c in roles.moved and c in roles.roots):
+            continue
+        free = elementwise(roles, c)
+        absorbed: set[int] = set()
+        refused: set[int] = set()
+        for n in roles.nodes[c]:
+            mine = {b for b, _ in roles.references(n)
+                    if free and _joins(roles, values, b, c)} - refused
+            while mine and not _fits(_least(roles, c, n, mine, least), limits):
+                refused.add(max(mine, key=lambda b: (least[b].heavy, least[b].values, b)))
+                mine -= refused
+            absorbed |= mine
+        absorbed -= refused
+        found |= absorbed
+        parts = [_least(roles, c, n, absorbed, least) for n in roles.nodes[c]]
+        least[c] = max(parts, key=lambda p: (p.heavy, p.values, len(p.leaves)))
+    return frozenset(found)
+
+
+def _joins(roles: Roles, values: Values, b: int, user: int) -> bool:
+    return (roles.computed(b) and roles.users[b] == [user] and b not in roles.roots
+            and values.size[b] == values.size[user]
+            and values.dtype[user].itemsize <= values.dtype[b].itemsize
+            and (b in roles.ahead) == (user in roles.ahead)
+            and all(n.op.name != "Scatter" for n in roles.nodes[b]))
+
+
+def _least(roles: Roles, c: int, node: ENode, absorbed: set[int],
+           least: dict[int, _Least]) -> _Least:
+    """The smallest cone of an e-node; a value moved in two ways is evaluated twice."""
+    count, heavy = 1, int(node.op.kind in HEAVY)
+    leaves: frozenset[int] = frozenset()
+    for b, _ in roles.references(node):
+        if b in absorbed:
+            count += least[b].values
+            leaves |= least[b].leaves
+        elif b not in roles.still and b not in roles.constant:
+            leaves |= {b}
+    heavy += sum(least[b].heavy for b in {b for b, _ in roles.references(node)} & absorbed)
+    return _Least(count, leaves, heavy)
+
+
+def _fits(part: _Least, limits: Limits) -> bool:
+    return (part.heavy <= 1 and part.values <= limits.values // 2
+            and len(part.leaves) <= limits.inputs // 2)

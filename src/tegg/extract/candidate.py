@@ -1,0 +1,68 @@
+"""Candidate kernels and their price."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from tegg.classes import ENode
+from tegg.cost import Costs
+from tegg.extract.roles import Roles
+from tegg.work import Values, WorkModel
+
+Body = Mapping[int, ENode]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidate:
+    """A kernel that a cover may choose. ``body`` lists operands before users.
+
+    read, write: the storage form of all leaves and outputs that have it; "" is their own dtype.
+    """
+
+    outs: tuple[int, ...]
+    leaves: tuple[int, ...]
+    body: Body
+    seconds: float
+    ahead: bool = False
+    read: str = ""
+    write: str = ""
+
+
+class Pricer:
+    """Prices bodies over one set of classes."""
+
+    def __init__(self, roles: Roles, values: Values, costs: Costs) -> None:
+        self.roles, self.values, self.costs = roles, values, costs
+        self.work = WorkModel(values, costs.ops, costs.keep, costs.load, costs.panel)
+        # arguments arrive in their own dtype; weights are converted ahead, the rest as it is written
+        self.forms = {c: f for c, f in roles.classes.forms.items()
+                      if c in roles.weights or (c in roles.nodes and roles.computed(c))}
+
+    def bytes(self, c: int, elements: float, form: str = "") -> float:
+        """Bytes of a class's elements, in a form if the class has it."""
+        form = form if form and form in self.forms.get(c, ()) else ""
+        return elements * self.costs.itemsize(self.values.dtype[c], form)
+
+    def price(self, outs: tuple[int, ...], leaves: Iterable[int], body: Body, read: str = "",
+              write: str = "") -> tuple[float, int]:
+        """Seconds of a kernel, and how many values its code computes."""
+        demand = self.work.demand(outs, body)
+        loaded = sum(self.bytes(a, demand.reads.get(a, 0), read) for a in leaves)
+        stored = sum(self.bytes(o, self.values.size[o], write) for o in outs)
+        return self.costs.seconds(demand, loaded, stored), demand.values
+
+    def rough(self, node: ENode, c: int) -> float:
+        """Seconds of an e-node on its own, without memory: cheap enough to rank many cones."""
+        kind, size = node.op.kind, self.values.size
+        if kind in ("movement", "source"):
+            return 0.0
+        if kind == "contract":
+            demand = self.work.demand((c,), {c: node})
+            return sum(map(self.costs.product, demand.products)) / self.costs.threads
+        elements = size[node.args[0]] if kind == "reduce" else size[c]
+        return elements * self.work.weight(node.op) / (self.costs.loop_rate * self.costs.threads)
+
+    def stored(self, c: int) -> float:
+        """Rough seconds to read a class from memory."""
+        return self.bytes(c, self.values.size[c]) / self.costs.levels[-1].total

@@ -1,0 +1,159 @@
+"""K-feasible cones: per class the best few ways to compute it from values that rest in memory."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tegg.classes import ENode
+from tegg.extract.candidate import Body, Pricer
+from tegg.extract.legal import Legality
+from tegg.extract.limits import Limits
+from tegg.extract.roles import Roles
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cone:
+    """A class computed from leaves. ``body`` lists operands before users."""
+
+    root: int
+    leaves: frozenset[int]
+    body: Body
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Part:
+    """What stands in for an operand: a leaf, or a body down to leaves."""
+
+    leaves: frozenset[int]
+    body: Body
+
+
+class Cones:
+    """The cones of every class, and the area flow that ranks them.
+
+    The flow of a class is what it costs per reader: its best cone with the flow of that cone's
+    leaves, shared between the readers.
+    """
+
+    def __init__(self, roles: Roles, pricer: Pricer, limits: Limits,
+                 inner: frozenset[int]) -> None:
+        self.roles, self.pricer, self.limits, self.inner = roles, pricer, limits, inner
+        self.legality = Legality(roles.classes, pricer.work, limits)
+        self.cuts: dict[int, list[Cone]] = {}
+        self._least: dict[int, _Part] = {}  # with every border taken: always possible
+        self.flow: dict[int, float] = dict.fromkeys(roles.nodes, 0.0)
+        self.tried = 0
+        self._parts: dict[int, list[_Part]] = {}
+        self._rough: dict[int, dict[int, float]] = {}
+        for c in roles.nodes:
+            if c not in roles.given and c not in roles.constant:
+                self._enumerate(c)
+
+    def storable(self, c: int) -> bool:
+        """Whether a kernel may leave the class in memory for others."""
+        return self.roles.computed(c) and c not in self.inner
+
+    def shared(self, cone: Cone) -> frozenset[int]:
+        """Inner values that the cone's kernel could store for other readers."""
+        roles = self.roles
+        return frozenset(k for k in cone.body if k != cone.root and (
+            k in roles.roots or (self.storable(k) and len(roles.users[k]) > 1)))
+
+    # ---- enumeration
+    def _choices(self, c: int) -> list[_Part]:
+        found = self._parts.get(c)
+        if found is None:
+            roles = self.roles
+            if c in roles.constant:
+                found = [_Part(frozenset(), {c: roles.nodes[c][0]})]
+            elif c in roles.given:
+                found = [_Part(frozenset((c,)), {})]
+            else:
+                first = _Part(frozenset((c,)), {}) if self.storable(c) else self._least[c]
+                found = [first, *(_Part(z.leaves, z.body) for z in self.cuts[c])]
+            self._parts[c] = found
+        return found
+
+    def _enumerate(self, c: int) -> None:
+        found: dict[frozenset[int], tuple[float, Body]] = {}
+        for n in self.roles.nodes[c]:
+            width = max(2, int(self.limits.combinations ** (1 / max(1, len(set(n.args))))))
+            options = {a: self._choices(a)[:width] for a in dict.fromkeys(n.args)}
+            for parts in itertools.product(*options.values()):
+                self.tried += 1
+                leaves, body = self._joined(c, n, parts)
+                if body is None:
+                    continue
+                if c not in self._least:
+                    self._least[c] = _Part(leaves, body)
+                elif self._acts(leaves) > self.limits.inputs:
+                    continue
+                rough = self._rank(leaves, body)
+                if leaves not in found or rough < found[leaves][0]:
+                    found[leaves] = (rough, body)
+        self._keep(c, found)
+
+    def _joined(self, c: int, node: ENode,
+                parts: Iterable[_Part]) -> tuple[frozenset[int], Body | None]:
+        """The parts as one body: one meaning per class, nothing both read and computed."""
+        leaves: frozenset[int] = frozenset()
+        body: dict[int, ENode] = {}
+        for p in parts:
+            leaves |= p.leaves
+            for k, v in p.body.items():
+                if body.setdefault(k, v) is not v:
+                    return leaves, None
+        if not leaves.isdisjoint(body):
+            return leaves, None
+        body[c] = node
+        if not self.legality.allows(c, body):
+            return leaves, None
+        return leaves, body
+
+    def _acts(self, leaves: frozenset[int]) -> int:
+        """Leaves that are activations: weights do not count against the limit."""
+        return len(leaves - self.roles.still)
+
+    def _rank(self, leaves: frozenset[int], body: Body) -> float:
+        """A rough price with the flow of the leaves, to choose which cones are priced."""
+        total = sum(self.flow[a] + self.pricer.stored(a) for a in leaves)
+        for k, v in body.items():
+            per = self._rough.setdefault(k, {})
+            if id(v) not in per:
+                per[id(v)] = self.pricer.rough(v, k)
+            total += per[id(v)]
+        return total
+
+    def _keep(self, c: int, found: dict[frozenset[int], tuple[float, Body]]) -> None:
+        """Price the most promising cones, drop dominated ones, keep the best few."""
+        best = sorted(found.items(), key=lambda z: (z[1][0], sorted(z[0])))
+        priced = []
+        for leaves, (_, body) in best[:2 * self.limits.cuts]:
+            seconds, values = self.pricer.price((c,), leaves, body)
+            if values <= self.limits.values:
+                priced.append(Cone(c, leaves, body, seconds))
+        priced.sort(key=lambda z: (self._total(z), len(z.body), sorted(z.leaves)))
+        kept = self._undominated(priced)[:self.limits.cuts]
+        least = self._least[c]
+        if not any(z.leaves <= least.leaves for z in kept):
+            seconds, _ = self.pricer.price((c,), least.leaves, least.body)
+            kept.append(Cone(c, least.leaves, least.body, seconds))
+        self.cuts[c] = kept
+        users = len(self.roles.users[c]) if self.roles.computed(c) else 1
+        self.flow[c] = self._total(kept[0]) / max(1, users)
+
+    def _total(self, cone: Cone) -> float:
+        return cone.seconds + sum(self.flow[a] for a in cone.leaves)
+
+    def _undominated(self, cones: list[Cone]) -> list[Cone]:
+        """Drop a cone if another reads less, costs no more, and could store as many values."""
+        shared = [self.shared(z) for z in cones]
+        out = []
+        for i, z in enumerate(cones):
+            if not any(i != j and y.leaves < z.leaves and y.seconds <= z.seconds
+                       and shared[j] >= shared[i] for j, y in enumerate(cones)):
+                out.append(z)
+        return out

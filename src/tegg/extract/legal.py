@@ -1,0 +1,172 @@
+"""Which bodies are one kernel: one template or one row space, and no reduction above a product."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tegg.classes import EClasses, ENode
+from tegg.contraction import Spec
+from tegg.dim import product
+from tegg.extract.limits import Limits
+from tegg.work import WorkModel, axis_of
+
+Space = tuple
+ONE_TO_ONE = ("Permute", "Reshape", "Flip")  # movement that a template's epilogue can follow
+
+
+class Legality:
+    """Judges bodies (operands before users); what an e-node asks for is worked out once."""
+
+    def __init__(self, classes: EClasses, work: WorkModel, limits: Limits) -> None:
+        self.classes, self.work, self.limits = classes, work, limits
+        self.rows: dict[str, bool] = {}
+        self.spaces: dict[tuple[int, tuple[int, ...]], Space] = {}
+
+    def reduces(self, c: int, node: ENode) -> bool:
+        """Whether an e-node works along rows."""
+        if node.op.kind == "reduce":
+            return True
+        if node.op.kind != "composite":
+            return False
+        name = node.op.name
+        if name not in self.rows:
+            self.rows[name] = self.work.footprint(c, node).passes > 0
+        return self.rows[name]
+
+    def allows(self, root: int, body: Mapping[int, ENode]) -> bool:
+        """Whether a cone can be one kernel."""
+        rows, anchors = [], []
+        for c, n in body.items():
+            kind = n.op.kind
+            if kind == "contract":
+                anchors.append(c)
+            elif kind == "reduce" or (kind == "composite" and self.reduces(c, n)):
+                rows.append(c)
+            elif n.op.name == "Scatter" and c != root:
+                return False
+        if not anchors and not rows:
+            return True
+        if body[root].op.name == "Scatter":
+            return False
+        if anchors and not (self._one_template(root, anchors, body)
+                            and self._packed_rows(anchors[0], rows, body)):
+            return False
+        return len(rows) < 2 or self._one_space(rows, body)
+
+    def _one_template(self, root: int, anchors: list[int], body: Mapping[int, ENode]) -> bool:
+        """Contractions of one operand over one space, whose sums the root reads at one index.
+
+        What is computed from a sum stands in the template's epilogue: elementwise, and moved one
+        to one.
+        """
+        first = body[anchors[0]]
+        if len(anchors) > self.limits.siblings or any(
+                body[c].args[0] != first.args[0] or body[c].attrs != first.attrs
+                for c in anchors):
+            return False
+        index: dict[int, tuple] = dict.fromkeys(anchors, ())
+        for c, n in body.items():
+            if c in index:
+                if any(a in index for a in n.args):
+                    return False  # a product of a product
+                continue
+            seen = {index[a] for a in n.args if a in index}
+            if len(seen) > 1:
+                return False
+            if seen:
+                (at,) = seen
+                if n.op.kind == "elementwise":
+                    index[c] = at
+                elif n.op.name in ONE_TO_ONE:
+                    index[c] = (*at, c)
+                else:
+                    return False
+        return True
+
+    def _packed_rows(self, anchor: int, rows: list[int], body: Mapping[int, ENode]) -> bool:
+        """Reductions below a product sum up what the product sums up, a value for each row."""
+        if not rows:
+            return True
+        if not self.limits.prologue_rows:
+            return False
+        node = body[anchor]
+        shape = self.classes.shape
+        spec = Spec.parse(node.attrs[0])
+        size = spec.sizes(*(shape[a] for a in node.args))
+        depth = product(tuple(size[c] for c in spec.k))
+        for a, free in zip(node.args, (spec.batch + spec.m, spec.batch + spec.n)):
+            inside = below(a, body)
+            count = product(tuple(size[c] for c in free))
+            for c in [c for c in rows if c in inside]:
+                whole = product(shape[body[c].args[0]])
+                extent = shape[body[c].args[0]][axis_of(body[c])]
+                if extent != depth or whole != count * depth:
+                    return False
+            rows = [c for c in rows if c not in inside]
+        return not rows
+
+    def _one_space(self, rows: list[int], body: Mapping[int, ENode]) -> bool:
+        """Reductions share a kernel where they close the same axes of the same rows.
+
+        A reduction whose only readers are reductions of its kind is part of theirs: a sum over
+        two axes is one sum.
+        """
+        readers: dict[int, list[int]] = {}
+        for c, n in body.items():
+            for a in n.args:
+                readers.setdefault(a, []).append(c)
+        first: Space | None = None
+        for c in rows:
+            over = readers.get(c)
+            if over and all(body[u].op is body[c].op and body[c].op.kind == "reduce"
+                            for u in over):
+                continue
+            space = self._space(c, body)
+            if first is None:
+                first = space
+            elif space != first:
+                return False
+        return True
+
+    def _space(self, c: int, body: Mapping[int, ENode]) -> Space:
+        """Runs of kept and reduced axes of a chain of reductions, with their sizes."""
+        axes = []
+        node = body[c]
+        while True:
+            axes.append(axis_of(node))
+            (a, *_) = node.args
+            if node.op.kind == "reduce" and a in body and body[a].op is node.op:
+                node = body[a]
+                continue
+            break
+        key = (a, tuple(axes))
+        if key not in self.spaces:
+            shape = self.classes.shape[a]
+            reduced = {i % len(shape) for i in axes} if shape else set()
+            runs: list[tuple[bool, list]] = []
+            for i, d in enumerate(shape):
+                if d == 1:
+                    continue
+                if runs and runs[-1][0] == (i in reduced):
+                    runs[-1][1].append(d)
+                else:
+                    runs.append((i in reduced, [d]))
+            self.spaces[key] = tuple((flag, product(tuple(ds))) for flag, ds in runs)
+        return self.spaces[key]
+
+
+def below(c: int, body: Mapping[int, ENode]) -> set[int]:
+    """The classes of a body that a class is computed from, itself included."""
+    seen: set[int] = set()
+    todo = [c]
+    while todo:
+        i = todo.pop()
+        if i in body and i not in seen:
+            seen.add(i)
+            todo.extend(body[i].args)
+    return seen
+
+
+def products(body: Mapping[int, ENode]) -> list[int]:
+    """The classes that contractions compute."""
+    return [c for c, n in body.items() if n.op.kind == "contract"]

@@ -1,0 +1,81 @@
+"""The exact cover: an integer program, solved at its root by HiGHS, with a certified gap.
+
+A binary x per kernel, an s in [0, 1] per key: a key is stored only if a kernel writes it, a
+kernel runs only if all that it reads is stored, and what is wanted is stored. Kernels read only
+what comes before all that they write, so no constraint on time is needed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import highspy
+import numpy as np
+
+from tegg.extract.problem import Problem
+
+MICROSECONDS = 1e6  # the unit in which HiGHS sees costs: its tolerances are absolute
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """``used`` is None where no cover was found in time. bound: no cover counts less."""
+
+    used: list[int] | None
+    bound: float
+    optimal: bool
+    columns: int
+    rows: int
+
+
+def solve(problem: Problem, seconds: float) -> Solved:
+    """The cheapest cover, as far as ``seconds`` allow."""
+    program = _program(problem)
+    solver = highspy.Highs()
+    for option, value in (("output_flag", False), ("time_limit", float(seconds)),
+                          ("mip_rel_gap", 0.0), ("mip_abs_gap", 1e-9), ("threads", 1)):
+        solver.setOptionValue(option, value)
+    solver.passModel(program)
+    solver.run()
+    info = solver.getInfo()
+    kernels = len(problem.kernels)
+    x = np.asarray(solver.getSolution().col_value[:kernels])
+    used = [k for k in range(kernels) if x[k] > 0.5] if len(x) == kernels else None
+    if used is None or not problem.covers(used):
+        used = None
+    optimal = solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
+    bound = info.mip_dual_bound / MICROSECONDS
+    return Solved(used, bound if np.isfinite(bound) else 0.0, optimal and used is not None,
+                  program.num_col_, program.num_row_)
+
+
+def _program(problem: Problem) -> highspy.HighsLp:
+    kernels, keys = len(problem.kernels), len(problem.keys)
+    starts, index, value, low = [0], [], [], []
+    for w, writers in enumerate(problem.writers):  # stored => written
+        index += [kernels + w, *writers]
+        value += [-1.0, *(1.0 for _ in writers)]
+        starts.append(len(index))
+        low.append(0.0)
+    for k, reads in enumerate(problem.reads):      # run => its reads are stored
+        for r in reads:
+            index += [kernels + r, k]
+            value += [1.0, -1.0]
+            starts.append(len(index))
+            low.append(0.0)
+    lower, upper = np.zeros(kernels + keys), np.ones(kernels + keys)
+    for w in problem.wanted:
+        lower[kernels + w] = 1.0
+    lp = highspy.HighsLp()
+    lp.num_col_, lp.num_row_ = kernels + keys, len(low)
+    lp.col_cost_ = np.array([c * MICROSECONDS for c in problem.cost] + [0.0] * keys)
+    lp.col_lower_, lp.col_upper_ = lower, upper
+    lp.row_lower_ = np.array(low)
+    lp.row_upper_ = np.full(len(low), highspy.kHighsInf)
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    lp.a_matrix_.start_ = np.array(starts)
+    lp.a_matrix_.index_ = np.array(index)
+    lp.a_matrix_.value_ = np.array(value)
+    lp.integrality_ = ([highspy.HighsVarType.kInteger] * kernels
+                       + [highspy.HighsVarType.kContinuous] * keys)
+    return lp

@@ -1,0 +1,111 @@
+"""What the target can lower: everything else leaves the e-classes, or an error says why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tegg.classes import EClasses, ENode
+from tegg.dtype import DType
+from tegg.errors import ExtractionError
+from tegg.op import Op
+
+Lowerable = Callable[[Op, DType], str | None]
+"""``(op, dtype of its result) -> None``, or the guard that failed as text."""
+
+Nodes = dict[int, list[ENode]]
+
+
+def anything(op: Op, dtype: DType) -> str | None:
+    """A target without limits."""
+    return None
+
+
+def roots(classes: EClasses) -> tuple[int, ...]:
+    """Classes that a cover must write: outputs and updates, but for inputs, which are copied."""
+    found = dict.fromkeys([*classes.outputs.values(), *classes.updates.values()])
+    return tuple(c for c in found if all(n.op.name != "Input" for n in classes.nodes[c]))
+
+
+def lowered(classes: EClasses, lowerable: Lowerable, target: str) -> Nodes:
+    """The e-nodes that the target can lower, of classes that the roots can reach.
+
+    Raises ExtractionError where a root cannot be computed any more.
+    """
+    reasons: dict[tuple[str, DType], str | None] = {}
+    kept: Nodes = {}
+    refused: dict[int, tuple[ENode, DType, str]] = {}
+    for c, nodes in classes.nodes.items():
+        kept[c] = []
+        for n in nodes:
+            dtype = classes.dtype[c]
+            key = (n.op.name, dtype)
+            if key not in reasons:
+                reasons[key] = None if n.op.name == "Input" else lowerable(n.op, dtype)
+            reason = reasons[key]
+            if reason is None:
+                kept[c].append(n)
+            else:
+                refused.setdefault(c, (n, dtype, reason))
+    alive = _computable(kept)
+    for r in roots(classes):
+        if r not in alive:
+            _refuse(r, kept, refused, alive, target)
+    kept = {c: [n for n in ns if all(a in alive for a in n.args)]
+            for c, ns in kept.items() if c in alive}
+    return live(kept, roots(classes))
+
+
+def _computable(nodes: Nodes) -> set[int]:
+    """Classes with an e-node whose operands are computable."""
+    users: dict[int, list[tuple[int, int]]] = {}
+    missing: dict[tuple[int, int], int] = {}
+    ready: list[int] = []
+    for c, ns in nodes.items():
+        for i, n in enumerate(ns):
+            args = set(n.args)
+            missing[c, i] = len(args)
+            for a in args:
+                users.setdefault(a, []).append((c, i))
+            if not args:
+                ready.append(c)
+    alive: set[int] = set()
+    while ready:
+        c = ready.pop()
+        if c in alive:
+            continue
+        alive.add(c)
+        for key in users.get(c, ()):
+            missing[key] -= 1
+            if not missing[key]:
+                ready.append(key[0])
+    return alive
+
+
+def _refuse(root: int, kept: Nodes, refused: dict, alive: set[int], target: str) -> None:
+    """Report the first class below a dead root that was refused itself."""
+    todo, seen = [root], set()
+    while todo:
+        c = todo.pop(0)
+        if c in alive or c in seen:
+            continue
+        seen.add(c)
+        if c in refused:
+            node, dtype, reason = refused[c]
+            raise ExtractionError(
+                f"{node.op.name} has no lowering for {dtype.name} on {target}: {reason}; "
+                f"cast its operands, or stack a compiler whose rules rewrite it")
+        todo.extend(a for n in kept.get(c, ()) for a in n.args)
+    raise ExtractionError(f"class {root} has no e-node that {target} can compute: every one of "
+                          f"them needs itself")
+
+
+def live(nodes: Nodes, wanted: tuple[int, ...]) -> Nodes:
+    """The classes that ``wanted`` can reach."""
+    seen: set[int] = set()
+    todo = list(wanted)
+    while todo:
+        c = todo.pop()
+        if c not in seen:
+            seen.add(c)
+            todo.extend(a for n in nodes[c] for a in n.args)
+    return {c: ns for c, ns in nodes.items() if c in seen}

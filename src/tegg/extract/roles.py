@@ -1,0 +1,116 @@
+"""What each class is to extraction: given, constant, moved, computed ahead, or a possible border."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tegg.classes import EClasses, ENode
+from tegg.dim import Poly
+from tegg.extract.coarsen import coarsened
+from tegg.extract.order import ordered
+from tegg.extract.prune import Lowerable, Nodes, lowered, roots
+
+CONSTANT = ("Full", "Iota", "Size")
+Reference = tuple[int, tuple[int, ...]]  # a computed class, and the movement on the way to it
+
+
+@dataclass(slots=True)
+class Roles:
+    """The e-classes as extraction works on them: acyclic, coarse, lowerable, in order.
+
+    given: inputs. weights: those of known size that change only between runs. constant: spelled inside
+    kernels. moved: movement of others and nothing else; they never rest in memory, the reader
+    moves. ahead: computed from weights and constants of known size alone; a kernel that runs when
+    weights change may store them. users: computed class -> those that read it, through movement.
+    """
+
+    classes: EClasses
+    nodes: Nodes
+    rank: dict[int, int]
+    roots: tuple[int, ...]
+    given: frozenset[int]
+    weights: frozenset[int]
+    constant: frozenset[int]
+    moved: frozenset[int]
+    ahead: frozenset[int]
+    users: dict[int, list[int]]
+
+    @property
+    def still(self) -> frozenset[int]:
+        """What lies in memory, or can, before a run starts."""
+        return self.weights | self.ahead
+
+    def computed(self, c: int) -> bool:
+        """Whether a kernel of some plan has to evaluate the class."""
+        return c not in self.given and c not in self.constant and c not in self.moved
+
+    def references(self, node: ENode, every: bool = False) -> list[Reference]:
+        """The classes below an e-node's operands, through movement, each with its way.
+
+        Where movement has alternatives the first is followed, or ``every`` one.
+        """
+        found: dict[Reference, None] = {}
+        todo: list[Reference] = [(a, ()) for a in reversed(node.args)]
+        while todo:
+            c, way = todo.pop()
+            if c in self.moved:
+                for n in self.nodes[c][:None if every else 1]:
+                    todo.append((n.args[0], (*way, c)))
+            else:
+                found[c, way] = None
+        return list(found)
+
+
+def assign(classes: EClasses, lowerable: Lowerable, target: str) -> Roles:
+    """The roles of the classes that the roots need."""
+    wanted = roots(classes)
+    nodes, rank = ordered(lowered(classes, lowerable, target))
+    nodes = coarsened(nodes, rank, wanted)
+    slots = {c: n.attrs[0] for c, ns in nodes.items() for n in ns if n.op.name == "Input"}
+    given = frozenset(slots)
+    weights = frozenset(c for c, s in slots.items() if classes.graph.inputs[s].kind == "weight"
+                        and not any(isinstance(d, Poly) for d in classes.shape[c]))
+    constant = frozenset(c for c, ns in nodes.items()
+                         if c not in given and any(n.op.name in CONSTANT for n in ns))
+    nodes = {c: ([n for n in ns if not n.args] if c in given or c in constant else ns)
+             for c, ns in nodes.items()}
+    moved = frozenset(c for c, ns in nodes.items() if c not in given and c not in constant
+                      and all(n.op.kind == "movement" for n in ns))
+    known = _known(classes, nodes, rank, weights, set(wanted))
+    ahead = known - weights - constant - moved
+    for c in ahead:
+        nodes[c] = [n for n in nodes[c] if known.issuperset(n.args) and not _symbolic(n)]
+    roles = Roles(classes, nodes, rank, wanted, given, weights, constant, moved, ahead, {})
+    roles.users = _users(roles)
+    return roles
+
+
+def _known(classes: EClasses, nodes: Nodes, rank: dict[int, int], weights: frozenset[int],
+           wanted: set[int]) -> frozenset[int]:
+    """Classes whose value is known before a run: no argument, no state, no symbolic size.
+
+    A root is written at each run, and so is what needs it.
+    """
+    known = set(weights)
+    for c in sorted(nodes, key=rank.__getitem__):
+        if c in wanted or any(isinstance(d, Poly) for d in classes.shape[c]):
+            continue
+        if any(n.op.name != "Input" and known.issuperset(n.args) and not _symbolic(n)
+               for n in nodes[c]):
+            known.add(c)
+    return frozenset(known)
+
+
+def _symbolic(node: ENode) -> bool:
+    return any(isinstance(d, Poly) for a in node.attrs if isinstance(a, tuple) for d in a)
+
+
+def _users(roles: Roles) -> dict[int, list[int]]:
+    """Per computed class its readers; a moved root reads as a computed class does."""
+    users: dict[int, dict[int, None]] = {c: {} for c in roles.nodes}
+    for c, ns in roles.nodes.items():
+        if roles.computed(c) or (c in roles.moved and c in roles.roots):
+            for n in ns:
+                for base, _ in roles.references(n, every=True):
+                    users[base][c] = None
+    return {c: list(u) for c, u in users.items()}

@@ -1,0 +1,183 @@
+"""The shape of a contraction, the tile sizes chosen for it, and what it then executes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tegg.dim import Dim, hint
+from tegg.dtype import DType
+
+Form = Literal["packed", "rows", "dots"]
+Unit = Literal["free", "k", "none"]  # which variable of an operand is contiguous in memory
+
+_DEPTH = 384       # products summed before partial sums are set aside: a panel of B stays in L1/L2
+_LONGEST = 512     # depth that still is one block
+_ROWS = 128        # rows of A that are kept in L2 together
+_SKINNY = 4        # rows up to which B is read where it lies: each element is used too seldom
+_SUMS = 1 << 20    # bytes of partial sums a thread keeps
+# Rows of a register tile by vectors across, for 32 and for 16 vector registers.
+_TILES = {32: {4: 6, 3: 8, 2: 12, 1: 14}, 16: {3: 4, 2: 6, 1: 8}}
+
+
+@dataclass(frozen=True, slots=True)
+class GemmShape:
+    """What a choice of tiles depends on.
+
+    n: columns per group; terms: contractions per group. accumulator: the dtype of sums. a_unit and
+    b_units: which variable is contiguous. a_cost, b_cost: operations of one element of an operand.
+    b_batched: whether B differs between batch items. b_constant: whether it is computed from
+    weights only, so that packing happens once.
+    """
+
+    batch: Dim
+    m: Dim
+    n: tuple[Dim, ...]
+    k: Dim
+    accumulator: DType
+    terms: tuple[int, ...] = (1,)
+    a_unit: Unit = "k"
+    b_units: tuple[Unit, ...] = ("free",)
+    a_cost: float = 1.0
+    b_cost: float = 1.0
+    out_cost: float = 1.0
+    b_batched: bool = False
+    b_constant: bool = False
+
+    @property
+    def flops(self) -> float:
+        """Multiplications and additions of the contractions, at the hints."""
+        across = sum(hint(n) * t for n, t in zip(self.n, self.terms))
+        return 2.0 * hint(self.batch) * hint(self.m) * across * hint(self.k)
+
+
+@dataclass(frozen=True, slots=True)
+class GemmParams:
+    """Tile sizes. ``packed``: mr x (nv x lanes) register tiles over packed panels of B; ``rows``:
+    B is read row by row, ``dots``: along k, both without packing.
+
+    depth: k per block. rows: rows of A kept together. span: panels per pass where partial sums are
+    set aside. piece: panels packed together. inline: B is packed by the thread that uses it.
+    """
+
+    form: Form
+    lanes: int
+    mr: int
+    nv: int
+    depth: int
+    rows: int
+    span: int
+    piece: int
+    inline: bool
+
+    @property
+    def nr(self) -> int:
+        """Columns of a register tile, and of a panel."""
+        return self.nv * self.lanes
+
+
+@dataclass(frozen=True, slots=True)
+class GemmEstimate:
+    """What a run executes, at the hints and for a number of threads.
+
+    flops: of the products, padding of tiles included. bytes: operands read and results written
+    once, in registers' width. packed_bytes: panels of B written (and read back). a_evaluations,
+    b_evaluations: how often each element of an operand is evaluated.
+    """
+
+    flops: float
+    bytes: float
+    packed_bytes: float
+    a_evaluations: float
+    b_evaluations: float
+
+
+def choose(shape: GemmShape, width: int) -> GemmParams:
+    """Tile sizes for a shape. ``width``: float32 values in a vector register."""
+    size = shape.accumulator.itemsize
+    lanes = width * 4 // size
+    registers = 32 if width == 16 else 16
+    columns = max(map(_top, shape.n))
+    nv = _vectors(columns, lanes, width, registers)
+    mr = _tile_rows(shape.m, _TILES[registers][nv])
+    rows = max(1, min(_ROWS, _top(shape.m) + mr - 1) // mr) * mr
+    sums = rows * nv * lanes * size * max(shape.terms)
+    inline = shape.b_batched and not shape.b_constant
+    return GemmParams(_form(shape), lanes, mr, nv, _depth(shape.k), rows, max(1, _SUMS // sums),
+                      max(1, 256 // (nv * lanes)), inline)
+
+
+def _top(n: Dim) -> int:
+    """A size where it is known, else one that is larger than any tile."""
+    return n if isinstance(n, int) else 1 << 30
+
+
+def _vectors(columns: int, lanes: int, width: int, registers: int) -> int:
+    """Vectors across a tile; panels are a whole number of the printer's vectors too."""
+    most = max(_TILES[registers]) if lanes < width and registers == 32 else 3
+    if lanes < width:
+        most -= most % (width // lanes)
+    step = max(1, width // lanes)
+    return max(step, min(most, -(-columns // (lanes * step)) * step))
+
+
+def _tile_rows(m: Dim, most: int) -> int:
+    """The tallest tile that wastes fewest rows; all of the registers where m is not known."""
+    if not isinstance(m, int):
+        return most
+    if m <= most:
+        return max(m, 1)
+    return min(range(most, most // 2, -1), key=lambda r: -(-m // r) * r)
+
+
+def _depth(k: Dim) -> int:
+    """Depth of a block; blocks of one contraction are equally deep."""
+    if not isinstance(k, int):
+        return _DEPTH
+    if k <= _LONGEST:
+        return max(k, 1)
+    blocks = -(-k // _DEPTH)
+    return -(-k // (blocks * 8)) * 8
+
+
+def _form(shape: GemmShape) -> Form:
+    if hint(shape.m) > _SKINNY:
+        return "packed"
+    if all(u == "k" for u in shape.b_units) and shape.a_unit != "free":
+        return "dots"
+    return "packed" if any(u == "k" for u in shape.b_units) else "rows"
+
+
+def estimate(shape: GemmShape, params: GemmParams, threads: int = 1) -> GemmEstimate:
+    """What a shape executes with given tiles, so that a cost model can price it."""
+    batch, m, k = hint(shape.batch), hint(shape.m), hint(shape.k)
+    size = shape.accumulator.itemsize
+    across = [(hint(n), t) for n, t in zip(shape.n, shape.terms)]
+    columns = sum(n * t for n, t in across)
+    b_elements = k * columns * (batch if shape.b_batched else 1)
+    moved = size * (batch * m * k + b_elements + batch * m * sum(n for n, _ in across))
+    if params.form != "packed":
+        flops = 2.0 * batch * m * columns * k
+        return GemmEstimate(flops, moved, 0.0, min(threads, max(1, columns // params.lanes)), 1.0)
+    padded = sum(-(-n // params.lanes) * params.lanes * t for n, t in across)
+    flops = 2.0 * batch * -(-m // params.mr) * params.mr * padded * k
+    panels = sum(-(-n // params.nr) for n, _ in across)
+    by_batch, by_rows, by_columns = _grid(batch, -(-m // params.mr), panels, threads)
+    mine = -(-panels // by_columns)
+    passes = -(-mine // params.span) if k > params.depth else 1
+    packed = size * k * sum(-(-n // params.nr) * params.nr * t for n, t in across)
+    repeats = by_rows if params.inline else 1
+    return GemmEstimate(flops, moved, packed * (batch if shape.b_batched else 1) * repeats,
+                        float(by_columns * passes), float(repeats))
+
+
+def _grid(batch: int, rows: int, columns: int, threads: int) -> tuple[int, int, int]:
+    """How threads share batch items, row panels and column panels: least for the busiest."""
+    best = None
+    for x in range(1, min(threads, batch) + 1):
+        for y in range(1, min(threads // x, rows) + 1):
+            z = max(1, min(threads // (x * y), columns))
+            cost = -(-batch // x) * -(-rows // y) * -(-columns // z)
+            if best is None or cost < best[0]:
+                best = cost, (x, y, z)
+    return best[1] if best else (1, 1, 1)

@@ -1,0 +1,211 @@
+"""The loop IR: where every value of a kernel is computed, kept and stored; printers only spell it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Union
+
+from tegg.dim import Dim
+from tegg.dtype import DType
+from tegg.kernel.domain import Write, spread
+from tegg.kernel.index import Var
+from tegg.kernel.value import Val
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """Scratch of one thread: one element per point of ``vars``, or a vector block of them.
+
+    block: scalars per point; above 1 where a vector loop around it gives each point its lanes.
+    """
+
+    number: int
+    dtype: DType
+    vars: tuple[Var, ...]
+    block: int = 1
+
+    @property
+    def size(self) -> Dim:
+        """Number of elements."""
+        return spread(self.vars) * self.block
+
+
+@dataclass(frozen=True, slots=True)
+class Let:
+    """A value is computed from its operands."""
+
+    value: Val
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """A value is read back from scratch."""
+
+    value: Val
+    array: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """A value is written to scratch."""
+
+    value: Val
+    array: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Accumulators of a reduction, set to its identity.
+
+    partials: vector accumulators for a vector loop over one of its variables; 0 where there is
+    none, and the accumulator is a scalar or follows the lanes of a vector loop around it.
+    """
+
+    value: Val
+    partials: int
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulate:
+    """One term goes into the accumulators of a reduction."""
+
+    value: Val
+    term: Val
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The accumulators become the value of the reduction."""
+
+    value: Val
+    partials: int
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """An element of a buffer is written."""
+
+    write: Write
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """``var`` from 0 to its extent.
+
+    vector: lanes are consecutive values of ``var``; ``unroll`` vectors an iteration, then single
+    vectors, then one masked. shared: each thread does its share of the iterations.
+    """
+
+    var: Var
+    body: tuple[Stmt, ...]
+    vector: bool = False
+    unroll: int = 1
+    shared: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """Only thread 0 does the body."""
+
+    body: tuple[Stmt, ...]
+
+
+Stmt = Union[Let, Fetch, Keep, Start, Accumulate, Finish, Store, Loop, Once]
+
+
+def walk(stmts: Sequence[Stmt], around: tuple[Loop, ...] = ()) -> Iterator[
+        tuple[Stmt, tuple[Loop, ...]]]:
+    """Every statement with the loops around it, outermost first."""
+    for s in stmts:
+        yield s, around
+        if isinstance(s, Loop):
+            yield from walk(s.body, (*around, s))
+        elif isinstance(s, Once):
+            yield from walk(s.body, around)
+
+
+def arrays(stmts: Sequence[Stmt]) -> list[Array]:
+    """The scratch arrays, by number."""
+    found = {s.array.number: s.array for s, _ in walk(stmts) if isinstance(s, (Keep, Fetch))}
+    return [found[n] for n in sorted(found)]
+
+
+def vector_of(around: Sequence[Loop]) -> Loop | None:
+    """The vector loop among the loops around a statement."""
+    return next((loop for loop in around if loop.vector), None)
+
+
+def verify(stmts: Sequence[Stmt]) -> None:
+    """Assert that every operand is there where it is used, and that loops nest as printers expect."""
+    _Verifier().block(stmts, (), frozenset(), frozenset())
+
+
+class _Verifier:
+    """Walks in program order; knows the values, arrays and accumulators that are there."""
+
+    def __init__(self) -> None:
+        self.written: set[int] = set()
+
+    def block(self, stmts: Sequence[Stmt], around: tuple[Loop, ...], known: frozenset[int],
+              open_: frozenset[int]) -> None:
+        for s in stmts:
+            if isinstance(s, Loop):
+                self._loop(s, around, known, open_)
+            elif isinstance(s, Once):
+                self.block(s.body, around, known, open_)
+            else:
+                known, open_ = self._leaf(s, around, known, open_)
+
+    def _loop(self, s: Loop, around: tuple[Loop, ...], known: frozenset[int],
+              open_: frozenset[int]) -> None:
+        assert s.var not in [a.var for a in around], f"{s.var} is bound twice"
+        assert not s.vector or vector_of(around) is None, "a vector loop inside a vector loop"
+        assert s.unroll == 1 or s.vector, "only vector loops are unrolled"
+        assert not s.shared or not any(a.shared for a in around), "two loops share threads"
+        self.block(s.body, (*around, s), known, open_)
+
+    def _leaf(self, s: Stmt, around: tuple[Loop, ...], known: frozenset[int],
+              open_: frozenset[int]) -> tuple[frozenset[int], frozenset[int]]:
+        scope = {a.var for a in around}
+
+        def need(v: Val) -> None:
+            assert v.op == "const" or v.id in known, f"{v} is used before it is computed"
+
+        if isinstance(s, (Let, Fetch, Start, Finish)):
+            assert s.value.deps <= scope, f"{s.value} stands outside of its loops"
+        if isinstance(s, Let):
+            assert s.value.op != "red", f"{s.value} needs a loop"
+            for a in s.value.args:
+                need(a)
+            return known | {s.value.id}, open_
+        if isinstance(s, Fetch):
+            assert s.array.number in self.written, f"array {s.array.number} is read unwritten"
+            return known | {s.value.id}, open_
+        if isinstance(s, Keep):
+            need(s.value)
+            self.written.add(s.array.number)
+        elif isinstance(s, Start):
+            return known, open_ | {s.value.id}
+        elif isinstance(s, Accumulate):
+            need(s.term)
+            assert s.value.id in open_, f"{s.value} has no accumulator"
+            assert scope >= s.value.deps, f"{s.value} accumulates outside of its loops"
+        elif isinstance(s, Finish):
+            assert s.value.id in open_, f"{s.value} has no accumulator"
+            return known | {s.value.id}, open_ - {s.value.id}
+        elif isinstance(s, Store):
+            for v in s.write.needs():
+                need(v)
+            assert scope == set(s.write.vars), f"{s.write} stands in the wrong loops"
+        return known, open_
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """One function of a kernel. ``buffers``: slot -> dtype, of those it touches."""
+
+    name: str
+    body: tuple[Stmt, ...]
+    buffers: Mapping[int, DType]
+    symbols: tuple[str, ...]

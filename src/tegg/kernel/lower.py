@@ -1,0 +1,191 @@
+"""Lowering: output nodes of a graph to the source of one kernel, a function per stage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from tegg.dim import Dim, Poly, product, symbols
+from tegg.dtype import DType
+from tegg.graph import Graph, Node
+from tegg.kernel.code import KernelCode, Stage, Temporary, Work
+from tegg.kernel.domain import Write, settle
+from tegg.kernel.index import Algebra, Form, Gathered, Guard
+from tegg.kernel.lane import Lanes
+from tegg.kernel.loops import Function, verify, walk
+from tegg.kernel.order import nests
+from tegg.kernel.place import Limits, Placer
+from tegg.kernel.propagate import Propagation, Splits
+from tegg.kernel.value import reachable
+from tegg.kernel.vectorise import Vectoriser
+from tegg.kernel.work import measure
+
+
+class Language(Protocol):
+    """What lowering asks of a printer."""
+
+    width: int                # lanes of a vector
+    native: frozenset[str]    # named elementwise ops that have a spelling
+
+    def function(self, algebra: Algebra, function: Function) -> str:
+        """The source of one function."""
+
+
+@dataclass(slots=True)
+class Lowering:
+    """One kernel being lowered: which slot holds which node, and the stages so far."""
+
+    graph: Graph
+    name: str
+    language: Language
+    limits: Limits
+    inputs: int
+    outputs: tuple[Node, ...]
+    stored: dict[int, int] = field(default_factory=dict)      # node id -> slot, of earlier stages
+    temporaries: list[Temporary] = field(default_factory=list)
+    functions: list[tuple[Function, Algebra, bool]] = field(default_factory=list)
+    works: list[Work] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The sizes that the kernel takes, by name."""
+        return kernel_symbols(self.graph, self.outputs)
+
+    def slot_of(self, node: Node) -> int:
+        """The output slot of a node, or a temporary made for it."""
+        for i, out in enumerate(self.outputs):
+            if out is node:
+                return self.inputs + i
+        self.temporaries.append(Temporary(node.dtype, product(node.shape)))
+        return self.inputs + len(self.outputs) + len(self.temporaries) - 1
+
+    def stage(self, targets: Sequence[tuple[int, Node]], scatter: bool = False) -> None:
+        """One function that writes nodes to slots (or applies the updates of one Scatter)."""
+        def propagation(splits: Splits) -> Propagation:
+            return Propagation(self.graph, self.language.native, splits, self.stored)
+
+        def write(p: Propagation) -> list[Write]:
+            if scatter:
+                return [_scatter(p, slot, node) for slot, node in targets]
+            return [w for slot, node in targets for w in _writes(p, slot, node)]
+
+        p, writes = settle(propagation, write)
+        vectors = Vectoriser(Lanes(p.algebra, self.language.width))
+        placed = nests(writes, lambda: Placer(p.values, vectors, self.limits))
+        body = tuple(s for nest in placed for s in nest.body)
+        verify(body)
+        self.notes += [note for nest in placed for note in nest.notes]
+        buffers = self._buffers(writes)
+        self.works.append(measure(body, self.language.width, buffers))
+        parallel = any(getattr(s, "shared", False) for s, _ in walk(body))
+        dtypes = {slot: d for slot, (d, _) in sorted(buffers.items())}
+        function = Function(f"{self.name}_{len(self.functions)}", body, dtypes, self.symbols)
+        self.functions.append((function, p.algebra, parallel))
+
+    def _buffers(self, writes: Sequence[Write]) -> dict[int, tuple[DType, Dim]]:
+        """Dtype and number of elements of every buffer that writes touch."""
+        sizes = {n.attrs[0]: product(n.shape) for n in self.graph.nodes if n.op.name == "Input"}
+        by_id = {n.id: n for n in self.graph.nodes}
+        sizes.update({slot: product(by_id[i].shape) for i, slot in self.stored.items()})
+        sizes.update({self.inputs + i: product(n.shape) for i, n in enumerate(self.outputs)})
+        out = {w.slot: w.value.dtype for w in writes}
+        for v in reachable(v for w in writes for v in w.needs()):
+            if v.op == "load":
+                out[v.attr.slot] = v.dtype
+        facts = self.graph.facts
+        first = self.inputs + len(self.outputs)
+        return {slot: (d, facts.canonical(sizes[slot] if slot in sizes else
+                                          self.temporaries[slot - first].size))
+                for slot, d in out.items()}
+
+    def code(self) -> KernelCode:
+        """The source of all stages."""
+        stages = []
+        for f, _, parallel in self.functions:
+            writes = frozenset(s.write.slot for s, _ in walk(f.body) if hasattr(s, "write"))
+            reads = frozenset(s.value.attr.slot for s, _ in walk(f.body)
+                              if hasattr(s, "value") and s.value.op == "load")
+            stages.append(Stage(f.name, reads, writes, parallel))
+        source = "\n".join(self.language.function(algebra, f) for f, algebra, _ in self.functions)
+        work = Work(*(sum(getattr(w, n) for w in self.works)
+                      for n in ("evaluations", "iterations", "loaded", "stored")))
+        return KernelCode(self.name, source, tuple(stages), tuple(self.temporaries), self.symbols,
+                          work, tuple(dict.fromkeys(self.notes)))
+
+
+def lower(graph: Graph, outputs: Sequence[Node], name: str, language: Language,
+          limits: Limits | None = None, inplace: Mapping[int, int] | None = None) -> KernelCode:
+    """The kernel that computes ``outputs``, which read Input slot i from buffer i.
+
+    Outputs follow the inputs in ``buffers``, then the temporaries. inplace: output position ->
+    input slot that shares its memory, so that a Scatter into that input copies nothing.
+    Raises LoweringError where the loop nest would be too large.
+    """
+    inputs = max([len(graph.inputs)] + [n.attrs[0] + 1 for n in graph.reachable(outputs)
+                                        if n.op.name == "Input"])
+    low = Lowering(graph, name, language, limits or Limits(), inputs, tuple(outputs))
+    for node in graph.reachable(outputs):
+        if node.op.name == "Scatter":
+            _scatter_stages(low, node, inplace or {})
+    rest = [(low.inputs + i, n) for i, n in enumerate(low.outputs)
+            if n.id not in low.stored or low.stored[n.id] != low.inputs + i]
+    if rest:
+        low.stage(rest)
+    return low.code()
+
+
+def kernel_symbols(graph: Graph, outputs: Sequence[Node]) -> tuple[str, ...]:
+    """The names of the sizes that nodes depend on, sorted."""
+    found: set[str] = set()
+
+    def collect(x: object) -> None:
+        if isinstance(x, tuple):
+            for y in x:
+                collect(y)
+        elif isinstance(x, Poly):
+            found.update(s.name for s in symbols(x) | symbols(graph.facts.canonical(x)))
+
+    for n in graph.reachable(outputs):
+        collect(n.shape)
+        collect(n.attrs)
+    return tuple(sorted(found))
+
+
+def _writes(p: Propagation, slot: int, node: Node) -> list[Write]:
+    """The stores of a whole node; none where it has no element."""
+    shape = p.shape(node)
+    if 0 in shape:
+        return []
+    vars, index = p.bind(shape, ())
+    return [Write(slot, vars, p.algebra.flatten(index, shape), p.at(node, index))]
+
+
+# ---- scatter
+def _scatter_stages(low: Lowering, node: Node, inplace: Mapping[int, int]) -> None:
+    """The base is copied, unless it is there already; then the updates are applied in order."""
+    base, slot = node.args[0], low.slot_of(node)
+    here = base.op.name == "Input" and inplace.get(slot - low.inputs) == base.attrs[0]
+    if not here:
+        low.stage([(slot, base)])
+    if 0 not in node.shape and 0 not in node.args[2].shape:
+        low.stage([(slot, node)], scatter=True)
+    low.stored[node.id] = slot
+
+
+def _scatter(p: Propagation, slot: int, node: Node) -> Write:
+    """Row ``index[i]`` of the result takes row i of the update, in order; bad indices are dropped."""
+    base, index, update = node.args
+    axis, mode = node.attrs
+    shape, count = p.shape(base), p.shape(index)[0]
+    other = shape[:axis] + shape[axis + 1:]
+    rows, (at,) = p.bind((count,), ())
+    vars, rest = p.bind(other, rows)
+    row = Gathered(p.at(index, (at,)), shape[axis], clamped=False)
+    target = Form(0, {row: 1})
+    guards = (Guard(target, 0, shape[axis] - 1),)
+    form = p.algebra.flatten((*rest[:axis], target, *rest[axis:]), shape)
+    value = p.at(update, (*rest[:axis], at, *rest[axis:]))
+    return Write(slot, (*rows, *vars), form, value, guards,
+                 "store" if mode == "last" else mode, rows)

@@ -1,0 +1,116 @@
+"""The order of the loops of a nest: candidates are placed, and priced on what they execute."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from tegg.dim import hint
+from tegg.kernel.domain import Write
+from tegg.kernel.index import Var
+from tegg.kernel.loops import Once, Stmt
+from tegg.kernel.place import Placer
+from tegg.kernel.value import Val, reachable
+from tegg.kernel.work import price
+
+_PLACED = 6         # orders that are placed; more are sifted by an estimate
+_ALL_ORDERS = 5     # loops up to which every permutation is a candidate
+_ENOUGH_STEPS = 16  # iterations from which a loop feeds any number of threads well enough
+
+MakePlacer = Callable[[], Placer]
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """One placed nest and its price."""
+
+    body: tuple[Stmt, ...]
+    price: float
+    notes: tuple[str, ...]
+
+
+def nests(writes: Sequence[Write], make: MakePlacer) -> list[Nest]:
+    """Place all writes: those over fewer loops ride on a larger nest where it passes theirs."""
+    groups: dict[frozenset[Var], list[Write]] = {}
+    for w in writes:
+        groups.setdefault(frozenset(w.vars), []).append(w)
+    waiting = sorted(groups.items(), key=lambda g: -len(g[0]))
+    out: list[Nest] = []
+    while waiting:
+        (key, group), *waiting = waiting
+        others = {k: g for k, g in waiting if k and k < key}
+        nest, ridden = _best(group, others, make)
+        out.append(nest)
+        waiting = [(k, g) for k, g in waiting if k not in ridden]
+    return out
+
+
+def _best(group: list[Write], others: dict[frozenset[Var], list[Write]],
+          make: MakePlacer) -> tuple[Nest, set[frozenset[Var]]]:
+    alone = {k: _best(g, {}, make)[0].price for k, g in others.items()}
+    best: tuple[float, int, Nest, set[frozenset[Var]]] | None = None
+    for rank, order in enumerate(_candidates(group)):
+        prefixes = {frozenset(order[:n]) for n in range(1, len(order))}
+        ridden = {k for k in others if k in prefixes}
+        riders = [w for k in others if k in ridden for w in others[k]]
+        nest = _place(group + riders, order, make())
+        total = nest.price + sum(alone[k] for k in others if k not in ridden)
+        if best is None or (total, rank) < best[:2]:
+            best = total, rank, nest, ridden
+    return best[2], best[3]
+
+
+def _place(writes: list[Write], order: tuple[Var, ...], placer: Placer) -> Nest:
+    bodies = [v for w in writes for v in w.needs()]
+    free = [v for v in order if not any(v in w.ordered for w in writes)]
+    shortest = min(len(w.vars) for w in writes)
+    vector = placer.vectors.choose(free, bodies, [w.form for w in writes]) \
+        if placer.limits.vector else None
+    unroll = placer.vectors.unroll(bodies, vector)
+    shared = _shared([v for v in order[:shortest] if v in free], vector,
+                     placer.vectors.lanes.width * unroll)
+    body = tuple(placer.place(writes, order, vector, shared))
+    if shared is None:
+        body = (Once(body),)
+    return Nest(body, price(body, placer.vectors.lanes), tuple(placer.notes))
+
+
+def _shared(vars: Sequence[Var], vector: Var | None, block: int) -> Var | None:
+    """The loop whose iterations the threads share: the outermost with enough of them."""
+    def steps(v: Var) -> int:
+        return -(-hint(v.extent) // block) if v == vector else hint(v.extent)
+
+    enough = next((v for v in vars if steps(v) >= _ENOUGH_STEPS), None)
+    return enough or max(vars, key=steps, default=None)
+
+
+def _candidates(group: list[Write]) -> Iterator[tuple[Var, ...]]:
+    """Orders worth placing, the recorded one first."""
+    recorded = group[0].vars
+    if len(recorded) <= _ALL_ORDERS:
+        orders = list(itertools.permutations(recorded))
+    else:
+        orders = [recorded] + [tuple(w for w in recorded if w != v) + (v,) for v in recorded[:-1]]
+    if len(orders) > _PLACED:
+        values = reachable(v for w in group for v in w.needs())
+        ranked = sorted(range(1, len(orders)), key=lambda i: (_estimate(values, orders[i]), i))
+        orders = [orders[0]] + [orders[i] for i in sorted(ranked[:_PLACED - 1])]
+    yield from orders
+
+
+def _estimate(values: Sequence[Val], order: tuple[Var, ...]) -> float:
+    """Each value is paid once per iteration of the loops down to the deepest that it needs, or
+    once per point of its own where a pass of its own is cheaper."""
+    trips = list(itertools.accumulate((hint(v.extent) for v in order), lambda a, b: a * b))
+    place = {v: i for i, v in enumerate(order)}
+    total = 0.0
+    for v in values:
+        deepest = max((place[x] for x in v.deps if x in place), default=-1)
+        inner = math.prod(hint(x.extent) for x in v.deps if x not in place)
+        nested = (trips[deepest] if deepest >= 0 else 1) * inner
+        own = 2 * math.prod(hint(x.extent) for x in v.deps)
+        cost = v.cost if v.op != "red" else math.prod(hint(x.extent) for x in v.attr.vars)
+        total += cost * min(nested, own)
+    return total

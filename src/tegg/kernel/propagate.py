@@ -1,0 +1,280 @@
+"""Index propagation: which value a graph node has at an index, with movement folded into indices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass, field
+
+from tegg.dim import Dim, Facts, Poly, Shape, evaluate, exact_div, product, symbols
+from tegg.errors import LoweringError
+from tegg.graph import Graph, Node
+from tegg.kernel.index import ZERO, Algebra, Form, Gathered, Guard, Var, variable
+from tegg.kernel.value import Val, Values
+from tegg.meaning import lowest
+
+Index = tuple[Form, ...]
+Request = Generator[tuple[Node, Index], Val, Val]
+
+Splits = dict[Dim, set[Dim]]  # extent -> divisors at which a flat variable is split
+
+
+def magnitude(d: Dim) -> int:
+    """A dim at large sizes, by which divisors are ordered."""
+    if not isinstance(d, Poly):
+        return d
+    return evaluate(d, {s.name: 10_007 + 2 * i for i, s in enumerate(sorted(symbols(d)))})
+
+
+@dataclass(slots=True)
+class Propagation:
+    """Nodes of one graph turned into values. ``native``: names of elementwise ops with a spelling.
+
+    Other named ops go through their expansion, which is recorded in the graph. ``stored`` maps
+    node ids to buffer slots: such a node is loaded, as an Input is from its own slot.
+    """
+
+    graph: Graph
+    native: frozenset[str]
+    splits: Splits = field(default_factory=dict)
+    stored: dict[int, int] = field(default_factory=dict)
+    limit: int = 20_000
+    algebra: Algebra = None  # type: ignore[assignment]
+    values: Values = None    # type: ignore[assignment]
+    _memo: dict[tuple[int, Index], Val] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.algebra = self.algebra or Algebra(self.facts)
+        self.values = self.values or Values(self.algebra, self.limit)
+
+    @property
+    def facts(self) -> Facts:
+        return self.graph.facts
+
+    def shape(self, node: Node) -> Shape:
+        """The shape with every stated equality of dims substituted."""
+        return tuple(map(self.facts.canonical, node.shape))
+
+    # ---- loop variables
+    def bind(self, shape: Shape, free: Iterable[Var]) -> tuple[tuple[Var, ...], Index]:
+        """Loop variables for a shape, and the index they make.
+
+        Constant axes that are neighbours share one flat variable; a symbolic axis has its own. A
+        variable is named by its extent and the smallest number not in ``free``, so equal
+        computations get equal names.
+        """
+        taken, vars, index = set(free), [], []
+        run: list[int] = []
+
+        def flush() -> None:
+            if run:
+                flat = self._flat(product(tuple(run)), taken, vars)
+                index.extend(self.algebra.unflatten(flat, tuple(run)))
+                run.clear()
+
+        for n in shape:
+            if isinstance(n, int):
+                run.append(n)
+            else:
+                flush()
+                index.append(self._flat(n, taken, vars))
+        flush()
+        return tuple(vars), tuple(index)
+
+    def _flat(self, extent: Dim, taken: set[Var], vars: list[Var]) -> Form:
+        """One flat position, in mixed radix where the extent has splits."""
+        flat, stride, made = ZERO, extent, []
+        for n in self._radices(extent):
+            k = 0
+            while Var(n, k) in taken:
+                k += 1
+            taken.add(Var(n, k))
+            made.append(Var(n, k))
+        for v in made:
+            stride = exact_div(stride, v.extent) if v.extent != 0 else 0
+            flat = flat + variable(v) * stride
+        vars.extend(v for v in made if isinstance(v.extent, Poly) or v.extent > 1)
+        return flat
+
+    def _radices(self, n: Dim) -> list[Dim]:
+        divisors = sorted(self.splits.get(n, ()), key=magnitude)
+        if not divisors:
+            return [n]
+        parts: list[Dim] = []
+        previous: Dim = 1
+        for d in [*divisors, n]:
+            parts.append(exact_div(d, previous))
+            previous = d
+        return [r for part in reversed(parts) for r in self._radices(part)]
+
+    # ---- values
+    def at(self, node: Node, index: Index) -> Val:
+        """The value of a node at an index. Memoised; never recursive in Python."""
+        memo = self._memo
+        stack: list[tuple[tuple[int, Index], Request]] = []
+        wanted: tuple[Node, Index] | None = (node, index)
+        result: Val | None = None
+        while True:
+            if wanted is not None:
+                key = (wanted[0].id, wanted[1])
+                result = memo.get(key)
+                if result is None:
+                    stack.append((key, self._rule(*wanted)))
+            if not stack:
+                return result
+            key, running = stack[-1]
+            try:
+                wanted = running.send(result)
+            except StopIteration as done:
+                stack.pop()
+                result, wanted = done.value, None
+                memo[key] = result
+                if len(memo) > 4 * self.limit:
+                    raise LoweringError(f"the fragment needs more than {4 * self.limit} pairs of "
+                                        f"node and index; store an inner value and lower the "
+                                        f"parts") from None
+
+    def _rule(self, node: Node, index: Index) -> Request:
+        if node.id in self.stored:
+            return self._load(node, index, self.stored[node.id])
+        if any(n == 0 for n in self.shape(node)):
+            return self._constant(node, 0)  # no element exists, so no loop asks for one
+        rule: Callable[[Propagation, Node, Index], Request] | None = _RULES.get(node.op.name)
+        if rule is not None:
+            return rule(self, node, index)
+        if node.op.kind == "elementwise" and (node.op.name in self.native
+                                              or node.op.expand is None):
+            return self._elementwise(node, index)
+        if node.op.expand is None:
+            raise LoweringError(f"{node.op.name} cannot stand inside a loop nest; it is a stage "
+                                f"of its own")
+        return self._expanded(node, index)
+
+    def _constant(self, node: Node, value: float) -> Request:
+        return self.values.const(value, node.dtype)
+        yield
+
+    def _expanded(self, node: Node, index: Index) -> Request:
+        return (yield node.op.expand(self.graph, node.args, node.attrs), index)
+
+    def _elementwise(self, node: Node, index: Index) -> Request:
+        args = []
+        for a in node.args:
+            args.append((yield a, index))
+        return self.values.make(node.op.name, tuple(args), node.dtype)
+
+    def _guards(self, index: Index, shape: Shape) -> tuple[Guard, ...]:
+        """What must be tested for an index to lie in a shape."""
+        return tuple(Guard(i, 0, n - 1) for i, n in zip(index, shape)
+                     if not self.algebra.within(i, 0, n - 1))
+
+    # ---- sources
+    def _load(self, node: Node, index: Index, slot: int) -> Request:
+        shape = self.shape(node)
+        return self.values.load(slot, node.dtype, self.algebra.flatten(index, shape),
+                                self._guards(index, shape))
+        yield
+
+    def _input(self, node: Node, index: Index) -> Request:
+        return self._load(node, index, node.attrs[0])
+
+    def _full(self, node: Node, index: Index) -> Request:
+        return self.values.make("const", (), node.dtype, node.attrs[2])
+        yield
+
+    def _size(self, node: Node, index: Index) -> Request:
+        return self.values.size(self.facts.canonical(node.attrs[1][0]), node.dtype)
+        yield
+
+    def _iota(self, node: Node, index: Index) -> Request:
+        if not index[0].terms and isinstance(index[0].const, int):
+            return self.values.const(index[0].const, node.dtype)
+        return self.values.index(index[0], node.dtype)
+        yield
+
+    # ---- movement
+    def _contiguous(self, node: Node, index: Index) -> Request:
+        return (yield node.args[0], index)
+
+    def _reshape(self, node: Node, index: Index) -> Request:
+        flat = self.algebra.flatten(index, self.shape(node))
+        return (yield node.args[0], self.algebra.unflatten(flat, self.shape(node.args[0])))
+
+    def _permute(self, node: Node, index: Index) -> Request:
+        source: list[Form] = [ZERO] * len(index)
+        for i, p in zip(index, node.attrs[0]):
+            source[p] = i
+        return (yield node.args[0], tuple(source))
+
+    def _expand(self, node: Node, index: Index) -> Request:
+        shape = self.shape(node.args[0])
+        return (yield node.args[0], tuple(ZERO if n == 1 else i for i, n in zip(index, shape)))
+
+    def _slice(self, node: Node, index: Index) -> Request:
+        starts, _, steps = node.attrs
+        return (yield node.args[0], tuple(i * step + self.facts.canonical(start)
+                                          for i, start, step in zip(index, starts, steps)))
+
+    def _flip(self, node: Node, index: Index) -> Request:
+        axis = node.attrs[0]
+        last = self.shape(node)[axis] - 1
+        return (yield node.args[0], (*index[:axis], index[axis] * -1 + last, *index[axis + 1:]))
+
+    def _window(self, node: Node, index: Index) -> Request:
+        axis, _, stride, dilation = node.attrs
+        at = self.algebra.recombine(index[axis] * stride + index[axis + 1] * dilation)
+        return (yield node.args[0], (*index[:axis], at, *index[axis + 2:]))
+
+    def _pad(self, node: Node, index: Index) -> Request:
+        """A Select, so guards are no part of the memo key; the load itself where it gives 0."""
+        low, _, fill = node.attrs
+        source = tuple(i - self.facts.canonical(a) for i, a in zip(index, low))
+        guards = self._guards(source, self.shape(node.args[0]))
+        outside = self.values.make("const", (), node.dtype, fill)
+        if any(map(self.algebra.outside, guards)) or 0 in self.shape(node.args[0]):
+            return outside
+        inside = yield node.args[0], source
+        if not guards or inside is outside:
+            return inside
+        if fill == 0 and inside.op == "load" and set(guards) <= set(inside.attr.guards):
+            return inside
+        return self.values.make("Select", (self.values.cond(guards), inside, outside), node.dtype)
+
+    # ---- the rest
+    def _reduce(self, node: Node, index: Index) -> Request:
+        """Nested reductions of one kind are one reduction over several axes."""
+        inner, axes = node, set()
+        while inner.op is node.op and inner.id not in self.stored or inner is node:
+            axes.add(inner.attrs[0])
+            inner = inner.args[0]
+        kind = "sum" if node.op.name == "SumReduce" else "max"
+        shape, order = self.shape(inner), sorted(axes)
+        extents = tuple(shape[a] for a in order)
+        if 0 in extents:
+            return self.values.const(0 if kind == "sum" else lowest(node.dtype), node.dtype)
+        vars, at = self.bind(extents, frozenset().union(*(i.vars() for i in index)))
+        full = list(index)
+        for axis, form in zip(order, at):
+            full[axis] = form
+        body = yield inner, tuple(full)
+        return self.values.reduce(kind, vars, body, node.dtype)
+
+    def _gather(self, node: Node, index: Index) -> Request:
+        """Indices are clamped; one that is an index already stays a form where it must fit."""
+        x, which = node.args
+        axis, rank = node.attrs[0], len(which.shape)
+        n = self.shape(x)[axis]
+        row = yield which, index[axis:axis + rank]
+        if row.op == "index" and self.algebra.within(row.attr, 0, n - 1):
+            at = row.attr
+        else:
+            at = Form(0, {Gathered(row, n): 1})
+        return (yield x, (*index[:axis], at, *index[axis + rank:]))
+
+
+_RULES = {
+    "Input": Propagation._input, "Full": Propagation._full, "Size": Propagation._size,
+    "Iota": Propagation._iota, "Contiguous": Propagation._contiguous,
+    "Reshape": Propagation._reshape, "Permute": Propagation._permute,
+    "Expand": Propagation._expand, "Slice": Propagation._slice, "Flip": Propagation._flip,
+    "Window": Propagation._window, "Pad": Propagation._pad, "SumReduce": Propagation._reduce,
+    "MaxReduce": Propagation._reduce, "Gather": Propagation._gather}

@@ -1,0 +1,214 @@
+"""Values: what a kernel computes per iteration, hash-consed with the loop variables they need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tegg.dim import Dim, hint
+from tegg.dtype import DType, bool_
+from tegg.errors import LoweringError
+from tegg.kernel.index import Algebra, Form, Guard, Var, variable
+from tegg.op import OPS, bits_of
+
+# Scalar operations of values that are no op of the table.
+_COST = {"load": 1.0, "const": 0.0, "size": 0.0, "index": 0.5, "cond": 1.0, "red": 1.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """An element of a buffer; 0 without touching memory where a guard fails."""
+
+    slot: int
+    form: Form
+    guards: tuple[Guard, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """A sum or maximum over all values of variables, which it binds."""
+
+    kind: Literal["sum", "max"]
+    vars: tuple[Var, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Val:
+    """One value. ``op`` is ``load const size index cond red`` or the name of an elementwise op.
+
+    attr: Load, the bits of a constant, a Dim, a Form, a tuple of Guards, a Reduction, or None.
+    args: operands, gathered indices inside ``attr`` included; their ids are smaller.
+    deps: the free loop variables.
+    """
+
+    op: str
+    args: tuple[Val, ...]
+    dtype: DType
+    attr: object
+    deps: frozenset[Var]
+    id: int
+
+    @property
+    def cost(self) -> float:
+        """Scalar operations of one evaluation, its operands not counted."""
+        known = _COST.get(self.op)
+        return OPS[self.op].cost if known is None else known
+
+    def forms(self) -> tuple[Form, ...]:
+        """The index expressions inside."""
+        if isinstance(self.attr, Load):
+            return (self.attr.form, *(g.form for g in self.attr.guards))
+        if self.op == "cond":
+            return tuple(g.form for g in self.attr)
+        return (self.attr,) if self.op == "index" else ()
+
+    def __repr__(self) -> str:
+        return f"v{self.id}:{self.op}"
+
+
+def reachable(roots: Iterable[Val]) -> list[Val]:
+    """The roots and all they are computed from, operands first."""
+    todo, seen = list(roots), {}
+    while todo:
+        v = todo.pop()
+        if v.id not in seen:
+            seen[v.id] = v
+            todo.extend(v.args)
+    return [seen[i] for i in sorted(seen)]
+
+
+@dataclass(slots=True)
+class Values:
+    """The table of hash-consed values. Raises LoweringError above ``limit`` values."""
+
+    algebra: Algebra
+    limit: int = 20_000
+    _table: dict[tuple, Val] = field(default_factory=dict)
+
+    def make(self, op: str, args: tuple[Val, ...], dtype: DType, attr: object = None) -> Val:
+        """The value of an op; for loads, indices and conditions the operands are found here."""
+        key = (op, tuple(a.id for a in args), dtype.name, attr)
+        v = self._table.get(key)
+        if v is not None:
+            return v
+        if len(self._table) >= self.limit:
+            raise LoweringError(f"the fragment needs more than {self.limit} distinct values per "
+                                f"iteration; store an inner value and lower the parts")
+        deps: frozenset[Var] = frozenset().union(*(a.deps for a in args))
+        v = Val(op, args, dtype, attr, deps, len(self._table))
+        if op in ("load", "index", "cond"):
+            forms = v.forms()
+            args = tuple(dict.fromkeys(x for f in forms for x in f.gathered()))
+            deps = frozenset().union(*(f.vars() for f in forms))
+            v = Val(op, args, dtype, attr, deps, v.id)
+        elif isinstance(attr, Reduction):
+            v = Val(op, args, dtype, attr, deps - frozenset(attr.vars), v.id)
+        self._table[key] = v
+        return v
+
+    def const(self, value: float, dtype: DType) -> Val:
+        return self.make("const", (), dtype, bits_of(value, dtype))
+
+    def load(self, slot: int, dtype: DType, form: Form, guards: tuple[Guard, ...] = ()) -> Val:
+        return self.make("load", (), dtype, Load(slot, form, guards))
+
+    def index(self, form: Form, dtype: DType) -> Val:
+        return self.make("index", (), dtype, form)
+
+    def cond(self, guards: tuple[Guard, ...]) -> Val:
+        return self.make("cond", (), bool_, guards)
+
+    def size(self, dim: Dim, dtype: DType) -> Val:
+        return self.const(dim, dtype) if isinstance(dim, int) else self.make("size", (), dtype, dim)
+
+    def reduce(self, kind: str, vars: tuple[Var, ...], body: Val, dtype: DType) -> Val:
+        return self.make("red", (body,), dtype, Reduction(kind, vars)) if vars else body
+
+    # ---- substitution
+    def substitute(self, root: Val, by: Mapping[Var, Form],
+                   memo: dict[int, Val] | None = None) -> Val:
+        """The value with free loop variables replaced. Bound variables are left alone."""
+        memo = {} if memo is None else memo
+        moved = frozenset(by)
+        for v in self._inside(root, moved, memo):
+            memo[v.id] = self._substituted(v, by, memo)
+        return memo.get(root.id, root)
+
+    def _inside(self, root: Val, moved: frozenset[Var], memo: Mapping[int, Val]) -> list[Val]:
+        """Values that change, operands first, without entering reductions that bind a variable."""
+        todo, found = [root], {}
+        while todo:
+            v = todo.pop()
+            if v.id in found or v.id in memo or not v.deps & moved:
+                continue
+            found[v.id] = v
+            if not (isinstance(v.attr, Reduction) and moved & set(v.attr.vars)):
+                todo.extend(v.args)
+        return [found[i] for i in sorted(found)]
+
+    def _substituted(self, v: Val, by: Mapping[Var, Form], memo: dict[int, Val]) -> Val:
+        if isinstance(v.attr, Reduction):
+            return self._reduction(v, by, memo)
+
+        def form(f: Form) -> Form:
+            return self.algebra.substitute(f, by, lambda x: memo.get(x.id, x))
+
+        def guards(gs: tuple[Guard, ...]) -> tuple[Guard, ...]:
+            return tuple(Guard(form(g.form), g.low, g.high) for g in gs)
+
+        attr = v.attr
+        if isinstance(attr, Load):
+            attr = Load(attr.slot, form(attr.form), guards(attr.guards))
+        elif v.op == "cond":
+            attr = guards(attr)
+        elif v.op == "index":
+            attr = form(attr)
+        args = () if v.op in ("load", "index", "cond") else tuple(
+            memo.get(a.id, a) for a in v.args)
+        return self.make(v.op, args, v.dtype, attr)
+
+    def _reduction(self, v: Val, by: Mapping[Var, Form], memo: dict[int, Val]) -> Val:
+        """A bound variable shadows the map; one that would capture a new free one is renamed."""
+        bound = v.attr.vars
+        entering = frozenset().union(*(f.vars() for x, f in by.items() if x in v.deps))
+        inner = {x: f for x, f in by.items() if x not in bound}
+        renamed: dict[Var, Var] = {}
+        for x in bound:
+            if x in entering:
+                taken = entering | set(bound) | v.args[0].deps | set(renamed.values())
+                renamed[x] = next(w for k in range(len(taken) + 1)
+                                  if (w := Var(x.extent, k)) not in taken)
+        if not renamed and len(inner) == len(by):
+            body = memo.get(v.args[0].id, v.args[0])
+        else:
+            inner.update({x: variable(w) for x, w in renamed.items()})
+            body = self.substitute(v.args[0], inner)
+        vars = tuple(renamed.get(x, x) for x in bound)
+        return self.reduce(v.attr.kind, vars, body, v.dtype)
+
+
+def flops(v: Val, scope: frozenset[Var], known: frozenset[int] = frozenset(),
+          memo: dict[int, float] | None = None) -> float:
+    """Operations of one evaluation inside loops ``scope``: what depends on less is not counted.
+
+    Values in ``known`` are read from memory. A shared value counts at each use, which is an upper
+    bound.
+    """
+    memo = {} if memo is None else memo
+
+    def own(x: Val) -> float:
+        if x.deps <= scope:
+            return 0.0
+        return 1.0 if x.id in known else memo.get(x.id, 0.0)
+
+    for x in reachable([v]):
+        below = sum(own(a) for a in x.args)
+        if isinstance(x.attr, Reduction):
+            trips = 1
+            for w in x.attr.vars:
+                trips *= hint(w.extent)
+            memo[x.id] = trips * (1.0 + below)
+        else:
+            memo[x.id] = x.cost + below
+    return memo[v.id]

@@ -1,0 +1,108 @@
+"""What a loop tree executes: exact counts for tests and reports, weighted ones for choices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from tegg.dim import Dim, hint
+from tegg.dtype import DType
+from tegg.kernel.code import Work
+from tegg.kernel.index import Form
+from tegg.kernel.lane import Lanes
+from tegg.kernel.loops import (Accumulate, Fetch, Keep, Let, Loop, Stmt, Store, vector_of, walk)
+from tegg.kernel.value import Val
+
+_NO_WORK = ("const", "load", "index", "cond", "size")  # addresses and constants are no evaluations
+
+
+def points(around: Sequence[Loop]) -> int:
+    """How often a statement is executed, lanes counted one by one."""
+    return math.prod(hint(loop.var.extent) for loop in around)
+
+
+def executions(around: Sequence[Loop], vector: bool, lanes: int) -> int:
+    """The same; what does not follow the lanes is done once for each block of them."""
+    inner = vector_of(around)
+    n = points(around)
+    if inner is None or vector or n == 0:
+        return n
+    extent = hint(inner.var.extent)
+    return n // extent * -(-extent // (lanes * inner.unroll))
+
+
+def measure(stmts: Sequence[Stmt], lanes: int, buffers: Mapping[int, tuple[DType, Dim]]) -> Work:
+    """The work of a tree at the hints of symbolic sizes. ``buffers``: slot -> dtype, elements."""
+    evaluations = iterations = stored = 0
+    loads: dict[int, int] = {}
+    for s, around in walk(stmts):
+        if isinstance(s, Loop):
+            if not any(isinstance(inner, Loop) for inner in s.body):
+                iterations += points((*around, s))
+        elif isinstance(s, Accumulate):
+            evaluations += points(around)
+        elif isinstance(s, Let):
+            v, loop = s.value, vector_of(around)
+            n = executions(around, loop is not None and loop.var in v.deps, lanes)
+            if v.op == "load":
+                loads[v.attr.slot] = loads.get(v.attr.slot, 0) + n
+            elif v.op not in _NO_WORK:
+                evaluations += n
+        elif isinstance(s, Store):
+            stored += points(around) * buffers[s.write.slot][0].itemsize
+    loaded = sum(min(n, hint(buffers[slot][1])) * buffers[slot][0].itemsize
+                 for slot, n in loads.items())
+    return Work(evaluations, iterations, loaded, stored)
+
+
+# Prices in units of one scalar operation; a vector operation costs one unit for all lanes.
+_GATHERED = 1.5   # per lane that is loaded or stored on its own
+_STRIDED = 4.0    # a scalar access that jumps at each step of the innermost loop
+_TRIP = 1.0       # a loop iteration
+_THREADS = 2.0    # what stands outside of the shared loop is done by every thread
+
+
+def price(stmts: Sequence[Stmt], lanes: Lanes) -> float:
+    """The cost of a tree: operations executed, with what memory access patterns add."""
+    total = 0.0
+    threaded = any(isinstance(s, Loop) and s.shared for s, _ in walk(stmts))
+    for s, around in walk(stmts):
+        loops = (*around, s) if isinstance(s, Loop) else around
+        one = (_TRIP * executions(loops, False, lanes.width) if isinstance(s, Loop)
+               else _price(s, around, lanes))
+        alone = threaded and not any(loop.shared for loop in loops)
+        total += one * (_THREADS if alone else 1.0)
+    return total
+
+
+def _price(s: Stmt, around: Sequence[Loop], lanes: Lanes) -> float:
+    loop = vector_of(around)
+    steps = executions(around, False, lanes.width)
+    copies = loop.unroll if loop is not None else 1
+    if isinstance(s, Accumulate):
+        return steps * copies
+    if isinstance(s, Store):
+        form = s.write.form
+        follows = loop is not None and loop.var in (form.vars() | s.write.value.deps)
+        return steps * (copies if follows else 1) * _access(form, around, lanes)
+    if isinstance(s, (Keep, Fetch)):
+        return steps * (copies if loop is not None and loop.var in s.value.deps else 1)
+    if isinstance(s, Let):
+        v: Val = s.value
+        times = steps * (copies if loop is not None and loop.var in v.deps else 1)
+        if v.op == "load":
+            guards = sum(0.5 for _ in v.attr.guards)
+            return times * (_access(v.attr.form, around, lanes) + guards)
+        return times * v.cost
+    return 0.0
+
+
+def _access(form: Form, around: Sequence[Loop], lanes: Lanes) -> float:
+    loop = vector_of(around)
+    if loop is not None and loop.var in form.vars():
+        k = lanes.coefficient(form, loop.var)
+        return {1: 1.0, -1: 1.5}.get(k, _GATHERED * lanes.width) if isinstance(k, int) else (
+            _GATHERED * lanes.width)
+    if around and loop is None and lanes.coefficient(form, around[-1].var) not in (0, 1, -1):
+        return _STRIDED
+    return 1.0

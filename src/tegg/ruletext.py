@@ -1,0 +1,113 @@
+"""Rules as egglog text: constants spelled out, mirror images of commutative ops, safe names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tegg.dtype import bool_, f64, i64
+from tegg.op import bits_of
+from tegg.rulefile import Rule
+from tegg.sexpr import Expr, List, Symbol, is_float
+from tegg.vocabulary import Word
+
+
+def rule_texts(rule: Rule, words: Mapping[str, Word], ruleset: str) -> list[str]:
+    """The egglog rules of one rule: itself, and one for each mirror image of its pattern.
+
+    The first is named as the rule is; mirror images get ``~1``, ``~2``... after the name.
+    """
+    images = [()]
+    for fact in rule.query:
+        images = [(*done, image) for done in images for image in _images(fact, words)]
+    texts: dict[str, None] = {}
+    for image in images:
+        texts.setdefault(_Writer(words).body(image, rule.actions))
+    return [f'(rule {body} :ruleset {ruleset} :name "{rule.name}{f"~{i}" if i else ""}")'
+            for i, body in enumerate(texts)]
+
+
+def plain_name(name: str) -> str:
+    """The rule that a name in egglog's report belongs to."""
+    return name.partition("~")[0]
+
+
+def is_constant(e: Expr) -> bool:
+    """Whether a pattern is a constant, which the loader puts last."""
+    return isinstance(e, List) and e.head in ("Const", "Full")
+
+
+def _images(e: Expr, words: Mapping[str, Word]) -> list[Expr]:
+    """A pattern with the operands of its commutative ops in every order that may be loaded."""
+    if not isinstance(e, List):
+        return [e]
+    items: list[tuple[Expr, ...]] = [()]
+    for item in e.items:
+        items = [(*done, image) for done in items for image in _images(item, words)]
+    word = words.get(e.head)
+    out: dict[str, Expr] = {}
+    for chosen in items:
+        orders = [chosen]
+        if word and word.commutative:
+            head, a, b = chosen
+            mirror = (head, b, a)
+            orders = ([chosen] if is_constant(b) else [mirror] if is_constant(a)
+                      else [chosen, mirror])
+        for order in orders:
+            made = List(order, e.place, e.end)
+            out.setdefault(str(made), made)
+    return list(out.values())
+
+
+@dataclass(slots=True)
+class _Writer:
+    """Writes one rule. ``guards`` collects the facts that constants need."""
+
+    words: Mapping[str, Word]
+    guards: list[str] = field(default_factory=list)
+    count: int = 0
+    owner: str = ""  # while actions are written: the class that is matched, as text
+
+    def body(self, query: tuple[Expr, ...], actions: tuple[Expr, ...]) -> str:
+        facts = [self.write(f) for f in query]
+        done = []
+        for action in actions:
+            self.owner = self.write(action.items[1]) if action.head == "union" else ""
+            done.append(self.write(action))
+        return f"({' '.join(facts + self.guards)}) ({' '.join(done)})"
+
+    def write(self, e: Expr) -> str:
+        if isinstance(e, Symbol):
+            return "?" + e.text if e.is_name else e.text
+        if e.head == "Const":
+            return self.const(e.items[1].text)
+        items = list(e.items[1:])
+        word = self.words.get(e.head)
+        if self.owner and word and word.commutative:
+            items.sort(key=lambda x: 2 if is_constant(x) else
+                       1 if isinstance(x, List) and x.head == "Expand" else 0)
+        if e.head == "panic":
+            return str(e)
+        return f"({' '.join([e.head, *map(self.write, items)])})"
+
+    def const(self, text: str) -> str:
+        """A Full: of any dtype and shape in a pattern, of the matched class's own in an action."""
+        if text in ("true", "false"):
+            dtype, bits = '"bool"', bits_of(text == "true", bool_)
+        else:
+            kind = f64 if is_float(text) else i64
+            bits = bits_of(float(text) if kind is f64 else int(text), kind)
+            dtype = "?_d" if self.owner else f"?_d{self.count}"
+            signed = "" if bits >= 0 else "signed-"
+            self.guard(f"({'float' if kind is f64 else signed + 'int'}-type {dtype})")
+        shape = "?_s" if self.owner else f"?_s{self.count}"
+        self.count += 1
+        if self.owner:
+            self.guard(f"(= ?_s (shape {self.owner}))")
+            if dtype == "?_d":
+                self.guard(f"(= ?_d (dtype {self.owner}))")
+        return f"(Full {dtype} {shape} {bits})"
+
+    def guard(self, fact: str) -> None:
+        if fact not in self.guards:
+            self.guards.append(fact)

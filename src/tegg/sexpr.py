@@ -1,0 +1,147 @@
+"""S-expressions with positions: what rule files are written in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Union
+
+from tegg.errors import RuleError
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a piece of text stands: file, line and column, counted from 1."""
+
+    file: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A word, a number as written, or a quoted string with its quotes."""
+
+    text: str
+    place: Place
+
+    @property
+    def is_string(self) -> bool:
+        return self.text.startswith('"')
+
+    @property
+    def is_int(self) -> bool:
+        return self.text.lstrip("-").isdecimal()
+
+    @property
+    def is_name(self) -> bool:
+        """Whether it is a word that could be a variable or a function."""
+        return not (self.is_string or self.is_int or self.text.startswith(":")
+                    or is_float(self.text))
+
+    @property
+    def string(self) -> str:
+        """The content of a quoted string."""
+        return self.text[1:-1]
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class List:
+    """A parenthesised list; ``end`` is the line of its closing parenthesis."""
+
+    items: tuple[Expr, ...]
+    place: Place
+    end: int
+
+    @property
+    def head(self) -> str:
+        """The word it starts with, or an empty text."""
+        first = self.items[0] if self.items else None
+        return first.text if isinstance(first, Symbol) else ""
+
+    def __str__(self) -> str:
+        return f"({' '.join(map(str, self.items))})"
+
+
+Expr = Union[Symbol, List]
+
+
+def is_float(text: str) -> bool:
+    """Whether a word is a float literal: ``1.0``, ``2e-5``, ``inf``, ``-inf``."""
+    if text in ("inf", "-inf"):
+        return True
+    digits = text.lstrip("-")
+    if not digits[:1].isdigit() or digits.isdecimal():
+        return False
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def short(e: Expr) -> str:
+    """The text of an expression, cut where it is long."""
+    text = str(e)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def read(text: str, file: str) -> tuple[List, ...]:
+    """The top-level lists of a text. Comments run from ``;`` to the end of the line.
+
+    Raises RuleError with the place of what does not balance.
+    """
+    open_lists: list[tuple[Place, list[Expr]]] = []
+    done: list[List] = []
+    for symbol in _tokens(text, file):
+        if symbol.text == "(":
+            open_lists.append((symbol.place, []))
+        elif symbol.text == ")":
+            if not open_lists:
+                raise RuleError(f"{symbol.place}: ')' closes nothing; delete it or add its '('")
+            place, items = open_lists.pop()
+            made = List(tuple(items), place, symbol.place.line)
+            (open_lists[-1][1] if open_lists else done).append(made)
+        elif open_lists:
+            open_lists[-1][1].append(symbol)
+        else:
+            raise RuleError(f"{symbol.place}: {symbol.text!r} stands outside of any command; "
+                            f"comments begin with ';'")
+    if open_lists:
+        raise RuleError(f"{open_lists[-1][0]}: this '(' is never closed; add a ')'")
+    return tuple(done)
+
+
+def _tokens(text: str, file: str):
+    for number, line in enumerate(text.splitlines(), 1):
+        i = 0
+        while i < len(line):
+            c, place = line[i], Place(file, number, i + 1)
+            if c.isspace():
+                i += 1
+            elif c == ";":
+                break
+            elif c in "()":
+                yield Symbol(c, place)
+                i += 1
+            elif c == '"':
+                stop = line.find('"', i + 1)
+                if stop < 0:
+                    raise RuleError(f"{place}: this string is never closed; add a '\"' "
+                                    f"on the same line")
+                if "\\" in line[i:stop]:
+                    raise RuleError(f"{place}: {line[i:stop + 1]} holds a backslash; "
+                                    f"strings are plain text here")
+                yield Symbol(line[i:stop + 1], place)
+                i = stop + 1
+            else:
+                stop = i
+                while stop < len(line) and not line[stop].isspace() and line[stop] not in '();"':
+                    stop += 1
+                yield Symbol(line[i:stop], place)
+                i = stop

@@ -1,0 +1,167 @@
+"""Kernels compiled and run for tests: guard pages at both ends of every buffer."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import mmap
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+
+from tegg.backends.cpu.emit import C
+from tegg.dim import evaluate as size_of
+from tegg.dtype import DType
+from tegg.graph import Graph, Node
+from tegg.kernel.code import KernelCode
+from tegg.kernel.lower import lower
+from tegg.oracle import evaluate
+
+FLAGS = ("-O1", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math",
+         "-fwrapv", "-fPIC", "-shared", "-std=gnu11", "-Wall", "-Werror", "-Wno-psabi",
+         "-Wno-unused-variable", "-Wno-unused-function")
+_SCRATCH = """#include <stdlib.h>
+static char *rt_scratch(size_t n) {  // what the runtime gives a thread, and no byte more
+  static char *p;
+  free(p);
+  return p = aligned_alloc(64, (n + 63) / 64 * 64);
+}
+"""
+_PAGE = mmap.PAGESIZE
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+
+
+@functools.cache
+def _folder() -> Path:
+    return Path(tempfile.mkdtemp(prefix="tegg-tests-"))
+
+
+def build(source: str, width: int, flags: Sequence[str] = FLAGS) -> ctypes.CDLL:
+    """Compile kernels. The same text is compiled once."""
+    return _build(source, width, tuple(flags))
+
+
+@functools.cache
+def _build(source: str, width: int, flags: tuple[str, ...]) -> ctypes.CDLL:
+    include = str(files("tegg.backends.cpu").joinpath("vector.h").parent)
+    name = hashlib.sha256(f"{source}{width}{flags}".encode()).hexdigest()[:16]
+    text, shared = _folder() / f"{name}.c", _folder() / f"{name}.so"
+    text.write_text(f'#define TEGG_LANES {width}\n{_SCRATCH}#include "vector.h"\n#include "vecmath.h"\n{source}')
+    done = subprocess.run(["gcc", *flags, f"-I{include}", str(text), "-o", str(shared), "-lm"],
+                          capture_output=True, text=True)
+    assert done.returncode == 0, f"{text}\n{done.stderr[:3000]}"
+    return ctypes.CDLL(str(shared))
+
+
+class Guarded:
+    """Memory whose last byte, or first byte, lies beside an unreadable page."""
+
+    def __init__(self, size: int, at_end: bool = True) -> None:
+        pages = max(1, -(-size // _PAGE))
+        self._map = mmap.mmap(-1, (pages + 2) * _PAGE)
+        base = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
+        self._ends = base, base + (pages + 1) * _PAGE
+        for end in self._ends:
+            assert _libc.mprotect(end, _PAGE, 0) == 0
+        self.address = base + _PAGE + ((pages * _PAGE - size) if at_end else 0)
+        self.size = size
+
+    def array(self, shape: tuple[int, ...], dtype: DType) -> np.ndarray:
+        raw = (ctypes.c_char * max(self.size, 1)).from_address(self.address) if self.size else b""
+        return np.frombuffer(raw, dtype.numpy, int(np.prod(shape))).reshape(shape) \
+            if self.size else np.empty(shape, dtype.numpy)
+
+    def close(self) -> None:
+        for end in self._ends:
+            _libc.mprotect(end, _PAGE, 3)
+
+
+def call(library: ctypes.CDLL, code: KernelCode, graph: Graph, outputs: Sequence[Node],
+         inputs: Mapping[int, np.ndarray], sizes: Mapping[str, int], threads: int = 1,
+         at_end: bool = True, inplace: Mapping[int, int] | None = None) -> list[np.ndarray]:
+    """Run a kernel on guarded copies of its inputs. Outputs start as a pattern."""
+    specs = [(s.shape, s.dtype) for s in graph.inputs]
+    specs += [(n.shape, n.dtype) for n in outputs]
+    specs += [((t.size,), t.dtype) for t in code.temporaries]
+    memory, arrays = [], []
+    for slot, (shape, dtype) in enumerate(specs):
+        shape = tuple(size_of(d, sizes) for d in shape)
+        shared = (inplace or {}).get(slot - len(graph.inputs))
+        if shared is not None:
+            memory.append(memory[shared])
+            arrays.append(arrays[shared])
+            continue
+        memory.append(Guarded(int(np.prod(shape)) * dtype.itemsize, at_end))
+        arrays.append(memory[-1].array(shape, dtype))
+        if slot < len(graph.inputs):
+            arrays[-1][...] = inputs[slot]
+        else:
+            arrays[-1].reshape(-1).view(np.uint8)[...] = 0x5a if dtype.kind != "bool" else 1
+    pointers = (ctypes.c_void_p * max(1, len(memory)))(*(m.address for m in memory))
+    values = (ctypes.c_int64 * max(1, len(code.symbols)))(*(sizes[s] for s in code.symbols))
+    for stage in code.stages:
+        f = getattr(library, stage.function)
+        f.restype = None
+        for tid in range(threads if stage.parallel else 1):
+            f(pointers, values, ctypes.c_int(tid), ctypes.c_int(threads if stage.parallel else 1))
+    first = len(graph.inputs)
+    results = [a.copy() for a in arrays[first:first + len(outputs)]]
+    for m in memory:
+        m.close()
+    return results
+
+
+def close(got: np.ndarray, want: np.ndarray, dtype: DType, slack: float = 1.0) -> str | None:
+    """Why two results differ, or None. Floats relative to the largest finite value of the whole."""
+    assert got.shape == want.shape and got.dtype == want.dtype
+    if not dtype.is_float:
+        return None if np.array_equal(got, want) else f"{got!r} is not {want!r}"
+    a, b = got.astype(np.float64), want.astype(np.float64)
+    finite = np.isfinite(b)
+    if not np.array_equal(np.isnan(a), np.isnan(b)) or not np.array_equal(
+            a[np.isinf(b)], b[np.isinf(b)]) or not np.isfinite(a[finite]).all():
+        return f"NaN or inf differ: {got!r} is not {want!r}"
+    tolerance = {"f64": 1e-10, "f32": 2e-5, "f16": 5e-3, "bf16": 4e-2}[dtype.name] * slack
+    scale = 1 + np.abs(b[finite]).max(initial=0)
+    worst = np.abs(a[finite] - b[finite]).max(initial=0) / scale
+    return None if worst <= tolerance else f"off by {worst:.3g} of {scale:.3g}"
+
+
+def random_inputs(graph: Graph, sizes: Mapping[str, int], seed: int = 0,
+                  high: int = 30) -> dict[int, np.ndarray]:
+    """Values for every input: normal floats, integers in 0 .. high-1."""
+    rng = np.random.default_rng(seed)
+    out = {}
+    for slot, spec in enumerate(graph.inputs):
+        shape = tuple(size_of(d, sizes) for d in spec.shape)
+        if spec.dtype.is_float:
+            out[slot] = rng.standard_normal(shape).astype(spec.dtype.numpy)
+        else:
+            out[slot] = rng.integers(0, 2 if spec.dtype.kind == "bool" else high,
+                                     shape).astype(spec.dtype.numpy)
+    return out
+
+
+def check(graph: Graph, outputs: Sequence[Node], sizes: Mapping[str, int] | None = None,
+          inputs: Mapping[int, np.ndarray] | None = None, width: int = 16,
+          threads: Sequence[int] = (1, 2), slack: float = 1.0, code: KernelCode | None = None,
+          seed: int = 0, inplace: Mapping[int, int] | None = None,
+          library: ctypes.CDLL | None = None) -> KernelCode:
+    """Lower, compile, run; compare with the oracle."""
+    code = code or lower(graph, outputs, "k", C(width), inplace=inplace)
+    library = library or build(code.source, width)
+    sizes = sizes or {}
+    inputs = random_inputs(graph, sizes, seed) if inputs is None else inputs
+    want = evaluate(outputs, inputs, sizes)
+    for n in threads:
+        got = call(library, code, graph, outputs, inputs, sizes, n, n == 1, inplace)
+        for i, (g, w, node) in enumerate(zip(got, want, outputs)):
+            why = close(g, w, node.dtype, slack)
+            assert why is None, f"output {i} at {dict(sizes)}, {n} threads: {why}"
+    return code
