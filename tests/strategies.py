@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 
 from tegg.dtype import DTYPES, f64
 from tegg.errors import DTypeError
 from tegg.op import Op, bits_of
 
+# For tests that stand once for each row of a table; the long profile scales it.
+few = settings(max_examples=max(8, settings.default.max_examples // 4))
 FLOATS = tuple(d for d in DTYPES.values() if d.is_float)
 SPECIALS = (0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, -0.5, 1e30, -1e30, 1e-30)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
-from strategies import accepted, row_calls
+from strategies import accepted, few, row_calls
 from tegg.dtype import DTYPES, bf16, bool_, f16, f32, f64, i8, i32, i64, u8
 from tegg.errors import DTypeError
 from tegg.graph import Graph
@@ -52,7 +52,7 @@ def agree(row, got, want, dtype, slack=1.0):
 
 @pytest.mark.parametrize(("row", "dtype"), PAIRS, ids=name_of)
 @given(data=st.data())
-@settings(max_examples=8)
+@few
 def test_meaning_has_the_recorded_shape_and_dtype(row, dtype, data):
     arrays, attrs = data.draw(row_calls(row, dtype, specials=True))
     with np.errstate(all="ignore"):
@@ -62,7 +62,7 @@ def test_meaning_has_the_recorded_shape_and_dtype(row, dtype, data):
 
 @pytest.mark.parametrize(("row", "dtype"), NAMED, ids=name_of)
 @given(data=st.data())
-@settings(max_examples=15)
+@few
 def test_expansion_has_the_rows_meaning(row, dtype, data):
     arrays, attrs = data.draw(row_calls(row, dtype))
     agree(row, expanded(row, arrays, attrs), meaning(row, arrays, attrs), dtype)
@@ -78,7 +78,7 @@ DIFFERENT = {
 @pytest.mark.parametrize(("row", "dtype"), [(r, d) for r, d in NAMED if r.kind == "elementwise"
                                             and r.name not in DIFFERENT], ids=name_of)
 @given(data=st.data())
-@settings(max_examples=15)
+@few
 def test_elementwise_expansion_holds_for_special_values(row, dtype, data):
     arrays, attrs = data.draw(row_calls(row, dtype, specials=True))
     agree(row, expanded(row, arrays, attrs), meaning(row, arrays, attrs), dtype)
@@ -86,7 +86,7 @@ def test_elementwise_expansion_holds_for_special_values(row, dtype, data):
 
 @pytest.mark.parametrize("name", DIFFERENT)
 @given(data=st.data())
-@settings(max_examples=15)
+@few
 def test_other_expansions_hold_for_finite_values(name, data):
     row = OPS[name]
     (first, *rest), attrs = data.draw(row_calls(row, f32))

@@ -8,10 +8,10 @@ import operator
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings, strategies as st
+from hypothesis import assume, given, strategies as st
 
 import tegg
-from strategies import FLOATS, SPECIALS, array, arrays, dims, shapes
+from strategies import FLOATS, SPECIALS, array, arrays, dims, few, shapes
 from tegg.dtype import DTYPES, f32, f64, i8, i32, i64, u8
 from tegg.errors import ArgumentError, DTypeError, ShapeError
 from tegg.oracle import evaluate
@@ -67,7 +67,7 @@ BINARY = {"maximum": np.maximum, "minimum": np.minimum, "fmod": np.fmod,
 # ---- elementwise
 @pytest.mark.parametrize("name", UNARY)
 @given(shape=shapes, dtype=st.sampled_from(FLOATS), seed=st.integers(0, 99))
-@settings(max_examples=12)
+@few
 def test_unary(name, shape, dtype, seed):
     positive = name in ("log", "log2", "sqrt", "rsqrt", "reciprocal")
     x = array(np.random.default_rng(seed), shape, dtype, "positive" if positive else "any")
@@ -77,7 +77,7 @@ def test_unary(name, shape, dtype, seed):
 
 @pytest.mark.parametrize("name", EXACT)
 @given(shape=shapes, dtype=st.sampled_from((*FLOATS, *INTS)), seed=st.integers(0, 99))
-@settings(max_examples=12)
+@few
 def test_exact_unary(name, shape, dtype, seed):
     x = array(np.random.default_rng(seed), shape, dtype, specials=True)
     check(getattr(tegg, name), EXACT[name], x, exact=True)
@@ -100,7 +100,7 @@ def test_round_near_halves(x):
 
 @pytest.mark.parametrize("name", BINARY)
 @given(data=st.data(), dtype=st.sampled_from((*FLOATS, *INTS)))
-@settings(max_examples=12)
+@few
 def test_binary_broadcasts(name, data, dtype):
     shape = data.draw(shapes)
     other = data.draw(st.sampled_from([shape, shape[1:], tuple(1 for _ in shape), ()]))
@@ -204,7 +204,7 @@ REDUCTIONS = {"sum": np.sum, "max": np.max, "min": np.min, "mean": np.mean, "any
 
 @pytest.mark.parametrize("name", REDUCTIONS)
 @given(data=st.data(), dtype=st.sampled_from(list(DTYPES.values())))
-@settings(max_examples=20)
+@few
 def test_reductions(name, data, dtype):
     shape = data.draw(shapes)
     assume(dtype.is_float or name != "mean")
@@ -391,7 +391,7 @@ def test_softmax_and_norms(data, dtype):
 
 
 @given(st.integers(0, 99), st.booleans(), st.sampled_from([1, 2]))
-@settings(max_examples=20)
+@few
 def test_attention(seed, causal, group):
     rng = np.random.default_rng(seed)
     q, k, v = (rng.normal(size=s) for s in ((2, 2 * group, 3, 4), (2, 2, 5, 4), (2, 2, 5, 6)))
