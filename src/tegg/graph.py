@@ -312,6 +312,12 @@ class Graph:
                 todo.extend(n.args)
         return [self.nodes[i] for i in sorted(live)]
 
+    def display(self, path: str | os.PathLike[str] | None = None, scope: str | None = None) -> str:
+        """Print what the outputs need, or write it to a .txt, .dot, .svg or .html file; see
+        ``tegg.display.display``."""
+        from tegg.display import display, of_graph
+        return display(of_graph(self), path, scope)
+
     def count(self, node: Node) -> Dim:
         """Number of elements of a node."""
         return product(node.shape)
