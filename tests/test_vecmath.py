@@ -2,7 +2,6 @@
 
 import ctypes
 import math
-import os
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +10,7 @@ from tegg.backends.cpu import toolchain
 from tegg.backends.cpu.library import prelude
 
 from tegg.cache import default
+from tegg.errors import BackendError
 
 NAMES = ("exp2", "exp", "log2", "log", "sin", "cos", "tanh", "sigmoid", "erf", "sqrt")
 BOUND32 = {"log": 1, "sqrt": 0.5, "tanh": 3, "sigmoid": 3, "erf": 3}  # 2 for the others
@@ -45,11 +45,19 @@ def _machines():
     yield here.lanes, here
     if "x86-64" in here.features:
         for lanes, flag in ((8, "-march=haswell"), (4, "-march=x86-64")):
-            known = toolchain._run([*here.command, flag, "-S", "-o", os.devnull, "-x", "c",
-                                    os.devnull])
-            if lanes < here.lanes and known.returncode == 0:
-                yield lanes, replace(here, flags=tuple(
-                    flag if f.endswith("=native") else f for f in here.flags))
+            other = replace(here, flags=tuple(flag if f.endswith("=native") else f
+                                              for f in here.flags))
+            if lanes < here.lanes and _compiles(other):
+                yield lanes, other
+
+
+def _compiles(compiler):
+    """Whether the compiler knows the CPU by this name (zig has names of its own)."""
+    try:
+        compiler.shared_object(default(), {"probe": "int x;"}, "a probe")
+    except BackendError:
+        return False
+    return True
 
 
 MACHINES = dict(_machines())
