@@ -256,7 +256,7 @@ def silu(x: Operand) -> Tensor:
 
 
 def erf(x: Operand) -> Tensor:
-    """The error function 2/sqrt(pi) int_0^x e^(-t^2) dt. Floats; absolute error 3e-7 in f32 and
+    """The error function 2/sqrt(pi) int_0^x e^(-t^2) dt. Floats; absolute error 5e-7 in f32 and
     1e-15 in f64."""
     return named("Erf", x, idiom=True)
 
