@@ -18,7 +18,8 @@ from tegg.kernel.contraction_shape import GemmParams, GemmShape, choose, estimat
 from tegg.kernel.domain import spread
 from tegg.kernel.index import Var
 from tegg.kernel.lower import kernel_symbols
-from tegg.kernel.value import Val, flops, reachable
+from tegg.kernel.flops import flops
+from tegg.kernel.value import Val, reachable
 
 
 def lower_contraction(graph: Graph, outputs: Sequence[Node], anchors: Sequence[Node], name: str,
