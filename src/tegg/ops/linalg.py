@@ -69,7 +69,7 @@ def contraction(graph: Graph, op: str, a: Node, b: Node, spec: Spec, shape: tupl
 
 def dot(x: Operand, y: Operand) -> Tensor:
     """The inner product of two 1-D tensors."""
-    graph, (a, b) = operands("dot", x, y)
+    _, (a, b) = operands("dot", x, y)
     if len(a.shape) != 1 or len(b.shape) != 1:
         fail(ShapeError, f"dot: takes two 1-D tensors, not {show(a.shape)} and {show(b.shape)}")
     return matmul(x, y)
