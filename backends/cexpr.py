@@ -10,7 +10,7 @@ import numpy as np
 
 from tegg.dim import Dim, Poly, upper_bound
 from tegg.dtype import DType
-from tegg.kernel.index import Algebra, Form, Gathered, Guard, Quotient, Remainder, Var
+from tegg.kernel.index import Algebra, Form, Gathered, Guard, Quotient, Var
 from tegg.kernel.lane import Lanes
 from tegg.kernel.loops import Array
 from tegg.kernel.value import Load, Val
@@ -174,9 +174,17 @@ class Expressions:
         return f"({kind}){{{', '.join(text(k) for k in range(self.dialect.width))}}}"
 
     # ---- values
-    def value(self, v: Val, copy: int = 0) -> str:
+    def multiply_add(self, product: Val, term: str, copy: int, lanes: bool) -> str:
+        """A product and a sum, rounded once where the machine can."""
+        a, b = (self.ref(x, copy, lanes) for x in product.args)
+        return f"{'v' if lanes else 's'}{REGISTER[product.dtype.name]}_fma({a}, {b}, {term})"
+
+    def value(self, v: Val, copy: int = 0, fused: Val | None = None) -> str:
         """The expression that computes a value from its operands."""
         lanes = self.is_vector(v)
+        if fused is not None:
+            term = next(a for a in v.args if a is not fused)
+            return self.multiply_add(fused, self.ref(term, copy, lanes), copy, lanes)
         if v.op == "load":
             return self._vector_load(v, copy) if lanes else self._scalar_load(v)
         if v.op == "index":

@@ -5,13 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import contextmanager
 
-from tegg.backends.cexpr import MEMORY, REGISTER, Dialect, Expressions, constant, dim
+from tegg.backends.cexpr import MEMORY, REGISTER, Dialect, Expressions, constant, dim, number
+
 from tegg.dim import Dim, exact_div, upper_bound
 from tegg.dtype import DType
 from tegg.kernel.domain import Write
 from tegg.kernel.index import Algebra, Var
-from tegg.kernel.loops import (Accumulate, Array, Fetch, Finish, Function, Keep, Let, Loop, Once,
-                               Start, Stmt, Store, arrays)
+from tegg.kernel.loops import (
+    Accumulate,
+    Array,
+    Block,
+    Fetch,
+    Finish,
+    Function,
+    Keep,
+    Let,
+    Loop,
+    Start,
+    Stmt,
+    Store,
+    arrays,
+)
 from tegg.kernel.value import Val
 from tegg.meaning import lowest
 from tegg.op import bits_of
@@ -46,7 +60,7 @@ class Printer(Expressions):
 
     def statement(self, s: Stmt) -> None:
         if isinstance(s, Let):
-            self._define(s.value, lambda u: self.value(s.value, u))
+            self._define(s.value, lambda u: self.value(s.value, u, s.fused))
         elif isinstance(s, Fetch):
             self._define(s.value, lambda u: self._fetch(s.value, s.array, u))
         elif isinstance(s, Keep):
@@ -59,8 +73,9 @@ class Printer(Expressions):
             self._finish(s)
         elif isinstance(s, Store):
             self._store(s.write)
-        elif isinstance(s, Once):
-            with self.braces("if (tid == 0)"):
+        elif isinstance(s, Block):
+            with self.braces("if (tid == 0)" if s.once else ""):
+                _declare(self, arrays(s.body))
                 self.block(s.body)
         else:
             self._loop(s)
@@ -110,20 +125,21 @@ class Printer(Expressions):
 
     def _vectors(self, s: Loop, done: int, step: int, copies: int) -> None:
         """Steps of ``step`` from what blocks of ``done`` have covered (0: from the start)."""
-        n, x = dim(s.var.extent), self.name(s.var)
-        low = f"{n} / {done} * {done}" if done else "0"
-        high = f"{n} / {step} * {step}"
+        n, x = s.var.extent, self.name(s.var)
+        low, high = _whole(n, done) if done else "0", _whole(n, step)
         if s.shared and not done:
-            low, high = (f"{n} / {step} * {t} / nt * {step}" for t in ("tid", "(tid + 1)"))
+            steps = number(n // step) if isinstance(n, int) else f"{dim(n)} / {step}"
+            low, high = (f"{steps} * {t} / nt * {step}" for t in ("tid", "(tid + 1)"))
         head = f"for (int64_t {x} = {low}, {x}_end = {high}; {x} < {x}_end; {x} += {step})"
         with self.braces(head), self._lanes(s.var, copies, False):
             self.block(s.body)
 
     def _masked(self, s: Loop) -> None:
-        n, x, width = dim(s.var.extent), self.name(s.var), self.dialect.width
-        with self.braces(f"if ({n} % {width})"), self._lanes(s.var, 1, True):
-            self.line(f"const int64_t {x} = {n} / {width} * {width};")
-            self.line(f"const int left = (int)({n} - {x}), mask = (1 << left) - 1;")
+        n, x, width = s.var.extent, self.name(s.var), self.dialect.width
+        head = "" if isinstance(n, int) else f"if ({dim(n)} % {width})"
+        with self.braces(head), self._lanes(s.var, 1, True):
+            self.line(f"const int64_t {x} = {_whole(n, width)};")
+            self.line(f"const int left = (int)({dim(n)} - {x}), mask = (1 << left) - 1;")
             self.line(f"const {self.dialect.vector['b']} lanes = lane_range(0, left - 1);")
             self.line("(void)mask; (void)lanes;")
             self.block(s.body)
@@ -160,19 +176,26 @@ class Printer(Expressions):
 
     def _accumulate(self, s: Accumulate) -> None:
         r, letter = s.value, REGISTER[s.value.dtype.name]
-        op, at = self._combine(r), self.at
+        at = self.at
         if at.vector is not None and at.vector in r.attr.vars:
             for u in range(self.copies):
-                new = f"v{letter}_{op}(p{r.id}_{u}, {self.ref(s.term, u, True)})"
+                new = self._joined(s, f"p{r.id}_{u}", u, True)
                 if at.masked:
                     new = f"v{letter}_sel(lanes, {new}, p{r.id}_{u})"
                 self.line(f"p{r.id}_{u} = {new};")
         elif self.is_vector(r):
             for u in range(self.copies):
-                self.line(f"a{r.id}_{u} = v{letter}_{op}(a{r.id}_{u}, "
-                          f"{self.ref(s.term, u, True)});")
+                self.line(f"a{r.id}_{u} = {self._joined(s, f'a{r.id}_{u}', u, True)};")
         else:
-            self.line(f"a{r.id} = s{letter}_{op}(a{r.id}, {self.ref(s.term)});")
+            self.line(f"a{r.id} = {self._joined(s, f'a{r.id}', 0, False)};")
+
+    def _joined(self, s: Accumulate, so_far: str, copy: int, lanes: bool) -> str:
+        """An accumulator with one more term."""
+        if s.fused is not None:
+            return self.multiply_add(s.fused, so_far, copy, lanes)
+        letter = REGISTER[s.value.dtype.name]
+        return (f"{'v' if lanes else 's'}{letter}_{self._combine(s.value)}({so_far}, "
+                f"{self.ref(s.term, copy, lanes)})")
 
     def _finish(self, s: Finish) -> None:
         r, letter = s.value, REGISTER[s.value.dtype.name]
@@ -299,6 +322,11 @@ class Printer(Expressions):
         self._update(w, letter, f"b{w.slot} + {self.form(w.form)}", self.ref(w.value), tests)
 
 
+def _whole(n: Dim, step: int) -> str:
+    """What whole steps cover of an extent."""
+    return number(n // step * step) if isinstance(n, int) else f"{dim(n)} / {step} * {step}"
+
+
 def _below(n: Dim, block: int) -> bool:
     """Whether a loop never has a whole block."""
     top = upper_bound(n)
@@ -313,7 +341,6 @@ def print_function(dialect: Dialect, algebra: Algebra, f: Function) -> str:
     for slot, d in sorted(f.buffers.items()):
         kind = dialect.memory[MEMORY[d.name]]
         p.line(f"{kind} *const b{slot} = ({kind} *)buffers[{slot}];")
-    _declare(p, arrays(f.body))
     p.block(f.body)
     unused = "  (void)buffers; (void)sizes; (void)tid; (void)nt;"
     head = f"void {f.name}(void *const *buffers, const int64_t *sizes, int tid, int nt) {{"

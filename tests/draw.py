@@ -5,6 +5,7 @@ from __future__ import annotations
 from tegg.dim import Dim
 from tegg.graph import Graph, Node
 from tegg.op import bits_of
+from tegg.shape import broadcast
 
 
 class Draw(Graph):
@@ -14,10 +15,11 @@ class Draw(Graph):
         """A new input."""
         return self.input(f"x{len(self.inputs)}", shape, dtype)
 
-    def named(self, name: str, *args, **_) -> Node:
+    def named(self, name: str, *args) -> Node:
         """A named op on operands that are broadcast."""
         nodes = [a if isinstance(a, Node) else self.full(a, args[0].dtype) for a in args]
-        return self.op(name, *self._same_shape(nodes))
+        return self.op(name, *(self.expand(n, broadcast([m.shape for m in nodes], self.facts))
+                              for n in nodes))
 
     def sub(self, a, b):
         return self.add(a, self.mul(b, -1)) if isinstance(b, Node) else self.add(a, -b)

@@ -7,8 +7,8 @@ import math
 import pytest
 from draw import Draw
 from kernels import build, check
-
 from tegg.backends.cpu.emit import C
+
 from tegg.kernel.code import KernelCode
 from tegg.kernel.lower import lower
 
@@ -398,6 +398,12 @@ def rank_8(g):
 def long_rows_on_heap(g):
     """The kept row does not fit the stack."""
     return [g.softmax(g.x(2, 20000), 1)]
+
+
+@case
+def two_nests_with_rows(g):
+    """Each nest has scratch of its own size."""
+    return [g.softmax(g.x(3, 40), 1), g.softmax(g.x(5, 90), 1), g.softmax(g.x(7, 30000), 1)]
 
 
 @case

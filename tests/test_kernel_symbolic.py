@@ -8,8 +8,8 @@ import math
 import pytest
 from draw import Draw
 from kernels import build, check
-
 from tegg.backends.cpu.emit import C
+
 from tegg.dim import dim
 from tegg.kernel.lower import lower
 

@@ -6,7 +6,8 @@
 // Errors are below, in units of the last place: log 1; exp2, exp, log2, sin, cos 2; tanh, sigmoid,
 // erf 3; sqrt, and in double sin, cos and erf, are as good as the CPU's and libm's (1/2 to 1).
 // NaN gives NaN, infinities their limits, exp2(-inf) is 0. Results of exp2 and exp below the least
-// normal number are 0: denormal ones would cost a hundred cycles each where a softmax is masked.
+// normal number are 0 (those of sigmoid, too, where exp(-x) overflows): denormal ones would cost a
+// hundred cycles each where a softmax is masked.
 // Polynomials are minimax fits (Remez) of the functions that stand beside them.
 #pragma once
 
@@ -16,22 +17,49 @@
 INL vf mf_sel(vi m, vf a, vf b) { return (vf)(((vi)a & m) | ((vi)b & ~m)); }
 INL vd md_sel(vl m, vd a, vd b) { return (vd)(((vl)a & m) | ((vl)b & ~m)); }
 
-// a * b + c, rounded once where the CPU can, else twice: the bounds above hold for both.
-#if defined(__clang__)
-INL vf vf_fma(vf a, vf b, vf c) {
-#pragma clang fp contract(fast)
-  return a * b + c;
-}
-#elif defined(__AVX512F__) && TEGG_LANES == 16
-INL vf vf_fma(vf a, vf b, vf c) { return __builtin_ia32_vfmaddps512_mask(a, b, c, -1, 4); }
-#elif defined(__FMA__) && TEGG_LANES == 8
-INL vf vf_fma(vf a, vf b, vf c) { return __builtin_ia32_vfmaddps256(a, b, c); }
-#elif defined(__FMA__) && TEGG_LANES == 4
-INL vf vf_fma(vf a, vf b, vf c) { return __builtin_ia32_vfmaddps(a, b, c); }
-#else
+// a * b + c, rounded once where the CPU can do that, else twice: the bounds above hold for both.
+// The compiler is told to fuse nothing by itself, so that a value does not depend on its place.
+#if !defined(__FMA__) && !defined(__AVX512F__) && !defined(__ARM_FEATURE_FMA)
 INL vf vf_fma(vf a, vf b, vf c) { return a * b + c; }
+INL vd vd_fma(vd a, vd b, vd c) { return a * b + c; }
+INL float sf_fma(float a, float b, float c) { return a * b + c; }
+INL double sd_fma(double a, double b, double c) { return a * b + c; }
+#else
+INL float sf_fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+INL double sd_fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
+#if defined(__clang__) && __has_builtin(__builtin_elementwise_fma)
+INL vf vf_fma(vf a, vf b, vf c) { return __builtin_elementwise_fma(a, b, c); }
+INL vd vd_fma(vd a, vd b, vd c) { return __builtin_elementwise_fma(a, b, c); }
+#elif !defined(__clang__) && defined(__x86_64__)
+#if TEGG_LANES == 16
+#define M_FMAF(a, b, c) __builtin_ia32_vfmaddps512_mask(a, b, c, -1, 4)
+#define M_FMAD(a, b, c) __builtin_ia32_vfmaddpd512_mask(a, b, c, -1, 4)
+#elif TEGG_LANES == 8
+#define M_FMAF __builtin_ia32_vfmaddps256
+#define M_FMAD __builtin_ia32_vfmaddpd256
+#else
+#define M_FMAF __builtin_ia32_vfmaddps
+#define M_FMAD __builtin_ia32_vfmaddpd
 #endif
-INL vd m_fmad(vd a, vd b, vd c) { return a * b + c; }
+typedef double m_half __attribute__((vector_size(4 * TEGG_LANES)));  // what a register holds
+typedef union { vd whole; m_half half[2]; } m_halves;
+INL vf vf_fma(vf a, vf b, vf c) { return M_FMAF(a, b, c); }
+INL vd vd_fma(vd a, vd b, vd c) {
+  m_halves x = {a}, y = {b}, z = {c};
+  for (int h = 0; h < 2; h++) z.half[h] = M_FMAD(x.half[h], y.half[h], z.half[h]);
+  return z.whole;
+}
+#else  // gcc makes one instruction of the lanes
+INL vf vf_fma(vf a, vf b, vf c) {
+  for (int k = 0; k < TEGG_LANES; k++) c[k] = __builtin_fmaf(a[k], b[k], c[k]);
+  return c;
+}
+INL vd vd_fma(vd a, vd b, vd c) {
+  for (int k = 0; k < TEGG_LANES; k++) c[k] = __builtin_fma(a[k], b[k], c[k]);
+  return c;
+}
+#endif
+#endif
 
 // The value nearest to x as an integer, left in the low bits of the sum: |x| < 2^22 (2^51).
 #define MF_ROUND 12582912.f         // 1.5 * 2^23
@@ -249,19 +277,11 @@ MD_LANES(vd_sin, __builtin_sin)
 MD_LANES(vd_cos, __builtin_cos)
 MD_LANES(vd_erf, __builtin_erf)
 MD_LANES(vd_sqrt, __builtin_sqrt)
-#if !defined(__clang__) && defined(__AVX512F__) && TEGG_LANES == 16
-INL vf v_sqrt(vf x) { return __builtin_ia32_sqrtps512_mask(x, x, -1, 4); }
-#elif !defined(__clang__) && defined(__AVX__) && TEGG_LANES == 8
-INL vf v_sqrt(vf x) { return __builtin_ia32_sqrtps256(x); }
-#elif !defined(__clang__) && defined(__SSE__) && TEGG_LANES == 4
-INL vf v_sqrt(vf x) { return __builtin_ia32_sqrtps(x); }
-#else
 INL vf v_sqrt(vf x) {
   vf y;
   for (int k = 0; k < TEGG_LANES; k++) y[k] = __builtin_sqrtf(x[k]);
   return y;
 }
-#endif
 
 // ---- scalars: a lane of the vector function
 #define SCALAR(NAME) \

@@ -255,7 +255,7 @@ class Bound:
 
 def _data(weight: Any) -> np.ndarray:
     """The array of a weight: the object itself, or its ``data``."""
-    value = weight if isinstance(weight, np.ndarray) else weight.data
+    value = weight if isinstance(weight, (np.ndarray, np.generic)) else weight.data
     as_dtype(value.dtype)
     return value
 

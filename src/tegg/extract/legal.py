@@ -94,13 +94,15 @@ class Legality:
         spec = Spec.parse(node.attrs[0])
         size = spec.sizes(*(shape[a] for a in node.args))
         depth = product(tuple(size[c] for c in spec.k))
-        for a, free in zip(node.args, (spec.batch + spec.m, spec.batch + spec.n)):
+        for a, axes, free in zip(node.args, (spec.x, spec.y),
+                                 (spec.batch + spec.m, spec.batch + spec.n)):
             inside = below(a, body)
             count = product(tuple(size[c] for c in free))
             for c in [c for c in rows if c in inside]:
-                whole = product(shape[body[c].args[0]])
-                extent = shape[body[c].args[0]][axis_of(body[c])]
-                if extent != depth or whole != count * depth:
+                over, axis = shape[body[c].args[0]], axis_of(body[c])
+                if over[axis] != depth or product(over) != count * depth:
+                    return False
+                if over == shape[a] and axes[axis] not in spec.k:
                     return False
             rows = [c for c in rows if c not in inside]
         return not rows

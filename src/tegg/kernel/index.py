@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Union
+from typing import TYPE_CHECKING
 
 from tegg.dim import Dim, Facts, Poly, Shape, exact_div, product
 
@@ -46,8 +46,8 @@ class Gathered:
     clamped: bool = True
 
 
-Atom = Union[Var, Quotient, Remainder, Gathered]
-Range = tuple[Union[Dim, None], Union[Dim, None]]
+Atom = Var | Quotient | Remainder | Gathered
+Range = tuple[Dim | None, Dim | None]
 
 
 class Form:
@@ -241,14 +241,14 @@ class Algebra:
 
     def _by_gcd(self, q: Form, r: Form, d: Dim) -> tuple[Form, Form] | None:
         """g*big + small over g*d', with 0 <= small < g, is big over d'."""
-        if not (isinstance(d, int) and isinstance(r.const, int)
-                and all(isinstance(k, int) for k in r.terms.values())):
+        terms = {a: k for a, k in r.terms.items() if isinstance(k, int)}
+        if not (isinstance(d, int) and isinstance(r.const, int) and len(terms) == len(r.terms)):
             return None
-        for g in sorted({math.gcd(k, d) for k in r.terms.values()}, reverse=True):
+        for g in sorted({math.gcd(k, d) for k in terms.values()}, reverse=True):
             if g == 1:
                 break
-            big = {a: k // g for a, k in r.terms.items() if k % g == 0}
-            small = Form(r.const % g, {a: k for a, k in r.terms.items() if k % g})
+            big = {a: k // g for a, k in terms.items() if k % g == 0}
+            small = Form(r.const % g, {a: k for a, k in terms.items() if k % g})
             if self.within(small, 0, g - 1):
                 dq, dr = self.divmod(Form(r.const // g, big), d // g)
                 return q + dq, dr * g + small
@@ -283,7 +283,7 @@ class Algebra:
     # ---- shapes
     def flatten(self, index: tuple[Form, ...], shape: Shape) -> Form:
         """The row-major position of an index."""
-        out, stride = ZERO, 1
+        out, stride = ZERO, product(())
         for i, n in zip(reversed(index), reversed(shape)):
             out, stride = out + i * stride, stride * n
         return self.recombine(out)
@@ -331,5 +331,6 @@ def _split(k: Dim, d: Dim) -> tuple[Dim, Dim]:
         r: Dim = 0
         for m, c in k.terms.items():
             r = r + Poly({m: c % d}) if m and c % d else r + (0 if m else c % d)
-        return exact_div(k - r, d), r
+        whole = exact_div(k - r, d)
+        return (0, k) if whole is None else (whole, r)
     return 0, k

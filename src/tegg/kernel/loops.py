@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Union
 
 from tegg.dim import Dim
 from tegg.dtype import DType
@@ -33,9 +32,17 @@ class Array:
 
 @dataclass(frozen=True, slots=True)
 class Let:
-    """A value is computed from its operands."""
+    """A value is computed from its operands. ``fused``: the operand that is a product computed
+    here, as one multiply-add."""
 
     value: Val
+    fused: Val | None = None
+
+    def needs(self) -> tuple[Val, ...]:
+        """The values that must be there."""
+        if self.fused is None:
+            return self.value.args
+        return tuple(a for a in self.value.args if a is not self.fused) + self.fused.args
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +75,16 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Accumulate:
-    """One term goes into the accumulators of a reduction."""
+    """One term goes into the accumulators of a reduction. ``fused``: the term, if it is a product
+    computed here, as one multiply-add."""
 
     value: Val
     term: Val
+    fused: Val | None = None
+
+    def needs(self) -> tuple[Val, ...]:
+        """The values that must be there."""
+        return (self.term,) if self.fused is None else self.fused.args
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +118,14 @@ class Loop:
 
 
 @dataclass(frozen=True, slots=True)
-class Once:
-    """Only thread 0 does the body."""
+class Block:
+    """A scope: values made inside are not known outside. ``once``: only thread 0 does it."""
 
     body: tuple[Stmt, ...]
+    once: bool = False
 
 
-Stmt = Union[Let, Fetch, Keep, Start, Accumulate, Finish, Store, Loop, Once]
+Stmt = Let | Fetch | Keep | Start | Accumulate | Finish | Store | Loop | Block
 
 
 def walk(stmts: Sequence[Stmt], around: tuple[Loop, ...] = ()) -> Iterator[
@@ -121,7 +135,7 @@ def walk(stmts: Sequence[Stmt], around: tuple[Loop, ...] = ()) -> Iterator[
         yield s, around
         if isinstance(s, Loop):
             yield from walk(s.body, (*around, s))
-        elif isinstance(s, Once):
+        elif isinstance(s, Block):
             yield from walk(s.body, around)
 
 
@@ -152,7 +166,7 @@ class _Verifier:
         for s in stmts:
             if isinstance(s, Loop):
                 self._loop(s, around, known, open_)
-            elif isinstance(s, Once):
+            elif isinstance(s, Block):
                 self.block(s.body, around, known, open_)
             else:
                 known, open_ = self._leaf(s, around, known, open_)
@@ -176,7 +190,7 @@ class _Verifier:
             assert s.value.deps <= scope, f"{s.value} stands outside of its loops"
         if isinstance(s, Let):
             assert s.value.op != "red", f"{s.value} needs a loop"
-            for a in s.value.args:
+            for a in s.needs():
                 need(a)
             return known | {s.value.id}, open_
         if isinstance(s, Fetch):
@@ -188,7 +202,8 @@ class _Verifier:
         elif isinstance(s, Start):
             return known, open_ | {s.value.id}
         elif isinstance(s, Accumulate):
-            need(s.term)
+            for a in s.needs():
+                need(a)
             assert s.value.id in open_, f"{s.value} has no accumulator"
             assert scope >= s.value.deps, f"{s.value} accumulates outside of its loops"
         elif isinstance(s, Finish):

@@ -11,6 +11,7 @@ from tegg.dtype import DType
 from tegg.graph import Graph, Node
 from tegg.kernel.code import KernelCode, Stage, Temporary, Work
 from tegg.kernel.domain import Write, settle
+from tegg.kernel.fuse import fuse
 from tegg.kernel.index import Algebra, Form, Gathered, Guard
 from tegg.kernel.lane import Lanes
 from tegg.kernel.loops import Function, verify, walk
@@ -74,7 +75,7 @@ class Lowering:
         p, writes = settle(propagation, write)
         vectors = Vectoriser(Lanes(p.algebra, self.language.width))
         placed = nests(writes, lambda: Placer(p.values, vectors, self.limits))
-        body = tuple(s for nest in placed for s in nest.body)
+        body = fuse([s for nest in placed for s in nest.body])
         verify(body)
         self.notes += [note for nest in placed for note in nest.notes]
         buffers = self._buffers(writes)

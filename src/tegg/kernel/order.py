@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from tegg.dim import hint
 from tegg.kernel.domain import Write
 from tegg.kernel.index import Var
-from tegg.kernel.loops import Once, Stmt
+from tegg.kernel.loops import Block, Stmt
 from tegg.kernel.place import Placer
 from tegg.kernel.value import Val, reachable
 from tegg.kernel.work import price
@@ -59,6 +59,7 @@ def _best(group: list[Write], others: dict[frozenset[Var], list[Write]],
         total = nest.price + sum(alone[k] for k in others if k not in ridden)
         if best is None or (total, rank) < best[:2]:
             best = total, rank, nest, ridden
+    assert best is not None
     return best[2], best[3]
 
 
@@ -71,9 +72,7 @@ def _place(writes: list[Write], order: tuple[Var, ...], placer: Placer) -> Nest:
     unroll = placer.vectors.unroll(bodies, vector)
     shared = _shared([v for v in order[:shortest] if v in free], vector,
                      placer.vectors.lanes.width * unroll)
-    body = tuple(placer.place(writes, order, vector, shared))
-    if shared is None:
-        body = (Once(body),)
+    body = (Block(tuple(placer.place(writes, order, vector, shared)), once=shared is None),)
     return Nest(body, price(body, placer.vectors.lanes), tuple(placer.notes))
 
 

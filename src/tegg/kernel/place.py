@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from tegg.dim import hint
 from tegg.kernel.domain import Write, spread
 from tegg.kernel.index import Form, Var, variable
-from tegg.kernel.loops import (Accumulate, Array, Fetch, Finish, Keep, Let, Loop, Start, Stmt,
-                               Store)
+from tegg.kernel.loops import Accumulate, Array, Fetch, Finish, Keep, Let, Loop, Start, Stmt, Store
 from tegg.kernel.value import Reduction, Val, Values
 from tegg.kernel.vectorise import Vectoriser
 
@@ -230,10 +229,10 @@ class Placer:
         for r in group:
             out.append(Finish(r, partials))
             self.known[-1].add(r.id)
-            kept = self.kept.get(r.id)
-            if kept is not None and not kept.ready:
-                kept.filled = True
-                out.append(Keep(r, kept.array))
+            own = self.kept.get(r.id)
+            if own is not None and not own.ready:
+                own.filled = True
+                out.append(Keep(r, own.array))
         return out
 
     def _rename(self, vars: tuple[Var, ...], clash: list[Var], bodies: list[Val],
@@ -256,7 +255,7 @@ class Placer:
         while todo:
             x = todo[-1]
             key = (scope, x.id)
-            waiting = [] if key in self._flops or x.deps <= scope else [
+            waiting = [] if key in self._flops or (x.deps <= scope and x.op != "red") else [
                 a for a in x.args if (scope, a.id) not in self._flops]
             if waiting:
                 todo.extend(waiting)
@@ -326,7 +325,7 @@ class Placer:
             if self.vector is None and self.limits.vector:
                 vector = self.vectors.choose(dims, [v], [])
                 unroll = self.vectors.unroll([v], vector)
-            out += self.nest(dims, Job((v,), lambda: []), vector, unroll)
+            out += self.nest(dims, Job((v,), list), vector, unroll)
             self.kept[v.id].ready = True
         return out
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from tegg.dim import Dim, Facts, Poly, Shape, evaluate, exact_div, product, symbols
 from tegg.errors import LoweringError
 from tegg.graph import Graph, Node
 from tegg.kernel.index import ZERO, Algebra, Form, Gathered, Guard, Var, variable
-from tegg.kernel.value import Val, Values
+from tegg.kernel.value import Kind, Val, Values
 from tegg.meaning import lowest
 
 Index = tuple[Form, ...]
-Request = Generator[tuple[Node, Index], Val, Val]
+Request = Generator[tuple[Node, Index], Any, Val]  # asks for operands, gives a value
 
 Splits = dict[Dim, set[Dim]]  # extent -> divisors at which a flat variable is split
 
@@ -62,7 +63,9 @@ class Propagation:
         variable is named by its extent and the smallest number not in ``free``, so equal
         computations get equal names.
         """
-        taken, vars, index = set(free), [], []
+        taken = set(free)
+        vars: list[Var] = []
+        index: list[Form] = []
         run: list[int] = []
 
         def flush() -> None:
@@ -82,7 +85,7 @@ class Propagation:
 
     def _flat(self, extent: Dim, taken: set[Var], vars: list[Var]) -> Form:
         """One flat position, in mixed radix where the extent has splits."""
-        flat, stride, made = ZERO, extent, []
+        flat, made = ZERO, []
         for n in self._radices(extent):
             k = 0
             while Var(n, k) in taken:
@@ -90,8 +93,7 @@ class Propagation:
             taken.add(Var(n, k))
             made.append(Var(n, k))
         for v in made:
-            stride = exact_div(stride, v.extent) if v.extent != 0 else 0
-            flat = flat + variable(v) * stride
+            flat = flat * v.extent + variable(v)
         vars.extend(v for v in made if isinstance(v.extent, Poly) or v.extent > 1)
         return flat
 
@@ -102,7 +104,9 @@ class Propagation:
         parts: list[Dim] = []
         previous: Dim = 1
         for d in [*divisors, n]:
-            parts.append(exact_div(d, previous))
+            part = exact_div(d, previous)
+            assert part is not None, "divisors are a chain"
+            parts.append(part)
             previous = d
         return [r for part in reversed(parts) for r in self._radices(part)]
 
@@ -120,6 +124,7 @@ class Propagation:
                 if result is None:
                     stack.append((key, self._rule(*wanted)))
             if not stack:
+                assert result is not None
                 return result
             key, running = stack[-1]
             try:
@@ -154,6 +159,7 @@ class Propagation:
         yield
 
     def _expanded(self, node: Node, index: Index) -> Request:
+        assert node.op.expand is not None
         return (yield node.op.expand(self.graph, node.args, node.attrs), index)
 
     def _elementwise(self, node: Node, index: Index) -> Request:
@@ -246,7 +252,7 @@ class Propagation:
         while inner.op is node.op and inner.id not in self.stored or inner is node:
             axes.add(inner.attrs[0])
             inner = inner.args[0]
-        kind = "sum" if node.op.name == "SumReduce" else "max"
+        kind: Kind = "sum" if node.op.name == "SumReduce" else "max"
         shape, order = self.shape(inner), sorted(axes)
         extents = tuple(shape[a] for a in order)
         if 0 in extents:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
-from tegg.dim import Dim, hint
+from tegg.dim import Dim
 from tegg.dtype import DType, bool_
 from tegg.errors import LoweringError
 from tegg.kernel.index import Algebra, Form, Guard, Var, variable
@@ -14,6 +14,9 @@ from tegg.op import OPS, bits_of
 
 # Scalar operations of values that are no op of the table.
 _COST = {"load": 1.0, "const": 0.0, "size": 0.0, "index": 0.5, "cond": 1.0, "red": 1.0}
+
+
+Kind = Literal["sum", "max"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +32,7 @@ class Load:
 class Reduction:
     """A sum or maximum over all values of variables, which it binds."""
 
-    kind: Literal["sum", "max"]
+    kind: Kind
     vars: tuple[Var, ...]
 
 
@@ -45,7 +48,7 @@ class Val:
     op: str
     args: tuple[Val, ...]
     dtype: DType
-    attr: object
+    attr: Any
     deps: frozenset[Var]
     id: int
 
@@ -86,7 +89,7 @@ class Values:
     limit: int = 20_000
     _table: dict[tuple, Val] = field(default_factory=dict)
 
-    def make(self, op: str, args: tuple[Val, ...], dtype: DType, attr: object = None) -> Val:
+    def make(self, op: str, args: tuple[Val, ...], dtype: DType, attr: Any = None) -> Val:
         """The value of an op; for loads, indices and conditions the operands are found here."""
         key = (op, tuple(a.id for a in args), dtype.name, attr)
         v = self._table.get(key)
@@ -122,7 +125,7 @@ class Values:
     def size(self, dim: Dim, dtype: DType) -> Val:
         return self.const(dim, dtype) if isinstance(dim, int) else self.make("size", (), dtype, dim)
 
-    def reduce(self, kind: str, vars: tuple[Var, ...], body: Val, dtype: DType) -> Val:
+    def reduce(self, kind: Kind, vars: tuple[Var, ...], body: Val, dtype: DType) -> Val:
         return self.make("red", (body,), dtype, Reduction(kind, vars)) if vars else body
 
     # ---- substitution
@@ -186,29 +189,3 @@ class Values:
             body = self.substitute(v.args[0], inner)
         vars = tuple(renamed.get(x, x) for x in bound)
         return self.reduce(v.attr.kind, vars, body, v.dtype)
-
-
-def flops(v: Val, scope: frozenset[Var], known: frozenset[int] = frozenset(),
-          memo: dict[int, float] | None = None) -> float:
-    """Operations of one evaluation inside loops ``scope``: what depends on less is not counted.
-
-    Values in ``known`` are read from memory. A shared value counts at each use, which is an upper
-    bound.
-    """
-    memo = {} if memo is None else memo
-
-    def own(x: Val) -> float:
-        if x.deps <= scope:
-            return 0.0
-        return 1.0 if x.id in known else memo.get(x.id, 0.0)
-
-    for x in reachable([v]):
-        below = sum(own(a) for a in x.args)
-        if isinstance(x.attr, Reduction):
-            trips = 1
-            for w in x.attr.vars:
-                trips *= hint(w.extent)
-            memo[x.id] = trips * (1.0 + below)
-        else:
-            memo[x.id] = x.cost + below
-    return memo[v.id]

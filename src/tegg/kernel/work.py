@@ -10,7 +10,7 @@ from tegg.dtype import DType
 from tegg.kernel.code import Work
 from tegg.kernel.index import Form
 from tegg.kernel.lane import Lanes
-from tegg.kernel.loops import (Accumulate, Fetch, Keep, Let, Loop, Stmt, Store, vector_of, walk)
+from tegg.kernel.loops import Accumulate, Fetch, Keep, Let, Loop, Stmt, Store, vector_of, walk
 from tegg.kernel.value import Val
 
 _NO_WORK = ("const", "load", "index", "cond", "size")  # addresses and constants are no evaluations
@@ -40,10 +40,11 @@ def measure(stmts: Sequence[Stmt], lanes: int, buffers: Mapping[int, tuple[DType
             if not any(isinstance(inner, Loop) for inner in s.body):
                 iterations += points((*around, s))
         elif isinstance(s, Accumulate):
-            evaluations += points(around)
+            evaluations += points(around) * (1 + (s.fused is not None))
         elif isinstance(s, Let):
             v, loop = s.value, vector_of(around)
             n = executions(around, loop is not None and loop.var in v.deps, lanes)
+            n *= 1 + (s.fused is not None)
             if v.op == "load":
                 loads[v.attr.slot] = loads.get(v.attr.slot, 0) + n
             elif v.op not in _NO_WORK:

@@ -1,0 +1,81 @@
+"""The loop IR: its verifier finds trees that would print wrong code."""
+
+from __future__ import annotations
+
+import pytest
+from draw import Draw
+from tegg.backends.cpu.emit import C
+
+from tegg.dim import Facts
+from tegg.dtype import f32
+from tegg.kernel.domain import Write
+from tegg.kernel.index import Algebra, Var, variable
+from tegg.kernel.loops import (
+    Accumulate,
+    Array,
+    Block,
+    Fetch,
+    Finish,
+    Let,
+    Loop,
+    Start,
+    Store,
+    verify,
+)
+from tegg.kernel.lower import lower
+from tegg.kernel.value import Values
+
+I, J = Var(8, 0), Var(9, 1)
+V = Values(Algebra(Facts()))
+X = V.load(0, f32, variable(I))
+Y = V.make("Exp2", (X,), f32)
+TOTAL = V.reduce("sum", (J,), V.load(0, f32, variable(I) + variable(J)), f32)
+STORE = Store(Write(1, (I,), variable(I), Y))
+GOOD = Loop(I, (Let(X), Let(Y), STORE))
+
+
+def test_a_good_tree():
+    verify([GOOD, Block((GOOD,), once=True)])
+
+
+@pytest.mark.parametrize(("stmts", "message"), [
+    ([Loop(I, (Let(Y), STORE))], "used before it is computed"),
+    ([Let(X)], "outside of its loops"),
+    ([Loop(I, (Let(X), Loop(J, (Let(Y),)), STORE))], "used before it is computed"),
+    ([Loop(I, (GOOD,))], "bound twice"),
+    ([Loop(I, (Loop(J, (), vector=True),), vector=True)], "vector loop inside a vector loop"),
+    ([Loop(I, (), unroll=2)], "only vector loops are unrolled"),
+    ([Loop(I, (Loop(J, (), shared=True),), shared=True)], "two loops share threads"),
+    ([Loop(I, (Let(TOTAL),))], "needs a loop"),
+    ([Loop(I, (Fetch(X, Array(1, f32, (I,))),))], "read unwritten"),
+    ([Loop(I, (Let(X), Accumulate(TOTAL, X)))], "has no accumulator"),
+    ([Loop(I, (Finish(TOTAL, 0),))], "has no accumulator"),
+    ([Loop(I, (Start(TOTAL, 0), Let(X), Let(Y), Loop(J, (STORE,))))], "in the wrong loops"),
+    ([Block((GOOD,)), Loop(I, (STORE,))], "used before it is computed"),
+], ids=str)
+def test_a_bad_tree(stmts, message):
+    with pytest.raises(AssertionError, match=message):
+        verify(stmts)
+
+
+def test_products_are_fused_into_sums_once():
+    g = Draw()
+    x, y = g.x(64), g.x(64)
+    p = g.mul(x, y)
+    alone = lower(g, [g.add(p, y)], "k", C(16))
+    assert "vf_fma" in alone.source
+    assert alone.work.evaluations == 128
+    shared = lower(g, [g.add(p, y), p], "k", C(16))
+    assert "vf_fma" not in shared.source
+
+
+def test_dot_products_accumulate_by_multiply_add():
+    g = Draw()
+    code = lower(g, [g.total(g.mul(g.x(9, 64), g.x(9, 64)), 1)], "k", C(16))
+    assert "= vf_fma(" in code.source
+
+
+def test_integers_are_not_fused():
+    g = Draw()
+    x = g.x(64, dtype="i32")
+    assert "fma" not in lower(g, [g.add(g.mul(x, x), x)], "k", C(16)).source

@@ -1,0 +1,78 @@
+"""Values: identity, dependence, and substitution that respects bound variables."""
+
+from __future__ import annotations
+
+import pytest
+
+from tegg.dim import Facts
+from tegg.dtype import f32, i32
+from tegg.errors import LoweringError
+from tegg.kernel.index import Algebra, Form, Gathered, Var, variable
+from tegg.kernel.value import Values, reachable
+
+I, J, K = Var(8, 0), Var(8, 1), Var(8, 2)
+
+
+@pytest.fixture
+def values() -> Values:
+    return Values(Algebra(Facts()))
+
+
+def element(values, i, j):
+    return values.load(0, f32, variable(i) * 8 + variable(j))
+
+
+def test_equal_values_are_one(values):
+    a, b = element(values, I, J), element(values, I, J)
+    assert a is b
+    assert values.make("Add", (a, b), f32) is values.make("Add", (b, a), f32)
+
+
+def test_constants_differ_by_bits_and_dtype(values):
+    assert values.const(0.0, f32) is not values.const(-0.0, f32)
+    assert values.const(1, i32) is not values.const(1.0, f32)
+
+
+def test_a_reduction_binds(values):
+    total = values.reduce("sum", (J,), element(values, I, J), f32)
+    assert total.deps == {I}
+
+
+def test_gathered_indices_are_operands(values):
+    row = values.load(1, i32, variable(I))
+    x = values.load(0, f32, Form(0, {Gathered(row, 5): 8, J: 1}))
+    assert x.args == (row,)
+    assert x.deps == {I, J}
+    moved = values.substitute(x, {I: variable(K)})
+    assert moved.args == (values.load(1, i32, variable(K)),)
+
+
+def test_substitution_leaves_bound_variables_alone(values):
+    total = values.reduce("sum", (J,), element(values, I, J), f32)
+    assert values.substitute(total, {J: variable(K)}) is total
+    both = values.make("Add", (total, element(values, I, J)), f32)
+    moved = values.substitute(both, {J: variable(K)})
+    assert moved.args == (total, element(values, I, K))
+
+
+def test_substitution_does_not_capture(values):
+    """Sum over j of x[i, j] at i = j is a sum over another variable."""
+    total = values.reduce("sum", (J,), element(values, I, J), f32)
+    moved = values.substitute(total, {I: variable(J)})
+    bound, = moved.attr.vars
+    assert bound != J
+    assert moved.deps == {J}
+    assert moved.args[0] is element(values, J, bound)
+
+
+def test_operands_come_first(values):
+    x = element(values, I, J)
+    y = values.make("Exp2", (x,), f32)
+    assert reachable([values.make("Mul", (y, x), f32)])[:2] == [x, y]
+
+
+def test_too_many_values_are_refused():
+    small = Values(Algebra(Facts()), limit=3)
+    with pytest.raises(LoweringError, match="more than 3 distinct values per iteration; store"):
+        for n in range(4):
+            small.const(n, i32)
