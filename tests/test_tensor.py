@@ -473,6 +473,7 @@ SHAPE_ERRORS = [
                                     "differ"),
     (lambda x: tegg.linear(x, x[0]), "linear: takes (..., k) and (n, k), not (2, 3) and (3,)"),
     (lambda x: tegg.linear(x, x, x[0]), "linear: the bias has shape (3,), not (2,)"),
+    (lambda x: tegg.linear(x, x, 0.5), "linear: the bias has shape (), not (2,)"),
     (lambda x: x[5], "index: 5 is outside an axis of 2"),
     (lambda x: x[0, 0, 0], "index: 3 indices for (2, 3)"),
     (lambda x: x[::0], "index: a slice step is an int other than 0, not 0"),
