@@ -136,7 +136,7 @@ def _horner(b, x, coefficients):
 def erf(b, a, attrs):
     """The error function: 5e-7 absolute in float32, 1e-15 in float64. +-1 where it rounds to it."""
     x = a[0]
-    f, end = (_erf64, 6) if x.dtype.name == "f64" else (_erf32, 4)
+    f, end = (_erf64, 6) if x.dtype.name == "f64" else (_erf32, 3.6)
     high = b.select(b.less(end, x), b.full(1, x.dtype), f(b, x))
     return b.select(b.less(x, -end), b.full(-1, x.dtype), high)
 
