@@ -16,7 +16,7 @@ from tegg.trace import ArraySpec, assume, same, trace
 __version__ = "0.1.0"
 
 # What needs more than NumPy, or is not always needed, is imported when it is first named.
-_LAZY = {"compile": "tegg.jit", "Compiled": "tegg.runtime", "load": "tegg.runtime",
+_LAZY = {"compile": "tegg.jit", "Compiled": "tegg.runtime", "load": "tegg.saving", "save": "tegg.saving",
          "Compiler": "tegg.compiler", "Generic": "tegg.compiler", "Op": "tegg.op",
          "load_safetensors": "tegg.weights",
          "save_safetensors": "tegg.weights", "nn": "", "models": ""}
