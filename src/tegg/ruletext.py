@@ -12,12 +12,15 @@ from tegg.sexpr import Expr, List, Place, Symbol, is_float
 from tegg.vocabulary import Word
 
 
+GUARDS = ("float-type", "int-type", "signed-int-type")  # what constants add to a rule
+
+
 def rule_texts(rule: Rule, words: Mapping[str, Word], ruleset: str) -> list[str]:
     """The egglog rules of one rule: itself, and one for each mirror image of its pattern.
 
     The first is named as the rule is; mirror images get ``~1``, ``~2``... after the name.
     """
-    images = [()]
+    images: list[tuple[Expr, ...]] = [()]
     for fact in rule.query:
         images = [(*done, image) for done in images for image in _images(fact, words)]
     texts: dict[str, None] = {}
@@ -107,8 +110,8 @@ class _Writer:
             kind = f64 if is_float(text) else i64
             bits = bits_of(float(text) if kind is f64 else int(text), kind)
             dtype = "?_d" if self.owner else f"?_d{len(self.constants)}"
-            signed = "" if bits >= 0 else "signed-"
-            self.guard(f"({'float' if kind is f64 else signed + 'int'}-type {dtype})")
+            guard = GUARDS[0] if kind is f64 else GUARDS[1] if bits >= 0 else GUARDS[2]
+            self.guard(f"({guard} {dtype})")
         shape = "?_s" if self.owner else f"?_s{len(self.constants)}"
         if self.owner:
             self.guard(f"(= ?_s (shape {self.owner}))")

@@ -57,8 +57,8 @@ FORM = [
     (text(GOOD + '(rule "x'), "13:7: this string is never closed; add a '\"' on the same line"),
     (text(GOOD + '(rule "x\\n"'), 'holds a backslash; strings are plain text here'),
     # ---- the header
-    (text(sentence=";; no full stop"), "1:1: the header begins with a sentence, not 'no full stop'; "
-                                       "say in a comment what the file is for, with a full stop"),
+    (text(sentence=";; no full stop"), "1:1: the header begins with a sentence, not 'no full "
+                                       "stop'; say in a comment what the file is for, with a full stop"),
     (text(phase=None), "1:1: the header lacks 'phase:'; add a comment line 'phase: one of "
                        "rules/pipelines.toml'"),
     (text(grow="no"), "8:1: unknown key 'grow' in the header; it has ruleset, class, phase, uses, "
@@ -82,7 +82,8 @@ FORM = [
     (text("(relation r Tensor)"), "11:1: (relation r Tensor) is not of the form (relation name "
                                   "(Sort ...)) with the sorts Tensor, Buffer, String, i64"),
     (text("(relation r (Float))"), "is not of the form (relation name (Sort ...))"),
-    (text("(relation r (Tensor))"), "11:1: r has no meaning; write above it ';; (r a b ...) means '"),
+    (text("(relation r (Tensor))"), "11:1: r has no meaning; write above it ';; (r a b ...) "
+                                    "means ' and terms such as (= a (Recip b)), or what holds"),
     (text(";; (r a b) means things\n(relation r (Tensor))"), "12:1: r has no meaning"),
     (text(";; (f a) means things\n(function f (Tensor) i64 :merge old)"),
      "12:1: :merge old of f is not allowed; a function gives an i64 and merges by"),
@@ -94,7 +95,8 @@ FORM = [
      "12:1: the rule has 13 lines, at most 12 are allowed; stage it through a relation"),
     (text(";; law\n(rewrite (Neg a) a :ruleset sub)"), "12:1: the rule is named None; write :name "
      "\"sub/slug\" with a slug of letters, digits and dashes"),
-    (text(';; law\n(rewrite (Neg a) a :ruleset sub :name "add/one")'), 'the rule is named "add/one"'),
+    (text(';; law\n(rewrite (Neg a) a :ruleset sub :name "add/one")'),
+     'the rule is named "add/one"'),
     (text(';; law\n(rewrite (Neg a) a :ruleset add :name "sub/one")'),
      "belongs to no rule set; write :ruleset sub"),
     (text(GOOD + GOOD), "14:1: the name 'sub/one' is taken by line 12; each rule has its own"),
@@ -105,11 +107,12 @@ FORM = [
     (text(";; law\n(rewrite (Neg a) a :ruleset)"), "12:20: :ruleset has no value"),
     (text(rule("rewrite (Neg a) a :cost 3")), "12:20: :cost is not an option here; a rewrite takes "
                                               ":name, :ruleset, :subsume, :when, each once"),
-    (text(";; law\n(rule)"), "12:1: (rule) lacks its two parts, what it looks for and what it gives"),
+    (text(";; law\n(rule)"), "12:1: (rule) lacks its two parts, what it looks for and what it "
+                             "gives"),
     (text(rule("rule (Neg a) ()")), "is not of the form (rule (fact ...) (action ...) :ruleset r"),
     # ---- what rules say
-    (text(rule("rewrite (Ad a (Neg b)) (Sub a b)")), "12:10: (Ad a (Neg b)) in rule 'sub/one': Ad is "
-     "no op, relation or listed primitive; did you mean Add?"),
+    (text(rule("rewrite (Ad a (Neg b)) (Sub a b)")),
+     "12:10: (Ad a (Neg b)) in rule 'sub/one': Ad is no op, relation or listed primitive; did you mean Add?"),
     (text(rule("rewrite (Xyzzy a) a")), "Xyzzy is no op, relation or listed primitive; ops are in "
                                         "the op table, primitives are + - * / % min max abs"),
     *[(text(rule(f"rewrite (Neg a) (Sub a ({p} \"1\")))".replace(")))", "))"))),
@@ -135,11 +138,11 @@ FORM = [
      "it is 5 levels deep, at most 4 are allowed; stage it through a relation"),
     (text(rule("rewrite (Add (Add (Add a b) (Add c d)) (Add (Add e f) (Add (Neg g) (Neg h)))) a")),
      "the rule looks for 9 terms, at most 8 are allowed; stage it through a relation"),
-    (text(rule("rule ((= e (Neg a))) ((delete (Neg a)))")), "delete is not an action that rules may "
-     "take; they may union, set, subsume, panic, state a relation or build a term"),
+    (text(rule("rule ((= e (Neg a))) ((delete (Neg a)))")),
+     "delete is not an action that rules may take; they may union, set, subsume, panic, state a relation or build a term"),
     (text(rule("rule ((= e (Neg a))) (e)")), "an action is a parenthesised term"),
-    (text(rule("rule ((= e (Neg a))) ((panic \"no\"))")), "panic is for tripwires: alone in a rule of "
-                                                          "class facts"),
+    (text(rule("rule ((= e (Neg a))) ((panic \"no\"))")),
+     "panic is for tripwires: alone in a rule of class facts"),
     (text(rule("rule ((= e (Neg a))) ((union e a))"), **{"class": "facts"}),
      "a rule set of class facts unions nothing; claim another class"),
     (text(rule("rule ((= e (SumReduce a k))) ((union e k))")), "union joins two Tensors or two "
@@ -149,7 +152,8 @@ FORM = [
     (text(rule("rule ((= e (Neg (Neg a)))) ((subsume (Neg a)))")),
      "subsume takes a whole term (= e term) of the left side"),
     (text(uses="positive"), "1:1: 'uses:' lists positive, which no guard reads; remove it"),
-    (text(";; (r a) means things\n(relation r (Tensor))\n" + rule("rewrite (Neg a) a :when ((r a))")),
+    (text(";; (r a) means things\n(relation r (Tensor))\n"
+          + rule("rewrite (Neg a) a :when ((r a))")),
      "1:1: guards read r, which 'uses:' does not list; add it there"),
 ]
 

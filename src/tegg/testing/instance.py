@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from random import Random
 
 from tegg.dtype import DType, bool_, dtype as as_dtype, i64
-from tegg.encode import Codec
 from tegg.errors import TeggError
 from tegg.graph import Graph, Node
 from tegg.op import Op, OpTable, bits_of
