@@ -136,3 +136,13 @@ def test_nested_results_keep_their_structure():
     for _ in range(2):
         out = f((a, b), names="n")
         assert out["n"][0].tolist() == [4, 4] and out["n"][1][0].tolist() == [-2, -2]
+
+
+@pytest.mark.parametrize("level, seen, unseen", [
+    ("0", (), ("run:", "phase", "void")), ("1", ("run: k0",), ("phase", "void")),
+    ("2", ("run: k0", "phase algebra"), ("void",)), ("3", ("run: k0", "phase", "void k0_0"), ())])
+def test_debug_prints_plan_rules_and_source(monkeypatch, capsys, level, seen, unseen):
+    monkeypatch.setenv("TEGG_DEBUG", level)
+    doubled().compile([tegg.Generic()])
+    text = capsys.readouterr().err
+    assert all(s in text for s in seen) and not any(u in text for u in unseen)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from tegg.buckets import Buckets, hinted
 from tegg.cache import Cache, content_key, default
 from tegg.classes import EClasses, KernelSpec
 from tegg.compiler import Compiler, Generic
+from tegg.env import DEBUG
 from tegg.errors import ArgumentError
 from tegg.fingerprint import describe
 from tegg.graph import Graph
@@ -51,7 +53,17 @@ def compile_graph(graph: Graph, options: Options) -> Compiled | Buckets:
                         for hints, g in hinted(graph, signature)])
     weights = {i: s.source for i, s in enumerate(graph.inputs) if s.kind == "weight"}
     plan, explanation = _plan(graph, signature, stack, target, options)
-    return Compiled(signature, plan, weights, target, explanation)
+    program = Compiled(signature, plan, weights, target, explanation)
+    _debug(program, plan, explanation)
+    return program
+
+
+def _debug(program: Compiled, plan: Plan, explanation: str) -> None:
+    """What TEGG_DEBUG asks to see, on standard error."""
+    level = DEBUG.get()
+    parts = (plan.show(), explanation, program.source() if level >= 3 else "")
+    for text in parts[:level]:
+        print(text, file=sys.stderr)
 
 
 def resolve(options: Options) -> tuple[tuple[Compiler, ...], Target]:
@@ -91,7 +103,7 @@ def _make(graph: Graph, signature: Signature, stack: Sequence[Compiler], target:
     seconds = time.perf_counter() - start
     plan = _planned(saturated.classes, signature, target, options)
     plan.stats["saturate_seconds"] = seconds
-    return plan, str(saturated.report)
+    return plan, saturated.report.show()
 
 
 def _planned(classes: EClasses, signature: Signature, target: Target, options: Options) -> Plan:

@@ -312,6 +312,15 @@ class Graph:
                 todo.extend(n.args)
         return [self.nodes[i] for i in sorted(live)]
 
+    def compile(self, compilers: Any = (), **options: Any) -> Any:
+        """The program that computes the outputs: ``g.compile([tegg.Generic(), ...])``.
+
+        Options are those of ``tegg.compile``: device, precision, budget_s, cache.
+        """
+        from tegg.jit import compile
+        stack = compilers if isinstance(compilers, (list, tuple)) else (compilers,)
+        return compile(self, *stack, **options)
+
     def display(self, path: str | os.PathLike[str] | None = None, scope: str | None = None) -> str:
         """Print what the outputs need, or write it to a .txt, .dot, .svg or .html file; see
         ``tegg.display.display``."""
