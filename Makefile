@@ -20,11 +20,10 @@ test-long: $(VENV)/.dev  ## every test, with many more examples
 	$(BIN)/python -m pytest -n $(JOBS) --hypothesis-profile=long
 
 bench: $(VENV)/.dev  ## times against NumPy, and PyTorch where it is installed
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks.run
 
-lint: $(VENV)/.dev  ## ruff and mypy
+lint: $(VENV)/.dev  ## ruff
 	$(BIN)/ruff check .
-	$(BIN)/mypy
 
 clean:           ## remove the virtual environment and what was built
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -24,8 +24,9 @@ SIZES = (1, 2, 3, 4, 6)
 class Program:
     """A graph, the sizes of its symbols, and an array per input slot."""
 
-    def __init__(self, graph: Graph, sizes: dict[str, int], inputs: dict[int, np.ndarray]) -> None:
-        self.graph, self.sizes, self.inputs = graph, sizes, inputs
+    def __init__(self, graph: Graph, sizes: dict[str, int], inputs: dict[int, np.ndarray],
+                 dims: list[Dim]) -> None:
+        self.graph, self.sizes, self.inputs, self.dims = graph, sizes, inputs, dims
 
     def __repr__(self) -> str:
         g = self.graph
@@ -182,7 +183,8 @@ def programs(draw, steps: int = 18, symbolic: bool | None = None) -> Program:
             g.inputs[s].kind = "state"
             g.updates[s] = draw(st.sampled_from(new))
     rng = np.random.default_rng(draw(st.integers(0, 2 ** 16)))
-    return Program(g, r.sizes, {s: _values(rng, spec, r.sizes) for s, spec in enumerate(g.inputs)})
+    inputs = {s: _values(rng, spec, r.sizes) for s, spec in enumerate(g.inputs)}
+    return Program(g, r.sizes, inputs, r.dims[len(SIZES):])
 
 
 def _values(rng, spec, sizes):

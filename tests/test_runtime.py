@@ -205,7 +205,7 @@ def test_a_symbol_that_no_axis_gives_is_named():
     g = Graph()
     g.outputs["y"] = g.mul(g.input("x", (2 * n,), "f32"), 2)
     with pytest.raises(ShapeError, match="no input has an axis of exactly n"):
-        compiled(g)(np.ones(4, np.float32))
+        compiled(g)
 
 
 def test_scatter_into_a_state_is_a_slot_write():

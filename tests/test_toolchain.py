@@ -6,9 +6,9 @@ import stat
 from pathlib import Path
 
 import pytest
-
 from tegg.backends.cpu import threads, toolchain
 from tegg.backends.cpu.toolchain import Toolchain, find
+
 from tegg.cache import Cache
 from tegg.errors import BackendError
 

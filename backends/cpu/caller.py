@@ -7,8 +7,6 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from tegg.dim import Dim, Poly, Symbol
 from tegg.target import ArraySpec
 
@@ -68,7 +66,7 @@ class Caller:
             id(self._keep), len(inputs), len(outputs), len(names), len(claims), named,
             any(s.writable for s in inputs))
         self._lib = runtime().held
-        self.call: Callable[..., Any] = _never
+        self.call: Any = _never
         if runtime().reads_arrays:
             make = self._lib.tegg_caller_new
             make.restype = ctypes.py_object
@@ -123,13 +121,17 @@ class Caller:
         if self.call is not _never:
             table = ctypes.c_int64 * max(1, len(low))
             self._lib.tegg_caller_prepare(
-                ctypes.py_object(self.call.__self__), table(*low), table(*(high or low)),
+                self._capsule(), table(*low), table(*(high or low)),
                 pointers, len(pointers), ctypes.py_object(keep), threads, release)
 
     def clear(self) -> None:
         """Forget all prepared memory; that of a run in flight when the run ends."""
         if self.call is not _never:
-            self._lib.tegg_caller_clear(ctypes.py_object(self.call.__self__))
+            self._lib.tegg_caller_clear(self._capsule())
+
+    def _capsule(self) -> Any:
+        """What holds the C object: the ``self`` of the builtin function."""
+        return ctypes.py_object(self.call.__self__)
 
 
 def bind(program: Program, pointers: ctypes.Array, sizes: Sequence[int], keep: object,

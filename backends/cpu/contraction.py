@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from tegg.backends.cexpr import dim
 from tegg.backends.cpu.contraction_hooks import Axis, Hooks
-from tegg.backends.cpu.contraction_text import Text, indented
+from tegg.backends.cpu.contraction_text import Text
 from tegg.backends.cpu.emit import C
 from tegg.dim import hint
 from tegg.dtype import DType, f32
 from tegg.graph import Graph, Node
 from tegg.kernel.code import KernelCode, Stage, Temporary, Work
-from tegg.kernel.contraction_classify import Contraction, Group, Term, classify
+from tegg.kernel.contraction_classify import Contraction, classify
 from tegg.kernel.contraction_shape import GemmParams, GemmShape, choose, estimate
 from tegg.kernel.domain import spread
 from tegg.kernel.index import Var
 from tegg.kernel.lower import kernel_symbols
-from tegg.kernel.value import Val, flops, reachable
+from tegg.kernel.flops import flops
+from tegg.kernel.value import Val, reachable
 
 
 def lower_contraction(graph: Graph, outputs: Sequence[Node], anchors: Sequence[Node], name: str,
@@ -64,10 +64,19 @@ def shape_of(c: Contraction, constant: Collection[int] = ()) -> GemmShape:
         spread(c.batch), spread(c.m), tuple(spread(g.n) for g in c.groups), c.depth,
         _register(terms[0].sum.dtype), tuple(len(g.terms) for g in c.groups), _unit(c.a, c.m, c.k),
         tuple(_unit(t.b, g.n, c.k) for g in c.groups for t in g.terms),
-        1.0 + flops(c.a, frozenset()), max(1.0 + flops(t.b, frozenset()) for t in terms),
+        _plain(c), 1.0 + flops(c.a, frozenset()), max(1.0 + flops(t.b, frozenset()) for t in terms),
         max(flops(w.value, scope, frozenset(t.sum.id for t in terms))
             for g in c.groups for w in g.writes),
         batched, all(s in constant for s in loads))
+
+
+def _plain(c: Contraction) -> bool:
+    """Whether A is memory in which rows are evenly spaced and contiguous along k."""
+    load = c.a.attr
+    if c.a.op != "load" or load.guards or len(c.k) != 1 or len(c.m) > 1:
+        return False
+    return (_register(c.a.dtype) is c.a.dtype and load.form.coefficient(c.k[0]) == 1
+            and all(isinstance(atom, Var) for atom in load.form.terms))
 
 
 def _register(d: DType) -> DType:
@@ -102,11 +111,13 @@ class _Kernel:
         columns = tuple(Axis("n", g.n, spread(g.n)) for g in c.groups)
         hooks = Hooks(self.name, c, self.language.dialect, Axis("z", c.batch, spread(c.batch)),
                       Axis("m", c.m, spread(c.m)), Axis("k", c.k, c.depth), columns)
-        slots = {} if self.params.inline else self._panels()
+        packed = self.params.form == "packed"
+        slots = self._panels() if packed and not self.params.inline else {}
         text = Text(hooks, self.shape, self.params, self.symbols, slots)
         params = hooks.params(self.symbols)
         hooks.row_values(params)
-        parts = self._operands(text, params) + self._stages(text)
+        parts = self._operands(text, params) + (self._stages(text) if packed else
+                                                [self._skinny(text)])
         source = "\n".join([*hooks.lines, *parts])
         return KernelCode(self.name, source, tuple(self.stages), tuple(self.temporaries),
                           self.symbols, self._work(), (f"{self.params}",))
@@ -127,18 +138,21 @@ class _Kernel:
     # ---- functions
     def _operands(self, text: Text, params: str) -> list[str]:
         hooks, c, units = text.hooks, self.contraction, iter(self.shape.b_units)
-        along_m = self.shape.a_unit == "free"
+        packed = self.params.form == "packed"
+        along_m = packed and self.shape.a_unit == "free"
         hooks.operand_a(params, along_m)
-        along_k = {}
+        along_k: dict[int, bool] = {}
         for g, axis in zip(c.groups, hooks.columns):
             for t in g.terms:
-                along_k[t.anchor] = next(units) == "k"
-                hooks.operand_b(params, t, axis, ("_k", "") if along_k[t.anchor] else
-                                ("_n", "_n_left"))
-        parts = [text.transpose()] if along_m or any(along_k.values()) else []
+                along_k[t.anchor] = next(units) == "k" if packed else self.params.form == "dots"
+                kinds = ("_n", "_n_left") if not along_k[t.anchor] else (
+                    "_k", "" if packed else "_k_left")
+                hooks.operand_b(params, t, axis, kinds)
+        transposes = packed and (along_m or any(along_k.values()))
+        parts = [text.transpose()] if transposes else []
         parts += [text.fill("split", A_COST=str(4 + int(self.shape.a_cost)),
                             B_COST=str(4 + int(self.shape.b_cost) if self.params.inline else 0)),
-                  text.products(), text.operand_a(along_m)]
+                  text.products() if packed else "", text.operand_a(along_m)]
         for i, (g, axis) in enumerate(zip(c.groups, hooks.columns)):
             hooks.result(params, i, g, axis)
             parts += [text.operand_b(t, axis, along_k[t.anchor]) for t in g.terms]
@@ -155,13 +169,21 @@ class _Kernel:
                     self.stages.append(Stage(f"{self.name}_stage{t.anchor}", _reads([t.b]),
                                              frozenset({slot})))
         parts.append(text.stage())
+        self._main_stage(text, self.params.inline)
+        return parts
+
+    def _skinny(self, text: Text) -> str:
+        self._main_stage(text, True)
+        return text.stage_skinny()
+
+    def _main_stage(self, text: Text, reads_b: bool) -> None:
+        c = self.contraction
         inside = [v for g in c.groups for w in g.writes for v in w.needs()]
         sums = {t.sum.id for g in c.groups for t in g.terms}
-        inline = [t.b for g in c.groups for t in g.terms] if self.params.inline else []
+        inline = [t.b for g in c.groups for t in g.terms] if reads_b else []
         reads = _reads([c.a, *inline]) | _reads(inside, sums) | frozenset(text.slots.values())
         writes = frozenset(w.slot for g in c.groups for w in g.writes)
         self.stages.append(Stage(self.name, reads, writes))
-        return parts
 
     def _work(self) -> Work:
         e = estimate(self.shape, self.params)

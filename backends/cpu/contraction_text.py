@@ -8,7 +8,7 @@ from functools import lru_cache
 from importlib.resources import files
 from string import Template
 
-from tegg.backends.cexpr import REGISTER, dim
+from tegg.backends.cexpr import REGISTER, Expressions, dim
 from tegg.backends.cpu.contraction_hooks import Axis, Hooks, RowValue
 from tegg.dim import Dim, product
 from tegg.kernel.contraction_classify import Group, Term
@@ -44,12 +44,13 @@ class Text:
         steps, stride = self._steps(inner)
         return dict(
             k=h.name, T=h.scalar(d), V=h.vector(d), W=str(h.dialect.width),
-            STORE=f"v{letter}_store", LOAD=f"v{letter}_load",
-            MR=str(p.mr), NR=str(p.nr), LANES=str(p.lanes), MC=str(p.rows), SPAN=str(p.span),
-            PIECE=str(p.piece), BYTES=str(p.lanes * d.itemsize), GROUPS=str(p.nr // h.dialect.width),
+            SEL=f"v{letter}_sel", HADD=f"v{letter}_hadd", STORE=f"v{letter}_store",
+            LOAD=f"v{letter}_load", MR=str(p.mr), R=str(p.abreast), NR=str(p.nr),
+            LANES=str(p.lanes), MC=str(p.rows), SPAN=str(p.span), PIECE=str(p.piece),
+            BYTES=str(p.lanes * d.itemsize), GROUPS=str(p.nr // h.dialect.width),
             LINES=str(max(1, p.nr * d.itemsize // 64)),
             M=dim(h.m.count), K=dim(h.k.count), B=dim(h.batch.count), KO=steps, AS=stride,
-            STRIDE=stride if stride.isdigit() else "as", K_outer=dim(h.k.extents[0]),
+            K_outer=dim(h.k.extents[0]),
             k_inner=dim(inner), k_open=self._nest(), k_last=h.k.names[-1],
             k_low="ko0" if len(h.k.names) == 1 else "0",
             k_high="ko1" if len(h.k.names) == 1 else dim(h.k.extents[-1]),
@@ -57,6 +58,7 @@ class Text:
             unpack=h.unpack(self.symbols), b_params=h.batch.params, b_args=h.batch.args,
             b_of=h.batch.of("batch") if h.batch.vars else "const int64_t z0 = batch; (void)z0;",
             m_args=h.m.args, k_args_end=h.k.args.rstrip(", "),
+            k_args_plus=h.k.args.rstrip(", ") + " + u",
             m_last=h.m.names[-1], m_extent=dim(h.m.extents[-1]))
 
     def _steps(self, inner: Dim) -> tuple[str, str]:
@@ -124,20 +126,36 @@ class Text:
             fills = " ".join(f"{r.name}[j] = {self._row_call(r, axis)};" for r in columns)
             arrays.append(f"for (int64_t j = 0; j < columns; j++) {{ {axis.of('first + j')} "
                           f"{fills} }}")
+        skinny = self.params.form != "packed"
+        name = self.params.form if skinny else "pack_k" if along_k else "pack_n"
+        c = "c" if skinny else "j"
         places = ", ".join(f"{n}_[{h.dialect.width}]" for n in axis.names)
-        keep = " ".join(f"{n}_[j] = {n};" for n in axis.names)
-        recall = " ".join(f"const int64_t {n} = {n}_[j];" for n in axis.names)
+        keep = " ".join(f"{n}_[{c}] = {n};" for n in axis.names)
+        recall = " ".join(f"const int64_t {n} = {n}_[{c}];" for n in axis.names)
+        row_at = {"n": "(j0 + c < last ? j0 + c : last)" if name == "dots" else "j"}
         return self.fill(
-            "pack_k" if along_k else "pack_n", x=str(term.anchor), N=dim(axis.count),
-            col_arrays=indented(arrays, 4), col_args=self._args_of(rows, {"n": "j"}),
+            name, x=str(term.anchor), N=dim(axis.count),
+            col_arrays=indented(arrays, 4), col_args=self._args_of(rows, row_at),
             col_vectors=self._args_of(rows, {"n": "j"}, "n"),
-            n_of=axis.of("first + j", mutable=not along_k), n_args=axis.args, n_args_end=axis.args.rstrip(", "),
+            n_of=axis.of("first + j", mutable=name in ("pack_n", "rows")),
+            n_args=axis.args, n_args_end=axis.args.rstrip(", "),
             n_last=axis.names[-1], n_extent=dim(axis.extents[-1]), n_carry=axis.carry(),
-            n_places=places, n_keep=keep, n_recall=recall)
+            n_places=places, n_keep=keep, n_recall=recall,
+            whole=self._whole_panels(term, axis) if name == "pack_n" else "")
+
+    def _whole_panels(self, term: Term, axis: Axis) -> str:
+        """Panels that are filled to the last column, where columns are one variable."""
+        h, nr = self.hooks, self.params.nr
+        if len(axis.names) > 1 or nr % h.dialect.width:
+            return ""
+        rows = self._args_of(h.rows_in([term.b]), {"n": "(n0 - first)"}, "n")
+        return self.fill("pack_whole", x=str(term.anchor), n_args=axis.args, n_last=axis.names[-1],
+                         col_vectors=rows)
 
     def _room(self, r: RowValue) -> int:
         width = self.hooks.dialect.width
-        return self.params.piece * self.params.nr + width if r.side == "n" else 1
+        panels = self.params.piece if self.params.form == "packed" else self.params.span
+        return panels * self.params.nr + width if r.side == "n" else 1
 
     # ---- results
     def result(self, number: int, group: Group, axis: Axis) -> str:
@@ -152,8 +170,19 @@ class Text:
             tile_params=", ".join(f"const {h.scalar(self.shape.accumulator)} *restrict {n}"
                                   for n in tiles),
             row_params=self._params_of(rows), m_of=h.m.of("row + i"),
-            n_of=axis.of("first + j", mutable=True), n_args=axis.args, n_args_end=axis.args.rstrip(", "), n_last=axis.names[-1],
-            n_extent=dim(axis.extents[-1]), n_carry=axis.carry(), values=order)
+            n_of=axis.of("first + j", mutable=True), n_args=axis.args,
+            n_args_end=axis.args.rstrip(", "), n_last=axis.names[-1], n_extent=dim(axis.extents[-1]), n_carry=axis.carry(), values=order,
+            whole=self._whole(number, axis, order))
+
+    def _whole(self, number: int, axis: Axis, order: str) -> str:
+        """A whole panel in a loop of known length, where columns are one variable."""
+        h, nr = self.hooks, self.params.nr
+        if len(axis.names) > 1 or nr % h.dialect.width:
+            return ""
+        call = ", ".join(filter(None, [h.args(self.symbols), f"{h.batch.args}{h.m.args}"
+                                       f"{axis.args}".rstrip(", ")])) + order
+        return (f"      if (cols == {nr}) {{ for (; j < {nr}; j += {h.dialect.width}, "
+                f"{axis.names[-1]} += {h.dialect.width}) {h.name}_out{number}_n({call}); break; }}")
 
     def result_rows(self, group: Group) -> list[RowValue]:
         return self.hooks.rows_in([v for w in group.writes for v in w.needs()])
@@ -202,7 +231,8 @@ class Text:
     def transpose(self) -> str:
         """Interleaving the halves of two vectors: lane i of the first, of the second, and so on."""
         w = self.hooks.dialect.width
-        low, high = (", ".join(str(i // 2 + h + w * (i % 2)) for i in range(w)) for h in (0, w // 2))
+        low, high = (", ".join(str(i // 2 + half + w * (i % 2)) for i in range(w))
+                     for half in (0, w // 2))
         return self.fill("transpose", low_halves=low, high_halves=high)
 
     def products(self) -> str:
@@ -213,7 +243,9 @@ class Text:
     def _choose(self, tile: int) -> str:
         """The product for as many vectors as a panel has columns."""
         p, name = self.params, self.hooks.name
-        args = f"(kc, a + i * as, as, b, t + {tile * p.mr * p.nr}, kb > 0, next);"
+        rows = ("i < whole ? in + i * stride : a + i * as, i < whole ? stride : as"
+                if p.in_place else "a + i * as, as")
+        args = f"(kc, {rows}, b, t + {tile * p.mr * p.nr}, kb > 0, next);"
         cases = [f"case {v}: {name}_product_{v}{args} break;" for v in range(1, p.nv)]
         cases.append(f"default: {name}_product_{p.nv}{args}")
         return f"switch ((cols + {p.lanes - 1}) / {p.lanes}) {{ {' '.join(cases)} }}"
@@ -221,7 +253,6 @@ class Text:
     def block(self) -> str:
         """Rows of A against panels of all groups, one after the other."""
         groups = []
-        rows = self.kept_rows()
         for i, (g, axis) in enumerate(zip(self.hooks.contraction.groups, self.hooks.columns)):
             more = dict(g=str(i), N=dim(axis.count), TERMS=str(self._most_terms()))
             start = f"from{i}"
@@ -238,7 +269,32 @@ class Text:
         return self.fill("packed", panel_params=self._panel_params(), groups="\n".join(groups),
                          TERMS=str(self._most_terms()), row_arrays=self.row_arrays(),
                          panel_counts=self._panel_counts(), array_params=self.array_params(),
-                         row_pointers=self.row_pointers(a_rows))
+                         fill_a=self._fill_a(a_rows), in_place=self._in_place())
+
+    def _fill_a(self, rows: Sequence[RowValue]) -> str:
+        """Evaluate the rows at hand; of an A that is read in place, those short of a tile."""
+        h, first = self.hooks, f"{self.hooks.name}_fill({self.hooks.args(self.symbols)}, "
+        if not self.params.in_place:
+            return (f"          {first}{h.batch.args}row, rows, ko0, ko1, as, "
+                    f"a{self.row_pointers(rows)});")
+        assert not rows, "a plain load has no row values"
+        return (f"          const int64_t whole = rows / {self.params.mr} * {self.params.mr};\n"
+                f"          if (whole < rows) {first}{h.batch.args}row + whole, rows - whole, "
+                f"ko0, ko1, as, a + whole * as);")
+
+    def _in_place(self) -> str:
+        """Where rows of an A that is read in place lie."""
+        if not self.params.in_place:
+            return ""
+        h, load = self.hooks, self.hooks.contraction.a.attr
+        e = Expressions(h.dialect, h.contraction.propagation.algebra)
+        e.names.update({**h.batch.named(), **dict.fromkeys(h.m.vars, "row"),
+                        **dict.fromkeys(h.k.vars, "ko0")})
+        stride = dim(load.form.coefficient(h.m.vars[0])) if h.m.vars else "0"
+        kind = h.scalar(self.shape.accumulator)
+        return (f"        const int64_t whole = rows / {self.params.mr} * {self.params.mr}, "
+                f"stride = {stride};\n"
+                f"        const {kind} *const in = b{load.slot} + {e.form(load.form)};")
 
     def _most_terms(self) -> int:
         return max(len(g.terms) for g in self.hooks.contraction.groups)
@@ -262,6 +318,26 @@ class Text:
 
     def stage_pack(self, t: Term, axis: Axis, slot: int) -> str:
         return self.fill("stage_pack", x=str(t.anchor), N=dim(axis.count), temporary=str(slot))
+
+    def stage_skinny(self) -> str:
+        """The stage of few rows: B is read where it lies."""
+        h, groups = self.hooks, []
+        for i, (g, axis) in enumerate(zip(h.contraction.groups, h.columns)):
+            calls = "\n".join(
+                f"        {h.name}_add{t.anchor}({h.args(self.symbols)}, {h.batch.args}col, cols, "
+                f"a, as, rows, sums + {n} * rows * ts, ts);" for n, t in enumerate(g.terms))
+            tiles = ", ".join(f"sums + {n} * rows * ts" for n in range(len(g.terms)))
+            groups.append(self.fill(
+                "group_skinny", g=str(i), N=dim(axis.count), to=f"from{i + 1}", terms=calls,
+                terms_here=str(len(g.terms)), tile_pointers=tiles,
+                row_pointers=self.row_pointers(self.result_rows(g)), **{"from": f"from{i}"}))
+        a_rows = h.rows_in([h.contraction.a])
+        return self.fill(
+            "stage_skinny", panel_counts=self._panel_counts(), TERMS=str(self._most_terms()),
+            panels=f"from{len(h.columns)}", groups="\n".join(groups),
+            array_sizes=self.array_room("rows"), array_pointers=self.array_pointers(),
+            batch_arrays=self.batch_arrays(), row_arrays=self.row_arrays(),
+            row_pointers=self.row_pointers(a_rows))
 
     def stage(self) -> str:
         """The stage that multiplies."""

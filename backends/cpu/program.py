@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from tegg.dim import Dim, Poly
@@ -52,7 +53,7 @@ def copy_step(source: int, to: int, nbytes: Dim) -> Step:
     return Step(None, (source, to), frozenset({source}), frozenset({to}), bytes=nbytes)
 
 
-def with_barriers(steps: Sequence[Step], shared: Set[int]) -> list[Step]:
+def with_barriers(steps: Sequence[Step], shared: AbstractSet[int]) -> list[Step]:
     """The steps with a barrier before each that needs one.
 
     A step waits where it touches what an earlier one wrote, or writes what an earlier one touched,
@@ -69,7 +70,7 @@ def with_barriers(steps: Sequence[Step], shared: Set[int]) -> list[Step]:
     return out
 
 
-def _conflict(before: Step, step: Step, shared: Set[int]) -> bool:
+def _conflict(before: Step, step: Step, shared: AbstractSet[int]) -> bool:
     if not before.parallel and not step.parallel:
         return False
     touched = before.reads | before.writes

@@ -22,7 +22,7 @@ _UNITS = ("runtime", "program", "caller", "entry")
 def text(name: str) -> str:
     """A C file of this package with its own headers put in place of their ``#include`` lines."""
     return re.sub(r'^#include "(.+)"$', lambda m: text(f"native/{m.group(1)}"),
-                  files("tegg.backends.cpu").joinpath(name).read_text(), flags=re.M)
+                  files("tegg.backends.cpu").joinpath(name).read_text(), flags=re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)

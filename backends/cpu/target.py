@@ -46,7 +46,8 @@ class Cpu:
         return load_costs("cpu/generic", threads())
 
     def unsupported(self, op: Op, dtype: DType) -> str | None:
-        if op.expand or op.kind != "elementwise" or op.name in ("Cast", *self.language.native):
+        if op.expand or op.kind != "elementwise" or op.name in (
+                "Cast", "Contiguous", *self.language.native):
             return None
         return f"the C dialect has no spelling for {op.name}, and its row no expansion"
 

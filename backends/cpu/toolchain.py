@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache as remembered
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -111,7 +111,7 @@ def find() -> Toolchain:
     return _find(env.CC.get())
 
 
-@lru_cache(maxsize=None)
+@remembered
 def _find(chosen: str | None) -> Toolchain:
     if chosen is not None:
         try:
@@ -125,10 +125,11 @@ def _find(chosen: str | None) -> Toolchain:
             return _probe(command)
         except OSError as e:
             tried.append(f"{shlex.join(command)}: {e}")
-    raise BackendError("no C compiler works here (tried " + "; ".join(tried or [
-        "cc, gcc and clang, which are not on PATH, and the Python package ziglang, which is not "
-        "installed"]) + "). Install gcc or clang (Debian: apt install gcc; macOS: xcode-select "
-        "--install), or pip install 'tegg[zig]', or set TEGG_CC")
+    found = "; ".join(tried) or ("cc, gcc and clang, which are not on PATH, and the Python package "
+                                 "ziglang, which is not installed")
+    raise BackendError(f"no C compiler works here (tried {found}). Install gcc or clang (Debian: "
+                       "apt install gcc; macOS: xcode-select --install), or pip install "
+                       "'tegg[zig]', or set TEGG_CC")
 
 
 def _command(text: str) -> tuple[str, ...]:
@@ -147,7 +148,7 @@ def _probe(command: tuple[str, ...]) -> Toolchain:
     problem = ""
     for native in _NATIVE:
         done = _run([*command, *native, "-dM", "-E", "-x", "c", "/dev/null"])
-        macros = dict(re.findall(r"^#define (\w+) ?(.*)$", done.stdout, re.M))
+        macros = dict(re.findall(r"^#define (\w+) ?(.*)$", done.stdout, re.MULTILINE))
         if done.returncode == 0 and "__VERSION__" in macros:
             return _accept(command, native, macros)
         problem = (done.stderr.strip() or f"status {done.returncode}").splitlines()[0]
@@ -170,7 +171,7 @@ def _accept(command: tuple[str, ...], native: tuple[str, ...],
 
 def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     try:
-        return subprocess.run(command, capture_output=True, text=True, errors="replace",
+        return subprocess.run(command, capture_output=True, text=True, errors="replace", check=False,
                               stdin=subprocess.DEVNULL)
     except OSError as e:
         raise OSError(f"{command[0]} does not run: {e.strerror or e}") from e

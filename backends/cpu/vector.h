@@ -278,7 +278,7 @@ INL uint16_t f_to_g(float x) {
 typedef short tegg_bits16 __attribute__((vector_size(32)));
 INL vf vs_h_to_f(vs h) { return __builtin_ia32_vcvtph2ps512_mask((tegg_bits16)h, (vf){0}, -1, 4); }
 INL vs vs_f_to_h(vf x) { return (vs)__builtin_ia32_vcvtps2ph512_mask(x, 0, (tegg_bits16){0}, -1); }
-#elif TEGG_LANES == 8 && defined(__F16C__)
+#elif TEGG_LANES == 8 && defined(__F16C__) && __has_builtin(__builtin_ia32_vcvtph2ps256)
 typedef short tegg_bits16 __attribute__((vector_size(16)));
 INL vf vs_h_to_f(vs h) { return __builtin_ia32_vcvtph2ps256((tegg_bits16)h); }
 INL vs vs_f_to_h(vf x) { return (vs)__builtin_ia32_vcvtps2ph256(x, 0); }

@@ -16,7 +16,7 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache as remembered
 from pathlib import Path
 
 import platformdirs
@@ -195,7 +195,7 @@ def default() -> Cache:
     return _at(str(Path(root).expanduser().absolute()), env.CACHE_LIMIT.get() << 20)
 
 
-@lru_cache(maxsize=None)
+@remembered
 def _at(root: str, limit: int) -> Cache:
     return Cache(Path(root), limit)
 

@@ -63,13 +63,13 @@ class Compiler:
             found += [source] if isinstance(source, RuleSet) else _read(source)
         for s in found:
             if s.header.kind == "rounds" and not self.rounds:
-                raise RuleError(f"{s.file}: rule set {s.name} loses precision (class rounds), which "
-                                f"compiler {self.name!r} does not admit; write Compiler(..., "
-                                f"rounds=True)")
+                raise RuleError(f"{s.file}: rule set {s.name} loses precision (class rounds), "
+                                f"which compiler {self.name!r} does not admit; write "
+                                f"Compiler(..., rounds=True)")
         return tuple(found)
 
     def identity(self) -> str:
-        """Everything about it that decides a plan: the texts of its rules, its rows, its providers."""
+        """Everything about it that decides a plan: its rules' texts, its rows, its providers."""
         parts = [self.name, str(self.rounds)]
         for source in self.sources:
             if isinstance(source, RuleSet):
@@ -168,8 +168,8 @@ def _check_sets(sets: Iterable[RuleSet], words: Mapping[str, Word]) -> None:
         check(s, words)
         for r in s.rules:
             if r.name in names:
-                raise RuleError(f"{r.place}: the name {r.name!r} is taken by {names[r.name].place}; "
-                                f"each rule has its own")
+                raise RuleError(f"{r.place}: the name {r.name!r} is taken by "
+                                f"{names[r.name].place}; each rule has its own")
             names[r.name] = r
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from importlib.resources import files
 from pathlib import Path
@@ -15,7 +15,7 @@ from tegg.work import Demand, Product
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Where buffers lie: up to ``size`` bytes in all, at bytes a second of one thread and of all."""
+    """Where a buffer lies that takes up to ``size`` bytes: bytes a second of one thread, of all."""
 
     size: float
     thread: float
@@ -68,10 +68,12 @@ class Costs:
         raise ArgumentError(f"the cost profile {self.name!r} has no size for the storage form "
                             f"{form!r}; add it under [forms] as bytes an element")
 
-    def seconds(self, work: Demand, loaded: float, stored: float) -> float:
-        """Predicted time of one kernel: memory against compute, then its launch."""
+    def seconds(self, work: Demand, loaded: Sequence[float], stored: Sequence[float]) -> float:
+        """Predicted time of one kernel that reads and writes buffers of so many bytes: memory
+        against compute, then its launch."""
         threads = min(self.threads, max(1, work.rows)) if work.rows is not None else self.threads
-        memory = self.memory(loaded + stored, loaded + self.store * stored, threads)
+        memory = (sum(self.memory(b, threads) for b in loaded)
+                  + self.store * sum(self.memory(b, threads) for b in stored))
         compute = sum(self.product(p) for p in work.products)
         for dtype, operations in work.loops:
             compute += operations * self.loop_dtypes.get(dtype.name, 1.0) / self.loop_rate
@@ -79,10 +81,14 @@ class Costs:
         longer, shorter = max(memory, compute), min(memory, compute)
         return longer + (1.0 - self.overlap) * shorter + self.launch
 
-    def memory(self, footprint: float, traffic: float, threads: int) -> float:
-        """Seconds to move ``traffic`` bytes of buffers that take ``footprint`` bytes."""
-        level = next((v for v in self.levels if footprint <= v.size), self.levels[-1])
-        return traffic / min(level.thread * threads, level.total)
+    def memory(self, size: float, threads: int) -> float:
+        """Seconds to read a buffer of ``size`` bytes from where it lies since it was written.
+
+        Each buffer is judged by itself: were it by what the kernel touches in all, two kernels
+        would seem cheaper than one that does the work of both.
+        """
+        level = next((v for v in self.levels if size <= v.size), self.levels[-1])
+        return size / min(level.thread * threads, level.total)
 
     def product(self, p: Product) -> float:
         """Seconds of a contraction on one thread."""

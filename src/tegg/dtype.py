@@ -62,7 +62,7 @@ def dtype(value: object) -> DType:
     if isinstance(value, str) and value in DTYPES:
         return DTYPES[value]
     try:
-        found = _BY_NUMPY.get(np.dtype(value).newbyteorder("="))
+        found = None if value is None else _BY_NUMPY.get(np.dtype(value).newbyteorder("="))
     except TypeError:
         found = None
     if found is None:

@@ -17,7 +17,7 @@ from tegg.pipeline import FACTS, Phase, phases
 from tegg.providers import Provider
 from tegg.report import PhaseReport, Report, RuleReport
 from tegg.rulefile import RuleSet
-from tegg.ruletext import plain_name, rule_texts
+from tegg.ruletext import GUARDS, plain_name, rule_texts
 from tegg.stating import Stater
 from tegg.view import View, look
 from tegg.vocabulary import prelude
@@ -197,8 +197,8 @@ class _Saturation:
 
     # ---- facts from Python
     def needed(self, active: list[RuleSet]) -> list[Provider]:
-        """Providers of a relation that a rule set of the phase reads."""
-        uses = {u for s in active for u in s.header.uses}
+        """Providers of a relation that a rule set of the phase reads, itself or by a constant."""
+        uses = {u for s in active for u in s.header.uses} | set(GUARDS)
         return [p for p in self.stack.providers if uses & set(p.relations)]
 
     def provide(self, providers: list[Provider], report: PhaseReport) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tegg.dim import Facts, Poly
+from typing import Any
+
+from tegg.dim import Facts
 from tegg.dtype import DType, dtype
 from tegg.errors import ShapeError
 from tegg.op import ATTR_SORTS, Op
@@ -19,7 +21,7 @@ class Codec:
         self.facts = facts
         self._of_text: dict[str, tuple] = {"": ()}
 
-    def encode(self, kind: str, value: object) -> int | str:
+    def encode(self, kind: str, value: Any) -> int | str:
         """An attribute of a kind (a key of ATTR_SORTS) as an i64 or a text.
 
         Raises ShapeError where two symbols of one name would get one text.
@@ -34,7 +36,7 @@ class Codec:
             return text
         return value.name if isinstance(value, DType) else value
 
-    def decode(self, kind: str, value: int | str) -> object:
+    def decode(self, kind: str, value: Any) -> Any:
         """The attribute behind an i64 or a text."""
         if kind in TUPLES:
             known = self._of_text.get(value)
@@ -51,7 +53,3 @@ class Codec:
     def attrs(self, op: Op, values: tuple) -> str:
         """All attributes of an op as program text."""
         return " ".join(self.quoted(kind, v) for (_, kind), v in zip(op.attrs, values))
-
-    def symbolic(self, shape: tuple) -> bool:
-        """Whether a shape holds a symbol."""
-        return any(isinstance(d, Poly) for d in shape)

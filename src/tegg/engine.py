@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from egglog import bindings
 
@@ -11,7 +12,7 @@ from tegg.errors import RuleError
 
 # egglog 14 decomposes queries unless told not to, which is an order of magnitude slower here;
 # 13 knows no such option.
-_OPTIONS = {"no_decomp": True} if "no_decomp" in bindings.EGraph.__text_signature__ else {}
+_OPTIONS: dict[str, Any] = {"no_decomp": True} if "no_decomp" in str(bindings.EGraph.__text_signature__) else {}
 _TICK = 1.0 if _OPTIONS else 1e3  # 13 reports whole milliseconds as if they were microseconds
 
 
@@ -64,7 +65,7 @@ class Engine:
 
     def sizes(self) -> dict[str, int]:
         """Rows per function."""
-        out = self._egraph.run_program(*self._egraph.parse_program("(print-size)"))
+        out: Any = self._egraph.run_program(*self._egraph.parse_program("(print-size)"))
         return dict(out[0].sizes)
 
     def replay(self) -> Engine:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tegg.classes import EClasses, ENode
-from tegg.errors import RuleError, TeggError
+from tegg.errors import RuleError
 from tegg.graph import Graph
-from tegg.stating import shape_of
+from tegg.stating import type_of
 from tegg.view import View
 
 
@@ -47,12 +47,7 @@ def _distinct(c: int, nodes: list[ENode]) -> list[ENode]:
 
 
 def _verify(c: int, n: ENode, view: View) -> None:
-    try:
-        shape = view.shape[c] if n.op.name == "Input" else shape_of(n, view)
-        dtype = n.op.dtype([view.dtype[a] for a in n.args], n.attrs)
-    except TeggError as e:
-        raise RuleError(f"a rule built {n!r}, which is no valid op: {e}; add the guard that its "
-                        f"rule lacks") from None
+    shape, dtype = type_of(n, view)
     if shape != view.shape[c] or dtype is not view.dtype[c]:
         raise RuleError(f"a rule put {n!r} of shape {shape} and dtype {dtype.name} in a class of "
                         f"shape {view.shape[c]} and dtype {view.dtype[c].name}; add the guard "

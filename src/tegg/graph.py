@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -96,7 +97,7 @@ class Graph:
 
         Raises ShapeError or DTypeError naming the op and the user's line.
         """
-        row = self.table[name]
+        row = self._row(name)
         args, attrs = tuple(operands[:row.arity]), tuple(operands[row.arity:])
         key = (name, tuple(a.id for a in args), attrs)
         node = self._memo.get(key)
@@ -111,6 +112,14 @@ class Graph:
             if self.path:
                 self.scopes[node.id] = self.path
         return node
+
+    def _row(self, name: str) -> Op:
+        row = self.table.get(name)
+        if row is None:
+            near = difflib.get_close_matches(name, self.table, 1)
+            raise ArgumentError(f"no op {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+                                + f" (at {user_place()})")
+        return row
 
     @staticmethod
     def _checked(row: Op, rule):
@@ -135,7 +144,7 @@ class Graph:
         return node
 
     def _row_operands(self, name: str, operands: tuple) -> tuple[Op, tuple[Node, ...], tuple]:
-        row = self.table[name]
+        row = self._row(name)
         args, attrs = tuple(operands[:row.arity]), tuple(operands[row.arity:])
         self._checked(row, lambda: row.dtype([a.dtype for a in args], attrs))
         if row.kind == "elementwise":
@@ -302,6 +311,12 @@ class Graph:
                 live.add(n.id)
                 todo.extend(n.args)
         return [self.nodes[i] for i in sorted(live)]
+
+    def display(self, path: str | os.PathLike[str] | None = None, scope: str | None = None) -> str:
+        """Print what the outputs need, or write it to a .txt, .dot, .svg or .html file; see
+        ``tegg.display.display``."""
+        from tegg.display import display, of_graph
+        return display(of_graph(self), path, scope)
 
     def count(self, node: Node) -> Dim:
         """Number of elements of a node."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from tegg.errors import ArgumentError
 
@@ -30,7 +31,7 @@ def _read() -> dict:
     return tomllib.loads((Path(str(files("tegg.rules"))) / "pipelines.toml").read_text())
 
 
-def phases(limits: Mapping[str, Mapping[str, float]] | None = None) -> tuple[Phase, ...]:
+def phases(limits: Mapping[str, Mapping[str, Any]] | None = None) -> tuple[Phase, ...]:
     """The phases in order. ``limits`` changes some: ``{"algebra": {"rounds": 4}}``; the name
     ``"*"`` means every phase.
 
@@ -40,7 +41,8 @@ def phases(limits: Mapping[str, Mapping[str, float]] | None = None) -> tuple[Pha
     out = [Phase(name, **{**found["limits"], **own}) for name, own in found["phase"].items()]
     for name, own in (limits or {}).items():
         if name != "*" and name not in found["phase"]:
-            raise ArgumentError(f"there is no phase {name!r}; there are {', '.join(found['phase'])}")
+            raise ArgumentError(f"there is no phase {name!r}; there are "
+                                f"{', '.join(found['phase'])}")
         for key, value in own.items():
             if key not in LIMITS or isinstance(value, bool) or not value >= 0:
                 raise ArgumentError(f"limit {key}={value!r} of phase {name!r} is not understood; "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tegg.classes import Cover, EClasses, Fragment, KernelSpec
 from tegg.dim import Dim, product, symbols
@@ -99,10 +99,11 @@ class _Maker:
                 spec = c.graph.inputs[n.attrs[0]]
                 kind = "weight" if spec.kind == "weight" else "input"
                 self._of[c.of[n.id]] = self._buffer(kind, n.dtype, product(n.shape), n.attrs[0])
+        states = {slot: self._state(slot) for slot in c.updates}
         given = set(self._of)
         written = {o: s for s in order for o in s.outs if o not in given}
         self._ahead = self._fixed_size(order)
-        in_place = self._in_place(order)
+        in_place = self._in_place(order, states)
         for number, (_, cls) in enumerate(c.outputs.items()):
             out = self._buffer("output", c.dtype[cls], product(c.shape[cls]), number)
             if cls in given:  # copied first: a state is overwritten by the run
@@ -114,7 +115,7 @@ class _Maker:
         for cls, state in in_place.items():
             self._of[cls] = state
         for slot, cls in c.updates.items():
-            state = self._of[_input_class(c, slot)]
+            state = states[slot]
             if self._of.get(cls) != state:
                 if cls not in self._of:
                     self._of[cls] = self._buffer("arena", c.dtype[cls], product(c.shape[cls]))
@@ -123,6 +124,14 @@ class _Maker:
             if cls not in self._of:
                 kind = "ahead" if id(spec) in self._ahead else "arena"
                 self._of[cls] = self._buffer(kind, c.dtype[cls], product(c.shape[cls]))
+
+    def _state(self, slot: int) -> int:
+        """The buffer of a state, whether or not its old value is read."""
+        old = _input_class(self.classes, slot)
+        if old is not None:
+            return self._of[old]
+        spec = self.classes.graph.inputs[slot]
+        return self._buffer("input", spec.dtype, product(spec.shape), slot)
 
     def _fixed_size(self, order: Sequence[KernelSpec]) -> set[int]:
         """Kernels that run ahead: they depend on weights, and no symbol sizes what they do."""
@@ -136,17 +145,17 @@ class _Maker:
                 out.add(id(s))
         return out
 
-    def _in_place(self, order: Sequence[KernelSpec]) -> dict[int, int]:
+    def _in_place(self, order: Sequence[KernelSpec], states: Mapping[int, int]) -> dict[int, int]:
         """Updates whose kernel can write over the old value: class -> the state's buffer."""
         c, out = self.classes, {}
         for slot, cls in c.updates.items():
             old = _input_class(c, slot)
             at = next((i for i, s in enumerate(order) if cls in s.outs), None)
-            if at is None or old is None or cls in out:
+            if at is None or cls in out:
                 continue
             later = any(old in s.leaves for s in order[at + 1:])
             if not later and (old not in order[at].leaves or _pointwise(order[at], old, cls, c)):
-                out[cls] = self._of[old]
+                out[cls] = states[slot]
         return out
 
     def call(self, spec: KernelSpec, fragment: Fragment) -> None:

@@ -162,15 +162,15 @@ class _Checker:
             raise self.fail(action, "an action is a parenthesised term")
         head, arity = action.head, len(action.items) - 1
         word = self.words.get(head)
-        if _has_const(action) and not (head == "union" and isinstance(action.items[1], Symbol)):
+        if head == "subsume" and arity == 1:
+            self.subsume(action)
+        elif _has_const(action) and not (head == "union" and isinstance(action.items[1], Symbol)):
             raise self.fail(action, "a constant takes its dtype and shape from the class that is "
                             "matched: it stands only in (union e ...) with a variable e")
-        if head == "union" and arity == 2:
+        elif head == "union" and arity == 2:
             self.union(action, kind)
         elif head == "set" and arity == 2 and isinstance(action.items[1], List):
             self.sort(action.items[2], self.call(action.items[1]))
-        elif head == "subsume" and arity == 1 and isinstance(action.items[1], List):
-            self.call(action.items[1])
         elif head == "panic" and arity == 1:
             if kind != "facts" or len(self.rule.actions) != 1:
                 raise self.fail(action, "panic is for tripwires: alone in a rule of class facts")
@@ -179,6 +179,12 @@ class _Checker:
                             f"may {', '.join(ACTIONS)}, state a relation or build a term")
         else:
             self.call(action)
+
+    def subsume(self, action: List) -> None:
+        matched = {str(e) for fact in self.rule.query if isinstance(fact, List)
+                   for e in fact.items if isinstance(e, List)}
+        if str(action.items[1]) not in matched:
+            raise self.fail(action, "subsume takes a whole term (= e term) of the left side")
 
     def union(self, action: List, kind: str) -> None:
         if kind == "facts":

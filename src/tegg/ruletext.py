@@ -8,8 +8,11 @@ from dataclasses import dataclass, field
 from tegg.dtype import bool_, f64, i64
 from tegg.op import bits_of
 from tegg.rulefile import Rule
-from tegg.sexpr import Expr, List, Symbol, is_float
+from tegg.sexpr import Expr, List, Place, Symbol, is_float
 from tegg.vocabulary import Word
+
+
+GUARDS = ("float-type", "int-type", "signed-int-type")  # what constants add to a rule
 
 
 def rule_texts(rule: Rule, words: Mapping[str, Word], ruleset: str) -> list[str]:
@@ -17,12 +20,16 @@ def rule_texts(rule: Rule, words: Mapping[str, Word], ruleset: str) -> list[str]
 
     The first is named as the rule is; mirror images get ``~1``, ``~2``... after the name.
     """
-    images = [()]
+    images: list[tuple[Expr, ...]] = [()]
     for fact in rule.query:
         images = [(*done, image) for done in images for image in _images(fact, words)]
     texts: dict[str, None] = {}
     for image in images:
-        texts.setdefault(_Writer(words).body(image, rule.actions))
+        matched = {str(e): m for fact, found in zip(rule.query, image)
+                   for e, m in zip(fact.items, found.items)}
+        actions = tuple(List((a.items[0], matched[str(a.items[1])]), a.place, a.end)
+                        if a.head == "subsume" else a for a in rule.actions)
+        texts.setdefault(_Writer(words).body(image, actions))
     return [f'(rule {body} :ruleset {ruleset} :name "{rule.name}{f"~{i}" if i else ""}")'
             for i, body in enumerate(texts)]
 
@@ -61,11 +68,12 @@ def _images(e: Expr, words: Mapping[str, Word]) -> list[Expr]:
 
 @dataclass(slots=True)
 class _Writer:
-    """Writes one rule. ``guards`` collects the facts that constants need."""
+    """Writes one rule. ``guards`` collects the facts that constants need; ``constants`` keeps how
+    the pattern's were written, for terms that are subsumed."""
 
     words: Mapping[str, Word]
     guards: list[str] = field(default_factory=list)
-    count: int = 0
+    constants: dict[Place, str] = field(default_factory=dict)
     owner: str = ""  # while actions are written: the class that is matched, as text
 
     def body(self, query: tuple[Expr, ...], actions: tuple[Expr, ...]) -> str:
@@ -80,7 +88,11 @@ class _Writer:
         if isinstance(e, Symbol):
             return "?" + e.text if e.is_name else e.text
         if e.head == "Const":
-            return self.const(e.items[1].text)
+            if self.owner:
+                return self.const(e.items[1].text)
+            if e.place not in self.constants:
+                self.constants[e.place] = self.const(e.items[1].text)
+            return self.constants[e.place]
         items = list(e.items[1:])
         word = self.words.get(e.head)
         if self.owner and word and word.commutative:
@@ -97,11 +109,10 @@ class _Writer:
         else:
             kind = f64 if is_float(text) else i64
             bits = bits_of(float(text) if kind is f64 else int(text), kind)
-            dtype = "?_d" if self.owner else f"?_d{self.count}"
-            signed = "" if bits >= 0 else "signed-"
-            self.guard(f"({'float' if kind is f64 else signed + 'int'}-type {dtype})")
-        shape = "?_s" if self.owner else f"?_s{self.count}"
-        self.count += 1
+            dtype = "?_d" if self.owner else f"?_d{len(self.constants)}"
+            guard = GUARDS[0] if kind is f64 else GUARDS[1] if bits >= 0 else GUARDS[2]
+            self.guard(f"({guard} {dtype})")
+        shape = "?_s" if self.owner else f"?_s{len(self.constants)}"
         if self.owner:
             self.guard(f"(= ?_s (shape {self.owner}))")
             if dtype == "?_d":

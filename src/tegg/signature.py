@@ -59,12 +59,24 @@ class Signature:
         found = {s.name: s for d in dims for s in symbols(d)}
         found.update({s.name: s for s in graph.facts.equal})
         symbolic = {n.shape for n in live if any(isinstance(d, Poly) for d in n.shape)}
-        return Signature(
+        made = Signature(
             tuple(Argument(s.name, s.shape, s.dtype, s.kind == "state" or i in graph.updates, i)
                   for i, s in enumerate(graph.inputs) if s.kind != "weight"),
             tuple(Result(k, n.shape, n.dtype) for k, n in graph.outputs.items()),
             tuple(found[k] for k in sorted(found)), tuple(graph.facts.claims),
             tuple(graph.facts.equal.items()), tuple(sorted(symbolic, key=str)))
+        made._bound()
+        return made
+
+    def _bound(self) -> None:
+        """Every symbol is the size of an axis, or follows from the others."""
+        known = {m[0].name: 1 for a in self.arguments for d in a.shape if isinstance(d, Poly)
+                 for m, c in d.terms.items() if len(d.terms) == len(m) == c == 1}
+        self._solve(known)
+        for s in self.symbols:
+            if s.name not in known:
+                raise ShapeError(f"no input has an axis of exactly {s.name}, so a call would not "
+                                 f"know its size; give the program an input with such an axis")
 
     def by_name(self, args: Sequence, kwargs: Mapping) -> list:
         """Positional and named arguments in order. Raises ArgumentError for a misfit."""
@@ -149,15 +161,11 @@ class Signature:
         return out
 
     def _solve(self, out: dict[str, int]) -> None:
-        """Symbols that stated equalities give, or that a linear dim gives."""
+        """Symbols that stated equalities give."""
         for _ in self.equal:
             for s, d in self.equal:
                 if s.name not in out and all(x.name in out for x in symbols(d)):
                     out[s.name] = evaluate(d, out)
-        for s in self.symbols:
-            if s.name not in out:
-                raise ShapeError(f"no input has an axis of exactly {s.name}, so its size is not "
-                                 f"known; give it an input of its own or a dims= entry")
 
     def _check(self, out: Mapping[str, int]) -> None:
         for s in self.symbols:

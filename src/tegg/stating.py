@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from tegg.classes import ENode
+from tegg.dim import Shape
+from tegg.dtype import DType
 from tegg.encode import Codec
 from tegg.engine import Conflict, Engine
-from tegg.errors import RuleError
+from tegg.errors import RuleError, TeggError
 from tegg.op import OpTable
 from tegg.providers import Fact, Provider
 from tegg.view import View
@@ -84,8 +86,7 @@ class Stater:
             if not ready:
                 break
             for c, n in ready.items():
-                view.shape[c] = shape_of(n, view)
-                view.dtype[c] = n.op.dtype([view.dtype[a] for a in n.args], n.attrs)
+                view.shape[c], view.dtype[c] = type_of(n, view)
             found.update(ready)
         terms = self.terms(view, set(found))
         for c, n in found.items():
@@ -99,7 +100,15 @@ class Stater:
         return len(found)
 
 
-def shape_of(n: ENode, view: View) -> tuple:
-    """The shape of an e-node by its row of the op table, canonical."""
-    shape = n.op.shape([view.shape[a] for a in n.args], n.attrs, view.codec.facts)
-    return tuple(map(view.codec.facts.canonical, shape))
+def type_of(n: ENode, view: View) -> tuple[Shape, DType]:
+    """Shape and dtype of an e-node by its row of the op table; the dims are canonical.
+
+    Raises RuleError where the row refuses: then a rule built it.
+    """
+    try:
+        shape = n.op.shape([view.shape[a] for a in n.args], n.attrs, view.codec.facts)
+        dtype = n.op.dtype([view.dtype[a] for a in n.args], n.attrs)
+    except TeggError as e:
+        raise RuleError(f"a rule built {n!r}, which is no valid op: {e}; add the guard that the "
+                        f"rule lacks") from None
+    return tuple(map(view.codec.facts.canonical, shape)), dtype

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tegg.errors import ArgumentError
@@ -14,13 +14,14 @@ class Tree:
     """The structure of a nested value. Hashable, so that it can be part of a signature.
 
     kind: ``leaf`` (an array, in order), ``static`` (a Python value, which it holds), ``tuple``,
-    ``list`` or ``dict``. keys: the keys of a dict, or the class of a named tuple.
+    ``list`` or ``dict``. keys: the keys of a dict, the class of a named tuple, or what tells a
+    Python value from others.
     """
 
     kind: str
     children: tuple[Tree, ...] = ()
     keys: Any = ()
-    value: Any = None
+    value: Any = field(default=None, compare=False)
 
     @property
     def leaves(self) -> int:
@@ -49,8 +50,9 @@ def flatten(value: Any, is_leaf: Callable[[Any], bool], path: str = ""
         raise ArgumentError(f"{path or 'the value'}: a {type(value).__name__} is neither an array "
                             f"nor a value that can be compared; pass NumPy arrays, numbers, "
                             f"strings, or tuples, lists and dicts of them") from None
-    # 1, 1.0 and True are equal, and yet not the same value
-    return [], Tree("static", keys=type(value), value=value)
+    # 1, 1.0 and True are equal and not the same value; so are 0.0 and -0.0; NaN is, and is not.
+    key = value.hex() if isinstance(value, float) else value
+    return [], Tree("static", keys=(type(value), key), value=value)
 
 
 def _container(value: Any, found: list) -> Tree:

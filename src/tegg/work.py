@@ -82,13 +82,16 @@ Keys = dict[tuple[int, int], float]  # (index, pass) -> elements wanted
 class Footprint:
     """How an idiom over an axis reads its operands: per operand ``(index, pass, share)``.
 
-    values, evaluations: of its expansion; evaluations per element of the result.
+    The rest per element of the result, from the expansion. late, late_evaluations: what is done
+    in the last pass, and so again in each further pass that wants the result.
     """
 
     reads: tuple[tuple[tuple[int, int, float], ...], ...]
     passes: int
     values: int
     evaluations: float
+    late: float
+    late_evaluations: float
 
 
 @dataclass(slots=True)
@@ -138,8 +141,9 @@ class WorkModel:
         reads = tuple(tuple((index, turn, count / max(1, inner.size[a.id]))
                             for (index, turn), count in sorted(walk.need.get(a.id, {}).items()))
                       for a in args)
-        return Footprint(reads, walk.after[root.id], walk.out.values,
-                         walk.out.evaluations / max(1, inner.size[root.id]))
+        size = max(1, inner.size[root.id])
+        return Footprint(reads, walk.after[root.id], walk.out.values, walk.out.evaluations / size,
+                         walk.late / size, walk.late_evaluations / size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,11 +165,14 @@ class _Walk:
         self.depth: dict[int, float] = {}    # operations per element down to loads and kept values
         self.need: dict[int, Keys] = {}
         self.paths: dict[tuple, int] = {}    # (index, step) -> index
+        self.last = 0                        # the pass in which outputs are written
+        self.late = self.late_evaluations = 0.0
         self.out = Demand()
 
     def run(self) -> Demand:
         for c, node in self.body.items():
             self._up(c, node)
+        self.last = max((self.after.get(o, 0) for o in self.outs), default=0)
         for o in self.outs:
             self._want(o, (0, self.after.get(o, 0)), self.size[o])
         for c in reversed(list(self.body)):
@@ -230,8 +237,7 @@ class _Walk:
         if kind == "contract":
             self._contract(c, node, keys)
             return
-        total = sum(keys.values())
-        self._charge(c, node, total)
+        self._charge(c, node, keys)
         if kind == "reduce":
             (a,) = node.args
             share = self.size[a] / max(1, self.size[c])
@@ -262,16 +268,30 @@ class _Walk:
         self.out.loops.append((self.model.values.dtype[c], again * self.model.load))
         return out
 
-    def _charge(self, c: int, node, elements: float) -> None:
-        """Operations of a value; a reduction works on every element of its operand."""
+    def _charge(self, c: int, node, keys: Keys) -> None:
+        """Operations of a value; a reduction works on every element of its operand, once."""
         dtype = self.model.values.dtype[c]
-        if node.op.kind == "reduce":
-            elements *= self.size[node.args[0]] / max(1, self.size[c])
         if dtype.kind == "bool" and node.args:
             dtype = self.model.values.dtype[node.args[0]]
-        each = self.model.footprint(c, node).evaluations if node.op.kind == "composite" else 1
-        self.out.evaluations += elements * each
-        self.out.loops.append((dtype, elements * self.model.weight(node.op)))
+        weight, count = self.model.weight(node.op), sum(keys.values())
+        operations, evaluations = count * weight, count
+        if node.op.kind == "reduce":
+            evaluations = max(keys.values()) * self.size[node.args[0]] / max(1, self.size[c])
+            operations = evaluations * weight
+        elif node.op.kind == "composite":
+            foot = self.model.footprint(c, node)
+            first: dict[int, float] = {}
+            for (index, _), n in keys.items():
+                first[index] = max(n, first.get(index, 0.0))
+            once = sum(first.values())
+            operations = once * weight + (count - once) * foot.late
+            evaluations = once * foot.evaluations + (count - once) * foot.late_evaluations
+        else:
+            last = sum(n for (_, turn), n in keys.items() if turn == self.last)
+            self.late += last * weight
+            self.late_evaluations += last
+        self.out.evaluations += evaluations
+        self.out.loops.append((dtype, operations))
 
     def _move(self, c: int, node, keys: Keys) -> None:
         (a,), name = node.args, node.op.name
@@ -293,7 +313,7 @@ class _Walk:
                 scale = n / max(1, self.size[c]) * self.size[a]
                 for inner, step, share in reads:
                     at = index if inner == 0 else self._path(index, (c, inner))
-                    when = before + step if foot.passes else turn
+                    when = turn if step == foot.passes else before + step
                     self._want(a, (at, when), scale * share)
         if foot.passes:
             shape = self.model.values.shape[c]

@@ -5,7 +5,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-int rt_evaluate(rt_poly p, const int64_t *sizes, int64_t *value) {
+EXPORT int rt_evaluate(rt_poly p, const int64_t *sizes, int64_t *value) {
   int64_t sum = 0;
   for (int64_t terms = *p++; terms > 0; terms--) {
     int64_t term = *p++;

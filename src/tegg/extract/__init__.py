@@ -92,15 +92,17 @@ def _choose(problem: Problem, deadline: float, exact: bool,
         best, bound = solved.used, solved.bound
         if solved.optimal and best is not None:
             stats["missed_budget"] = 0
-            return best, 0.0
+            return best, _gap(problem.total(best), bound)
     began = time.monotonic()
     found = search(problem, max(deadline, began + SEARCH))
     stats.update(heuristic_s=time.monotonic() - began,
                  missed_budget=int(exact or not found.complete))
     if best is None or found.cost < problem.total(best):
         best = found.used
-    if not exact:
-        return best, None
-    cost = problem.total(best)
-    gap = max(0.0, (cost - bound) / cost) if cost > 0 else 0.0
-    return best, 0.0 if gap < GAP else gap
+    return best, _gap(problem.total(best), bound) if exact else None
+
+
+def _gap(cost: float, bound: float) -> float:
+    """How far a cover can be from the best one, as a share of what it counts."""
+    gap = (cost - bound) / cost if cost > 0 else 0.0
+    return gap if gap > GAP else 0.0

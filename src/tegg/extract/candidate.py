@@ -35,6 +35,7 @@ class Pricer:
     def __init__(self, roles: Roles, values: Values, costs: Costs) -> None:
         self.roles, self.values, self.costs = roles, values, costs
         self.work = WorkModel(values, costs.ops, costs.keep, costs.load, costs.panel)
+        self._known: dict[tuple, tuple[float, int]] = {}  # structure of a kernel -> its price
         # arguments arrive in their own dtype; weights are converted ahead, the rest as it is written
         self.forms = {c: f for c, f in roles.classes.forms.items()
                       if c in roles.weights or (c in roles.nodes and roles.computed(c))}
@@ -46,10 +47,37 @@ class Pricer:
 
     def price(self, outs: tuple[int, ...], leaves: Iterable[int], body: Body, read: str = "",
               write: str = "") -> tuple[float, int]:
-        """Seconds of a kernel, and how many values its code computes."""
+        """Seconds of a kernel, and how many values its code computes.
+
+        Equal kernels cost the same: a model of repeated layers is priced a layer at a time.
+        """
+        key = self._structure(outs, body, read, write)
+        if key not in self._known:
+            self._known[key] = self._price(outs, leaves, body, read, write)
+        return self._known[key]
+
+    def _structure(self, outs: tuple[int, ...], body: Body, read: str, write: str) -> tuple:
+        """Equal for kernels that do the same to values of the same kinds."""
+        number: dict[int, int] = {}
+        key: list[object] = [read, write]
+        for c, n in body.items():
+            for a in n.args:
+                if a not in number:  # a leaf, or what stands for it where it was first read
+                    number[a] = len(number)
+                    key.append(self._kind(a))
+            key.append((n.op.name, n.attrs, *[number[a] for a in n.args]))
+            number[c] = len(number)
+        key.extend(number[o] if o in number else self._kind(o) for o in outs)
+        return tuple(key)
+
+    def _kind(self, c: int) -> tuple:
+        return (self.values.shape[c], self.values.dtype[c], self.forms.get(c))
+
+    def _price(self, outs: tuple[int, ...], leaves: Iterable[int], body: Body, read: str,
+               write: str) -> tuple[float, int]:
         demand = self.work.demand(outs, body)
-        loaded = sum(self.bytes(a, demand.reads.get(a, 0), read) for a in leaves)
-        stored = sum(self.bytes(o, self.values.size[o], write) for o in outs)
+        loaded = [self.bytes(a, demand.reads.get(a, 0), read) for a in leaves]
+        stored = [self.bytes(o, self.values.size[o], write) for o in outs]
         return self.costs.seconds(demand, loaded, stored), demand.values
 
     def rough(self, node: ENode, c: int) -> float:

@@ -15,7 +15,7 @@ def coarsened(nodes: Nodes, rank: dict[int, int], wanted: tuple[int, ...]) -> No
     nodes = {c: list(ns) for c, ns in nodes.items()}
     still = _without_inputs(nodes, rank)
     while True:
-        readers = _readers(nodes)
+        readers = _readers(nodes, rank, wanted)
         changed = False
         for c in sorted(nodes, key=rank.__getitem__, reverse=True):
             for coarse in list(nodes[c]):
@@ -29,12 +29,17 @@ def coarsened(nodes: Nodes, rank: dict[int, int], wanted: tuple[int, ...]) -> No
         nodes = live(nodes, wanted)
 
 
-def _readers(nodes: Nodes) -> dict[int, set[int]]:
-    readers: dict[int, set[int]] = {c: set() for c in nodes}
-    for c, ns in nodes.items():
-        for n in ns:
+def _readers(nodes: Nodes, rank: dict[int, int], wanted: tuple[int, ...]) -> dict[int, set[int]]:
+    """Who computes with a class, movement seen through: it is never stored, and hides nothing.
+
+    A wanted class counts as a reader of its own.
+    """
+    readers: dict[int, set[int]] = {c: {c} if c in wanted else set() for c in nodes}
+    for c in sorted(nodes, key=rank.__getitem__, reverse=True):
+        moved = all(n.op.kind == "movement" for n in nodes[c])
+        for n in nodes[c]:
             for a in n.args:
-                readers[a].add(c)
+                readers[a] |= readers[c] if moved else {c}
     return readers
 
 
@@ -59,7 +64,8 @@ def _hidden(c: int, coarse: ENode, nodes: Nodes, rank: dict[int, int], still: se
                 inside.append((fine, between))
     while inside:
         union = set().union(*(between for _, between in inside))
-        seen = {i for i in union if i in wanted or not readers[i] <= union | {c}}
+        seen = {i for i in union if i in wanted or not readers[i] <= union | {c}
+                and any(n.op.kind != "movement" for n in nodes[i])}
         if not seen:
             break
         inside = [(fine, between) for fine, between in inside if not between & seen]

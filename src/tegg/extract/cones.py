@@ -40,7 +40,8 @@ class Cones:
 
     def __init__(self, roles: Roles, pricer: Pricer, limits: Limits,
                  inner: frozenset[int]) -> None:
-        self.roles, self.pricer, self.limits, self.inner = roles, pricer, limits, inner
+        self.roles, self.pricer, self.limits = roles, pricer, limits
+        self.inner = set(inner)
         self.legality = Legality(roles.classes, pricer.work, limits)
         self.cuts: dict[int, list[Cone]] = {}
         self._least: dict[int, _Part] = {}  # with every border taken: always possible
@@ -78,6 +79,26 @@ class Cones:
         return found
 
     def _enumerate(self, c: int) -> None:
+        found = self._combined(c)
+        if c not in self._least:  # what it takes in cannot be one kernel with it: borders again
+            self._release(c)
+            found = self._combined(c)
+        self._keep(c, found)
+
+    def _release(self, c: int) -> None:
+        """Make every class below ``c`` a border, and movement on the way to it a reader of it."""
+        bases = {b for n in self.roles.nodes[c] for b, _ in self.roles.references(n, every=True)}
+        ways = {m for n in self.roles.nodes[c] for _, way in self.roles.references(n, every=True)
+                for m in way}
+        self.inner -= bases
+        for b in bases | ways:
+            self._parts.pop(b, None)
+        for m in sorted(ways, key=self.roles.rank.__getitem__):
+            self._least.pop(m, None)
+            self._keep(m, self._combined(m))
+
+    def _combined(self, c: int) -> dict[frozenset[int], tuple[float, Body]]:
+        """Per set of leaves the body of ``c`` that looks best."""
         found: dict[frozenset[int], tuple[float, Body]] = {}
         for n in self.roles.nodes[c]:
             width = max(2, int(self.limits.combinations ** (1 / max(1, len(set(n.args))))))
@@ -94,7 +115,7 @@ class Cones:
                 rough = self._rank(leaves, body)
                 if leaves not in found or rough < found[leaves][0]:
                     found[leaves] = (rough, body)
-        self._keep(c, found)
+        return found
 
     def _joined(self, c: int, node: ENode,
                 parts: Iterable[_Part]) -> tuple[frozenset[int], Body | None]:

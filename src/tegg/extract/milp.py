@@ -14,6 +14,7 @@ import numpy as np
 
 from tegg.extract.problem import Problem
 
+TOLERANCE = 1e-6     # relative gap that counts as solved: prices are not known that well
 MICROSECONDS = 1e6  # the unit in which HiGHS sees costs: its tolerances are absolute
 
 
@@ -33,7 +34,7 @@ def solve(problem: Problem, seconds: float) -> Solved:
     program = _program(problem)
     solver = highspy.Highs()
     for option, value in (("output_flag", False), ("time_limit", float(seconds)),
-                          ("mip_rel_gap", 0.0), ("mip_abs_gap", 1e-9), ("threads", 1)):
+                          ("mip_rel_gap", TOLERANCE), ("mip_abs_gap", 1e-9), ("threads", 1)):
         solver.setOptionValue(option, value)
     solver.passModel(program)
     solver.run()

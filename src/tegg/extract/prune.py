@@ -82,14 +82,14 @@ def _computable(nodes: Nodes) -> set[int]:
 
 
 def _refuse(root: int, kept: Nodes, refused: dict, alive: set[int], target: str) -> None:
-    """Report the first class below a dead root that was refused itself."""
+    """Report the first class below a dead root all of whose e-nodes were refused."""
     todo, seen = [root], set()
     while todo:
         c = todo.pop(0)
         if c in alive or c in seen:
             continue
         seen.add(c)
-        if c in refused:
+        if c in refused and not kept[c]:
             node, dtype, reason = refused[c]
             raise ExtractionError(
                 f"{node.op.name} has no lowering for {dtype.name} on {target}: {reason}; "

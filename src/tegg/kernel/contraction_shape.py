@@ -15,6 +15,9 @@ _DEPTH = 384       # products summed before partial sums are set aside: a panel 
 _LONGEST = 512     # depth that still is one block
 _ROWS = 128        # rows of A that are kept in L2 together
 _SKINNY = 4        # rows up to which B is read where it lies: each element is used too seldom
+_CLOSE = 1 << 16   # bytes of an operand that stay in L1
+_PAGE = 4096
+_STRETCH = 4096    # columns times rows whose sums stay in L1
 _SUMS = 1 << 20    # bytes of partial sums a thread keeps
 # Rows of a register tile by vectors across, for 32 and for 16 vector registers.
 _TILES = {32: {4: 6, 3: 8, 2: 12, 1: 14}, 16: {3: 4, 2: 6, 1: 8}}
@@ -27,7 +30,7 @@ class GemmShape:
     n: columns per group; terms: contractions per group. accumulator: the dtype of sums. a_unit and
     b_units: which variable is contiguous. a_cost, b_cost: operations of one element of an operand.
     b_batched: whether B differs between batch items. b_constant: whether it is computed from
-    weights only, so that packing happens once.
+    weights only, so that packing happens once. a_plain: whether A can be read where it lies.
     """
 
     batch: Dim
@@ -38,6 +41,7 @@ class GemmShape:
     terms: tuple[int, ...] = (1,)
     a_unit: Unit = "k"
     b_units: tuple[Unit, ...] = ("free",)
+    a_plain: bool = False
     a_cost: float = 1.0
     b_cost: float = 1.0
     out_cost: float = 1.0
@@ -58,6 +62,7 @@ class GemmParams:
 
     depth: k per block. rows: rows of A kept together. span: panels per pass where partial sums are
     set aside. piece: panels packed together. inline: B is packed by the thread that uses it.
+    in_place: A is read where it lies. abreast: rows of A that ``dots`` takes at once.
     """
 
     form: Form
@@ -69,6 +74,8 @@ class GemmParams:
     span: int
     piece: int
     inline: bool
+    in_place: bool = False
+    abreast: int = 1
 
     @property
     def nr(self) -> int:
@@ -98,13 +105,18 @@ def choose(shape: GemmShape, width: int) -> GemmParams:
     lanes = width * 4 // size
     registers = 32 if width == 16 else 16
     columns = max(map(_top, shape.n))
+    form = _form(shape)
+    if form != "packed":
+        stretch = _STRETCH // hint(shape.m) // (4 * lanes)
+        abreast = max(1, min(hint(shape.m), _SKINNY if width == 16 else 2))
+        return GemmParams(form, lanes, 1, 4, 1, 1, max(1, stretch), 1, True, abreast=abreast)
     nv = _vectors(columns, lanes, width, registers)
     mr = _tile_rows(shape.m, _TILES[registers][nv])
-    rows = max(1, min(_ROWS, _top(shape.m) + mr - 1) // mr) * mr
+    rows = _rows(shape, mr, size)
     sums = rows * nv * lanes * size * max(shape.terms)
     inline = shape.b_batched and not shape.b_constant
-    return GemmParams(_form(shape), lanes, mr, nv, _depth(shape.k), rows, max(1, _SUMS // sums),
-                      max(1, 256 // (nv * lanes)), inline)
+    return GemmParams(form, lanes, mr, nv, _depth(shape.k), rows, max(1, _SUMS // sums),
+                      max(1, 256 // (nv * lanes)), inline, _in_place(shape, nv * lanes))
 
 
 def _top(n: Dim) -> int:
@@ -130,6 +142,15 @@ def _tile_rows(m: Dim, most: int) -> int:
     return min(range(most, most // 2, -1), key=lambda r: -(-m // r) * r)
 
 
+def _rows(shape: GemmShape, mr: int, size: int) -> int:
+    """Rows of A kept together: few where all of B stays close by anyway, so that both are."""
+    most = min(_ROWS, _top(shape.m) + mr - 1)
+    if isinstance(shape.k, int) and all(isinstance(n, int) for n in shape.n):
+        if shape.k * sum(shape.n) * size <= _CLOSE:
+            most = min(most, _CLOSE // 2 // (max(1, shape.k) * size))
+    return max(1, most // mr) * mr
+
+
 def _depth(k: Dim) -> int:
     """Depth of a block; blocks of one contraction are equally deep."""
     if not isinstance(k, int):
@@ -138,6 +159,12 @@ def _depth(k: Dim) -> int:
         return max(k, 1)
     blocks = -(-k // _DEPTH)
     return -(-k // (blocks * 8)) * 8
+
+
+def _in_place(shape: GemmShape, nr: int) -> bool:
+    """Rows that are a multiple of a page apart share cache sets, which many panels would feel."""
+    apart = shape.k * shape.accumulator.itemsize if isinstance(shape.k, int) else 0
+    return shape.a_plain and (apart % _PAGE != 0 or sum(map(hint, shape.n)) <= 4 * nr)
 
 
 def _form(shape: GemmShape) -> Form:

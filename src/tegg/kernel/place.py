@@ -255,7 +255,7 @@ class Placer:
         while todo:
             x = todo[-1]
             key = (scope, x.id)
-            waiting = [] if key in self._flops or x.deps <= scope else [
+            waiting = [] if key in self._flops or (x.deps <= scope and x.op != "red") else [
                 a for a in x.args if (scope, a.id) not in self._flops]
             if waiting:
                 todo.extend(waiting)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, Union
 
+import ml_dtypes
 import numpy as np
 
 from tegg.dim import Poly
@@ -54,7 +54,8 @@ def fail(kind: type[TeggError], message: str) -> NoReturn:
 
 def is_scalar(x: object) -> bool:
     """Python and NumPy scalars, and symbolic dims: values that have no say in the dtype."""
-    return isinstance(x, (bool, int, float, np.bool_, np.number, Poly))
+    return isinstance(x, (bool, int, float, np.bool_, np.integer, np.floating,
+                          ml_dtypes.bfloat16, Poly))
 
 
 def graph_of(op: str, values: tuple) -> Graph:
@@ -92,7 +93,12 @@ def default_dtype(x: object) -> DType:
     """The dtype of a scalar that meets no tensor."""
     if isinstance(x, (bool, np.bool_)):
         return bool_
-    return f32 if isinstance(x, numbers.Real) and not isinstance(x, numbers.Integral) else i64
+    return i64 if isinstance(x, (int, np.integer, Poly)) else f32
+
+
+def _weakness(x: object) -> int:
+    """Floats decide before integers, and those before bools, where scalars meet."""
+    return ("float", "int", "bool").index(default_dtype(x).kind)
 
 
 def weak_dtype(op: str, x: object, met: DType | None) -> DType:
@@ -129,9 +135,8 @@ def operands(op: str, *values: Operand) -> tuple[Graph, tuple[Node, ...]]:
     for n in nodes:
         if n is not None:
             met = n.dtype if met is None else joined(op, met, n.dtype)
-    for v in values:
-        if is_scalar(v):
-            met = weak_dtype(op, v, met)
+    for v in sorted(filter(is_scalar, values), key=_weakness):
+        met = weak_dtype(op, v, met)
     return graph, tuple(scalar_node(op, graph, v, met) if n is None else graph.cast(n, met)
                         for v, n in zip(values, nodes))
 

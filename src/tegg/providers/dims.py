@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from tegg.dim import Dim, Poly, exact_div
+from tegg.dim import Dim, exact_div
 from tegg.dtype import DTYPES, f64
 from tegg.op import bits_of, float_of
 from tegg.providers import Fact
@@ -21,7 +21,7 @@ class Dims:
 
     ``(inverse-dim s k v)``: v is the pattern of 1 over the size of axis k, as rounded to some
     float dtype. ``(inverse-split s k v w)``: v is the pattern of 1 / (n m) and w of 1 / m, for
-    the size n of axis k; ``(size-split s k nm m ones)``: the same for sizes that are symbolic,
+    the size n of axis k; ``(size-split s k nm m ones)``: the same for sizes themselves,
     with a shape of ones of the rank of s.
     """
 
@@ -61,7 +61,7 @@ class Dims:
                         yield ("inverse-split", shape, axis, v, bits_of(n / count, f64))
             for size in sizes:
                 rest = exact_div(size, n)
-                if isinstance(rest, Poly):
+                if rest is not None and rest != 1:
                     yield ("size-split", shape, axis, (size,), (rest,), (1,) * len(shape))
 
 
@@ -73,7 +73,7 @@ def inverses(n: int) -> set[int]:
 def _count(v: int) -> Dim | None:
     """The count whose inverse a pattern is."""
     x = float_of(v)
-    if not 0 < x < 1:
+    if not 2.0 ** -53 < x < 1:  # also the patterns of small integers, which are tiny floats
         return None
     n = round(1 / x)
     return n if v in inverses(n) else None

@@ -1,0 +1,34 @@
+"""What one evaluation of a value costs, before it is placed in loops."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+from tegg.dim import hint
+from tegg.kernel.index import Var
+from tegg.kernel.value import Reduction, Val, reachable
+
+
+def flops(v: Val, scope: Set[Var], known: Set[int] = frozenset()) -> float:
+    """Operations of one evaluation inside loops ``scope``: what depends on less is not counted.
+
+    Values in ``known`` are read from memory. A shared value counts at each use, which is an upper
+    bound.
+    """
+    memo: dict[int, float] = {}
+
+    def own(x: Val) -> float:
+        if x.deps <= scope:
+            return 0.0
+        return 1.0 if x.id in known else memo.get(x.id, 0.0)
+
+    for x in reachable([v]):
+        below = sum(own(a) for a in x.args)
+        if isinstance(x.attr, Reduction):
+            trips = 1
+            for w in x.attr.vars:
+                trips *= hint(w.extent)
+            memo[x.id] = trips * (1.0 + below)
+        else:
+            memo[x.id] = x.cost + below
+    return memo[v.id]

@@ -1,0 +1,102 @@
+"""The header of a rule file: what its comments up to the first blank line claim."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from tegg.errors import RuleError
+
+KEYS = ("ruleset", "class", "phase", "uses", "grows", "targets")
+_REMEDIES = {"ruleset": "ruleset: fuse.sub", "class": "class: bitwise, reals, rounds 2^-K or facts",
+             "phase": "phase: one of rules/pipelines.toml", "uses": "uses: - or relations",
+             "grows": "grows: no, or yes N", "targets": "targets: any, or cpu, cuda>=80"}
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a rule file claims. ``kind`` is its class; ``error`` the bound of class ``rounds``.
+
+    grows: rounds it may run, or None where it may saturate. targets: names, with ``>=`` and a
+    number where a feature is needed; empty for any.
+    """
+
+    sentence: str
+    ruleset: str
+    kind: str
+    phase: str
+    uses: frozenset[str]
+    grows: int | None
+    targets: tuple[str, ...]
+    error: float = 0.0
+
+
+def read_header(lines: list[str], file: str, parts: tuple[str, ...], exact: bool) -> Header:
+    """Read a header. ``parts``: folders and stem of the path, of which the name is the end, or
+    all of it where ``exact``. Raises RuleError.
+    """
+    found: dict[str, tuple[str, int]] = {}
+    sentence = ""
+    for number, line in enumerate(lines, 1):
+        if not line.startswith(";"):
+            break
+        body = line.lstrip(";").strip()
+        said = re.match(r"([a-z]+):\s*(.*)$", body)
+        if not sentence:
+            sentence = body
+        elif said:
+            if said[1] not in KEYS:
+                near = get_close_matches(said[1], KEYS, 1)
+                hint = f"; did you mean {near[0]}?" if near else ""
+                raise RuleError(f"{file}:{number}:1: unknown key {said[1]!r} in the header; it has "
+                                f"{', '.join(KEYS)}{hint}")
+            found[said[1]] = (re.split(r"\s+;", said[2])[0].strip(), number)
+    if not sentence.endswith((".", "!")) or sentence.startswith(tuple(f"{k}:" for k in KEYS)):
+        raise RuleError(f"{file}:1:1: the header begins with a sentence, not {sentence!r}; "
+                        f"say in a comment what the file is for, with a full stop")
+    for key in KEYS:
+        if key not in found:
+            raise RuleError(f"{file}:1:1: the header lacks '{key}:'; add a comment line "
+                            f"'{_REMEDIES[key]}'")
+    name, at = found["ruleset"]
+    want = parts if exact else parts[-len(name.split(".")):]
+    if parts and tuple(name.split(".")) != want:
+        raise RuleError(f"{file}:{at}:1: ruleset {name!r} does not match the path; "
+                        f"call it {'.'.join(want)!r} or move the file")
+    kind, error = _kind(*found["class"], file)
+    return Header(sentence, name, kind, found["phase"][0], _words(found["uses"][0]),
+                  _grows(*found["grows"], file), _targets(*found["targets"], file), error)
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.replace(",", " ").split()) - {"-"}
+
+
+def _bad(file: str, line: int, key: str, text: str) -> RuleError:
+    return RuleError(f"{file}:{line}:1: '{key}: {text}' is not understood; write {_REMEDIES[key]}")
+
+
+def _kind(text: str, line: int, file: str) -> tuple[str, float]:
+    rounds = re.fullmatch(r"rounds 2\^-(\d+)", text)
+    if rounds:
+        return "rounds", 2.0 ** -int(rounds[1])
+    if text not in ("bitwise", "reals", "facts"):
+        raise _bad(file, line, "class", text)
+    return text, 0.0
+
+
+def _grows(text: str, line: int, file: str) -> int | None:
+    if text == "no":
+        return None
+    yes = re.fullmatch(r"yes ([1-9]\d*)", text)
+    if not yes:
+        raise _bad(file, line, "grows", text)
+    return int(yes[1])
+
+
+def _targets(text: str, line: int, file: str) -> tuple[str, ...]:
+    names = tuple(t.strip() for t in text.split(","))
+    if not all(re.fullmatch(r"[a-z]\w*(>=\d+)?", t) for t in names):
+        raise _bad(file, line, "targets", text)
+    return () if names == ("any",) else names

@@ -1,0 +1,166 @@
+"""What the guards of rules mean in a drawn instance: how to make one hold, and how to test it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tegg.dtype import DType, dtype as as_dtype
+from tegg.graph import Node
+from tegg.op import OPS, bits_of
+from tegg.oracle import evaluate
+from tegg.providers.dims import inverses
+from tegg.providers.dtypes import holds
+from tegg.sexpr import Expr, Symbol
+
+if TYPE_CHECKING:
+    from tegg.testing.instance import Instance
+
+
+class Miss(Exception):
+    """This draw does not fit the pattern; draw again."""
+
+
+# ---- builders: a guard that defines its first argument makes the node itself
+def _sized(made: Instance, args: tuple[Expr, ...], shape: tuple, dtype: DType) -> Node:
+    size = made.env.get(str(args[0])) or (made.rng.choice((2, 3, 4, 6)),)
+    made.bind(args[0], size)
+    node = made.graph.op("Size", dtype, size)
+    return made.graph.expand(made.graph.reshape(node, (1,) * len(shape)), shape)
+
+
+def _rotated(made: Instance, args: tuple[Expr, ...], shape: tuple, dtype: DType) -> Node:
+    if not shape or shape[-1] % 2:
+        raise Miss
+    return rotate(made.graph, made.node(args[0], shape, dtype))
+
+
+def rotate(graph, x: Node) -> Node:
+    """Minus the second half of the last axis, then the first."""
+    axis, half = len(x.shape) - 1, x.shape[-1] // 2
+    first, second = (graph.narrow(x, axis, i * half, half) for i in (0, 1))
+    return graph.concat([graph.mul(second, -1), first], axis)
+
+
+def _concat(made: Instance, args: tuple[Expr, ...], shape: tuple, dtype: DType) -> Node:
+    axes = [i for i, n in enumerate(shape) if n > 1]
+    if not axes:
+        raise Miss
+    axis = made.rng.choice(axes)
+    made.bind(args[2], axis)
+    cut = made.rng.randrange(1, shape[axis])
+    sizes = (cut, shape[axis] - cut)
+    parts = [made.node(a, shape[:axis] + (n,) + shape[axis + 1:], dtype)
+             for a, n in zip(args, sizes)]
+    return made.graph.concat(parts, axis)
+
+
+def _constant(made: Instance, args: tuple[Expr, ...], shape: tuple, dtype: DType) -> Node:
+    values = (True, False) if dtype.kind == "bool" else (0, 1, 3)
+    a, b = (made.graph.full(made.rng.choice(values), dtype, shape) for _ in range(2))
+    node = made.graph.op("Add", a, b)
+    one = made.graph.op("Add", *(made.graph.full(bool(n.attrs[2]) if dtype.kind == "bool" else
+                                                 evaluate([n], {})[0].flat[0].item()
+                                                 if np.prod(shape) else 0, dtype) for n in (a, b)))
+    made.bind(args[0], bits_of(evaluate([one], {})[0].item(), dtype))
+    return node
+
+
+def _contraction(made: Instance, args: tuple[Expr, ...], shape: tuple, dtype: DType) -> Node:
+    """Each axis of the result stands in one operand or in both; one more is summed."""
+    letters = ["" if n == 1 else "abcdefg"[i] for i, n in enumerate(shape)]
+    owners = {a: made.rng.choice(("x", "y", "xy")) for a in letters if a}
+    if dtype.kind == "bool" or not any(len(o) == 1 for o in owners.values()):
+        raise Miss
+    size = {**{a: n for a, n in zip(letters, shape) if a}, "k": 2}
+    axes = [[a for a in owners if side in owners[a]] + ["k"] for side in "xy"]
+    spec = ";".join(",".join(a) for a in (*axes, letters))
+    made.bind(args[2], spec)
+    operands = [made.node(arg, tuple(size[a] for a in side), dtype)
+                for arg, side in zip(args, axes)]
+    return OPS["Contract"].expand(made.graph, operands, (spec, shape))
+
+
+BUILDERS: MappingProxyType[str, Callable] = MappingProxyType({
+    "sized": _sized, "rotated": _rotated, "concat": _concat, "constant": _constant,
+    "contraction": _contraction})
+
+
+# ---- tests: True, False, or None where an argument is not bound yet; some bind the last ones
+def _free(value: object) -> bool:
+    return isinstance(value, Symbol)
+
+
+def _dtypes(f: Callable[..., bool]) -> Callable:
+    def test(made: Instance, *values: object) -> bool | None:
+        return None if any(map(_free, values)) else f(*map(as_dtype, values))
+
+    return test
+
+
+def _bound(count: int, f: Callable) -> Callable:
+    """A test on the first ``count`` arguments, which gives the values of the others (or None)."""
+    def test(made: Instance, *values: object) -> bool | None:
+        if any(map(_free, values[:count])):
+            return None
+        found = f(*values[:count])
+        if found is None or found is False:
+            return False
+        for value, result in zip(values[count:], () if found is True else found):
+            if _free(value):
+                made.env[value.text] = result
+            elif value != result:
+                return False
+        return True
+
+    return test
+
+
+def _units(p: tuple, s: tuple) -> tuple | None:
+    moved = [i for i in p if s[i] != 1]
+    return (tuple(s[i] for i in p),) if len(p) == len(s) and moved == sorted(moved) else None
+
+
+def _split(s: tuple, k: int, v: int) -> tuple | None:
+    for m in range(2, 10):
+        if v in inverses(s[k] * m) and s[k] > 1:
+            return (bits_of(1.0 / m, as_dtype("f64")),)
+    return None
+
+
+def _size_split(s: tuple, k: int, n: tuple) -> tuple | None:
+    whole = s[k] > 0 and n[0] % s[k] == 0 and n[0] > s[k]
+    return ((n[0] // s[k],), (1,) * len(s)) if whole else None
+
+
+def _half(second: bool) -> Callable:
+    def f(s: tuple, a: tuple, b: tuple, o: tuple) -> tuple | None:
+        if not s or s[-1] % 2 or set(o) != {1}:
+            return None
+        half = s[-1] // 2
+        low, high = (half, s[-1]) if second else (0, half)
+        whole = (a, b) == ((0,) * (len(s) - 1) + (low,), (*s[:-1], high))
+        return (len(s) - 1,) if whole else None
+
+    return f
+
+
+TESTS: MappingProxyType[str, Callable] = MappingProxyType({
+    "float-type": _dtypes(lambda d: d.is_float),
+    "int-type": _dtypes(lambda d: d.kind == "int"),
+    "signed-int-type": _dtypes(lambda d: d.kind == "int" and d.name != "u8"),
+    "widens": _dtypes(lambda a, b: a is not b and holds(a, b)),
+    "perm-id": _bound(1, lambda p: p == tuple(range(len(p)))),
+    "perm-compose": _bound(2, lambda p, q: (tuple(p[i] for i in q),)),
+    "perm-units": _bound(2, _units),
+    "unit-axis": _bound(2, lambda s, k: s[k] == 1),
+    "size": _bound(2, lambda s, k: ((s[k],),)),
+    "inverse-dim": _bound(3, lambda s, k, v: s[k] > 0 and v in inverses(s[k])),
+    "inverse-split": _bound(3, _split),
+    "size-split": _bound(3, _size_split),
+    "first-half": _bound(4, _half(False)),
+    "second-half": _bound(4, _half(True)),
+})

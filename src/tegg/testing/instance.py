@@ -1,0 +1,265 @@
+"""Instances of a rule's left side: small graphs that it matches, drawn inside its guards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from random import Random
+
+from tegg.dtype import DType, bool_, dtype as as_dtype, i64
+from tegg.errors import TeggError
+from tegg.graph import Graph, Node
+from tegg.op import Op, OpTable, bits_of
+from tegg.rulefile import Relation, Rule
+from tegg.sexpr import Expr, List, Symbol, is_float
+from tegg.testing.guards import BUILDERS, TESTS, Miss
+from tegg.testing.preimage import choose
+
+MEMORY = ("Load", "Store", "ToDevice", "ToHost")  # where a value rests changes nothing about it
+COMPARE = {"<": int.__lt__, ">": int.__gt__, "<=": int.__le__, ">=": int.__ge__}
+
+
+@dataclass(slots=True)
+class Instance:
+    """A graph that a rule matches. env: variable -> node or attribute."""
+
+    rng: Random
+    table: OpTable
+    relations: Mapping[str, Relation]
+    dtypes: tuple[DType, ...]
+    graph: Graph = field(default_factory=Graph)
+    env: dict[str, object] = field(default_factory=dict)
+    defined: dict[str, Expr] = field(default_factory=dict)  # variable -> the term it must be
+    built: dict[str, tuple[str, tuple[Expr, ...]]] = field(default_factory=dict)  # by a guard
+    guards: list[List] = field(default_factory=list)
+    positive: set[str] = field(default_factory=set)
+    inputs: list[tuple[Node, str]] = field(default_factory=list)  # node, domain
+    owner: Node | None = None  # of constants on a right side: the class that was matched
+
+    # ---- reading the query
+    def take(self, facts: tuple[Expr, ...]) -> None:
+        """Sort the facts of a query: definitions of variables, and guards."""
+        for fact in facts:
+            relation = self.relations.get(fact.head)
+            if relation is not None and relation.means:
+                self.take(tuple(rename(t, relation, fact) for t in relation.means))
+            elif fact.head in BUILDERS and str(fact.items[1]) not in self.defined:
+                self.built[str(fact.items[1])] = (fact.head, fact.items[2:])
+                self.guards.append(fact)
+            elif fact.head == "positive":
+                self.positive.add(str(fact.items[1]))
+            elif fact.head == "=" and self.is_term(fact.items[2]):
+                self.defined[str(fact.items[1])] = fact.items[2]
+            else:
+                self.guards.append(fact)
+
+    def is_term(self, e: Expr) -> bool:
+        return isinstance(e, List) and (e.head in self.table or e.head in ("Const", *MEMORY))
+
+    def draw(self) -> None:
+        """Draw everything that the query names. Raises Miss where the draw does not fit."""
+        inner = {str(s) for t in self.defined.values() for s in leaves(t)}
+        inner |= {str(s) for _, args in self.built.values() for a in args for s in leaves(a)}
+        roots = [v for v in (*self.defined, *self.built) if v not in inner]
+        for v in roots:
+            shape = tuple(self.rng.choice((1, 2, 3)) for _ in range(self.rng.randrange(4)))
+            self.node(Symbol(v, None), shape, self.rng.choice(self.dtypes))
+        waiting = list(self.guards)
+        while waiting:
+            left = [g for g in waiting if not self.holds(g)]
+            if len(left) == len(waiting):
+                raise Miss
+            waiting = left
+
+    # ---- guards
+    def holds(self, guard: List) -> bool:
+        """Whether a guard could be decided (and holds); it may bind variables. Raises Miss."""
+        if guard.head == "=":
+            return self.equal(*guard.items[1:])
+        values = [self.env.get(str(a), a) if isinstance(a, Symbol) and a.is_name
+                  else literal(a) for a in guard.items[1:]]
+        if guard.head in (*COMPARE, "!="):
+            if any(isinstance(v, Symbol) for v in values):
+                return False
+            a, b = values
+            ok = a != b if guard.head == "!=" else COMPARE[guard.head](a, b)
+        elif guard.head in BUILDERS:
+            ok = True if guard.items[1].text in self.env else None
+        else:
+            ok = TESTS[guard.head](self, *values)
+        if ok is None:
+            return False
+        if not ok:
+            raise Miss
+        return True
+
+    def equal(self, left: Expr, right: Expr) -> bool:
+        """``(= s (shape x))`` and its like: bind or compare."""
+        if not isinstance(right, List) or right.head not in ("shape", "dtype"):
+            raise Miss
+        node = self.env.get(str(right.items[1]))
+        if node is None:
+            return False
+        value = getattr(node, right.head)
+        self.bind(left, value)
+        return True
+
+    def bind(self, e: Expr, value: object) -> None:
+        """A variable or a literal is this value. Raises Miss where it is another already."""
+        if isinstance(e, Symbol) and e.is_name:
+            if self.env.setdefault(e.text, value) != value:
+                raise Miss
+        elif literal(e) != (value.name if isinstance(value, DType) else value):
+            raise Miss
+
+    # ---- terms
+    def node(self, e: Expr, shape: tuple, dtype: DType) -> Node:
+        """A node for a pattern, of this shape and dtype. Raises Miss."""
+        if isinstance(e, Symbol):
+            return self.variable(e.text, shape, dtype)
+        if e.head in MEMORY:
+            return self.node(e.items[1], shape, dtype)
+        if e.head == "Const":
+            return self.graph.op("Full", dtype, shape, const_bits(e, dtype))
+        done = self.known(e)
+        if done is None:
+            op = self.table[e.head]
+            done = self.operation(op, e.items[1:1 + op.arity], e.items[1 + op.arity:], shape, dtype)
+        if done.shape != shape or done.dtype is not dtype:
+            raise Miss
+        return done
+
+    def variable(self, name: str, shape: tuple, dtype: DType) -> Node:
+        if name in self.positive and not dtype.is_float:
+            raise Miss
+        node = self.env.get(name)
+        if node is None and name in self.defined:
+            node = self.node(self.defined[name], shape, dtype)
+        elif node is None and name in self.built:
+            builder, args = self.built[name]
+            node = BUILDERS[builder](self, args, shape, dtype)
+        elif node is None and name in self.positive and self.rng.random() < 0.5:
+            node = self.graph.full(self.rng.choice((0.5, 2.0)), dtype, shape)
+        elif node is None:
+            node = self.graph.input(f"{name}{len(self.inputs)}", shape, dtype)
+            self.inputs.append((node, "positive" if name in self.positive else "any"))
+        if not isinstance(node, Node) or node.shape != shape or node.dtype is not dtype:
+            raise Miss
+        self.env[name] = node
+        return node
+
+    def known(self, e: Expr) -> Node | None:
+        """The node of a term whose variables are all bound."""
+        if isinstance(e, Symbol):
+            found = self.env.get(e.text)
+            if found is None and e.text in self.defined:
+                found = self.known(self.defined[e.text])
+                if found is not None:
+                    self.env[e.text] = found
+            return found if isinstance(found, Node) else None
+        if e.head in MEMORY:
+            return self.known(e.items[1])
+        if e.head == "Const" and self.owner is not None:
+            return self.graph.op("Full", self.owner.dtype, self.owner.shape,
+                                 const_bits(e, self.owner.dtype))
+        if e.head not in self.table:
+            return None
+        op = self.table[e.head]
+        args = [self.known(a) for a in e.items[1:1 + op.arity]]
+        attrs = [self.attribute(a) for a in e.items[1 + op.arity:]]
+        if any(a is None for a in (*args, *attrs)):
+            return None
+        return self.record(op, args, attrs)
+
+    def attribute(self, e: Expr) -> object:
+        """A bound attribute, a literal, or ``(shape x)``; None where it is free."""
+        if isinstance(e, List):
+            node = self.known(e.items[1])
+            return None if node is None else getattr(node, e.head)
+        return self.env.get(e.text) if e.is_name else literal(e)
+
+    def record(self, op: Op, args: list[Node], attrs: list) -> Node:
+        attrs = [as_dtype(a) if kind == "dtype" else a for a, (_, kind) in zip(attrs, op.attrs)]
+        try:
+            return self.graph.op(op.name, *args, *attrs)
+        except TeggError:
+            raise Miss from None
+
+    def operation(self, op: Op, args: tuple[Expr, ...], attrs: tuple[Expr, ...], shape: tuple,
+                  dtype: DType) -> Node:
+        """An op whose operands are still free: choose shapes and attributes that give ``shape``."""
+        bound = [self.attribute(a) for a in attrs]
+        below = [self.known(a) for a in args]
+        shapes, values = choose(op, shape, dtype, bound, below, self.rng)
+        for a, v in zip(attrs, values):
+            if not isinstance(a, List):
+                self.bind(a, v)
+        dtypes = self.operand_dtypes(op, dtype, values)
+        nodes = [self.node(a, s, d) if k is None else k
+                 for a, s, d, k in zip(args, shapes, dtypes, below)]
+        return self.record(op, nodes, values)
+
+    def operand_dtypes(self, op: Op, dtype: DType, attrs: list) -> list[DType]:
+        """Dtypes of operands that give a result of this dtype."""
+        if op.name == "Select":
+            return [bool_, dtype, dtype]
+        if op.name == "Gather":
+            return [dtype, i64]
+        if op.name == "Cast" or (dtype is bool_ and op.kind == "elementwise"):
+            other = self.rng.choice(self.dtypes)
+            try:
+                gives = op.dtype([other] * op.arity, attrs)
+            except TeggError:
+                raise Miss from None
+            return [other if gives is dtype else dtype] * op.arity
+        return [dtype] * op.arity
+
+
+def instance(rule: Rule, table: OpTable, relations: Mapping[str, Relation],
+             dtypes: tuple[DType, ...], rng: Random, tries: int = 2000) -> Instance:
+    """Draw until a graph fits the rule's left side. Raises AssertionError where none was found."""
+    for _ in range(tries):
+        made = Instance(rng, table, relations, dtypes)
+        try:
+            made.take(rule.query)
+            made.draw()
+        except Miss:
+            continue
+        return made
+    raise AssertionError(f"{rule!r}: no graph was found that its left side matches; a guard may be "
+                         f"false always, or has no strategy in tegg.testing.guards")
+
+
+def rename(e: Expr, relation: Relation, fact: List) -> Expr:
+    """The meaning of a relation with a fact's arguments in place of its parameters."""
+    given = dict(zip(relation.parameters, fact.items[1:]))
+
+    def walk(x: Expr) -> Expr:
+        if isinstance(x, List):
+            return List(tuple(map(walk, x.items)), x.place, x.end)
+        return given.get(x.text, x)
+
+    return walk(e)
+
+
+def leaves(e: Expr) -> list[Symbol]:
+    """The variables inside of a term (its head excluded)."""
+    if isinstance(e, List):
+        return [s for x in e.items[1:] for s in leaves(x)]
+    return [e] if e.is_name else []
+
+
+def literal(e: Expr) -> object:
+    if isinstance(e, List):
+        raise Miss
+    return e.string if e.is_string else int(e.text) if e.is_int else e
+
+
+def const_bits(e: List, dtype: DType) -> int:
+    """The pattern of a constant in a dtype. Raises Miss where its kind is another."""
+    text = str(e.items[1])
+    kind = "bool" if text in ("true", "false") else "float" if is_float(text) else "int"
+    if dtype.kind != kind or (text.startswith("-") and dtype.name == "u8"):
+        raise Miss
+    return bits_of(text == "true" if kind == "bool" else float(text) if kind == "float"
+                   else int(text), dtype)

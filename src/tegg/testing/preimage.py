@@ -1,0 +1,139 @@
+"""Operand shapes and attributes that make an op give a wanted shape: for drawing instances."""
+
+from __future__ import annotations
+
+import math
+from random import Random
+
+from tegg.dtype import DType, f64
+from tegg.graph import Node
+from tegg.op import Op, bits_of
+from tegg.testing.guards import Miss
+
+Choice = tuple[list[tuple], list]  # shapes of the operands, values of the attributes
+
+
+def choose(op: Op, shape: tuple, dtype: DType, bound: list, below: list[Node | None],
+           rng: Random) -> Choice:
+    """Shapes for the operands and values for the attributes. ``bound``: attributes that are
+    fixed, or None; ``below``: operands that are fixed, or None. Raises Miss."""
+    if op.name in _BY_NAME:
+        return _BY_NAME[op.name](shape, dtype, bound, below, rng)
+    if op.kind == "elementwise" or op.name == "Rope":
+        return [shape] * op.arity, [dtype if b is None else b for b in bound]
+    if op.name in ("SumReduce", "MaxReduce", "Mean"):
+        return _reduce(shape, dtype, bound, below, rng)
+    if op.kind == "composite":
+        axis = _axis(bound[0], range(len(shape)), rng)
+        eps = [bits_of(1e-3, dtype) if b is None else b for b in bound[1:]]
+        return [shape] * op.arity, [axis, *eps]
+    raise Miss
+
+
+def _axis(bound: int | None, axes, rng: Random) -> int:
+    axes = list(axes)
+    if not axes or (bound is not None and bound not in axes):
+        raise Miss
+    return rng.choice(axes) if bound is None else bound
+
+
+def _reduce(shape, dtype, bound, below, rng) -> Choice:
+    if below and below[0] is not None:
+        old = below[0].shape
+        return [old], [_axis(bound[0], (i for i in range(len(old))
+                                        if old[:i] + (1,) + old[i + 1:] == shape), rng)]
+    axis = _axis(bound[0], (i for i, n in enumerate(shape) if n == 1), rng)
+    n = rng.choice((1, 2, 3))
+    return [shape[:axis] + (n,) + shape[axis + 1:]], [axis]
+
+
+_VALUES = (0.5, 2.0, -1.5, 0.0, -0.0, 1e-3, math.nan, *(1.0 / n for n in range(1, 10)))
+
+
+def _full(shape, dtype, bound, below, rng) -> Choice:
+    if dtype.is_float:
+        value = rng.choice(_VALUES)
+    else:
+        value = rng.choice((0, 1) if dtype.kind == "bool" else (0, 1, 3, 5))
+        if dtype.name == "i64":  # patterns that would mean something else in a float
+            value = rng.choice((value, bits_of(1.0, f64), bits_of(0.5, f64), bits_of(0.25, f64)))
+    return [], [dtype if bound[0] is None else bound[0], shape if bound[1] is None else bound[1],
+                bits_of(value, dtype) if bound[2] is None else bound[2]]
+
+
+def _size(shape, dtype, bound, below, rng) -> Choice:
+    return [], [dtype, (rng.choice((1, 2, 3, 4, 6)),) if bound[1] is None else bound[1]]
+
+
+def _expand(shape, dtype, bound, below, rng) -> Choice:
+    if below[0] is not None:
+        return [below[0].shape], [shape]
+    return [tuple(1 if rng.random() < 0.5 else n for n in shape)], [shape]
+
+
+def _reshape(shape, dtype, bound, below, rng) -> Choice:
+    """The same shape, one with axes of 1 put in or left out, or a flat one."""
+    kind = rng.randrange(4)
+    if kind == 0:
+        return [shape], [shape]
+    if kind == 1:
+        return [tuple(n for n in shape if n != 1)], [shape]
+    if kind == 2:
+        at = rng.randrange(len(shape) + 1)
+        return [shape[:at] + (1,) + shape[at:]], [shape]
+    return [(math.prod(shape),)], [shape]
+
+
+def _permute(shape, dtype, bound, below, rng) -> Choice:
+    perm = bound[0] or tuple(rng.sample(range(len(shape)), len(shape)))
+    if sorted(perm) != list(range(len(shape))):
+        raise Miss
+    old = [0] * len(shape)
+    for n, p in zip(shape, perm):
+        old[p] = n
+    return [tuple(old)], [perm]
+
+
+def _flip(shape, dtype, bound, below, rng) -> Choice:
+    return [shape], [_axis(bound[0], range(len(shape)), rng)]
+
+
+def _slice(shape, dtype, bound, below, rng) -> Choice:
+    if below[0] is not None:
+        if len(below[0].shape) != len(shape):
+            raise Miss
+        free = [old - n for old, n in zip(below[0].shape, shape)]
+        if min(free, default=0) < 0:
+            raise Miss
+        starts = tuple(rng.choice((0, f)) for f in free)
+        return [below[0].shape], [starts, tuple(a + n for a, n in zip(starts, shape)),
+                                  (1,) * len(shape)]
+    starts = tuple(rng.randrange(2) for _ in shape)
+    steps = tuple(rng.choice((1, 2)) for _ in shape)
+    stops = tuple(a + (n - 1) * k + 1 if n else a for a, n, k in zip(starts, shape, steps))
+    return [tuple(b + rng.randrange(2) for b in stops)], [starts, stops, steps]
+
+
+def _pad(shape, dtype, bound, below, rng) -> Choice:
+    low = tuple(rng.randrange(n) if n else 0 for n in shape)
+    high = tuple(rng.randrange(n - a) if n else 0 for n, a in zip(shape, low))
+    fill = bound[2] if bound[2] is not None else bits_of(rng.choice((0, 1)), dtype)
+    return [tuple(n - a - b for n, a, b in zip(shape, low, high))], [low, high, fill]
+
+
+def _window(shape, dtype, bound, below, rng) -> Choice:
+    axis = _axis(bound[0], range(len(shape) - 1), rng)
+    positions, size = shape[axis], shape[axis + 1]
+    stride, dilation = rng.choice((1, 2)), rng.choice((1, 2))
+    n = (positions - 1) * stride + (size - 1) * dilation + 1
+    return [shape[:axis] + (n,) + shape[axis + 2:]], [axis, size, stride, dilation]
+
+
+def _gather(shape, dtype, bound, below, rng) -> Choice:
+    axis = _axis(bound[0], range(len(shape)), rng)
+    return [shape[:axis] + (rng.choice((1, 2, 3)),) + shape[axis + 1:], (shape[axis],)], [axis]
+
+
+_BY_NAME = {"Full": _full, "Size": _size, "Expand": _expand, "Reshape": _reshape,
+            "Permute": _permute, "Flip": _flip, "Slice": _slice, "Pad": _pad, "Window": _window,
+            "Gather": _gather}

@@ -1,0 +1,163 @@
+"""Soundness of one rule: on drawn graphs that it matches, what it states is true in NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+
+import numpy as np
+
+from tegg.compiler import Stack
+from tegg.dtype import DTYPES, DType, bool_, f64, i64
+from tegg.graph import Node
+from tegg.oracle import evaluate
+from tegg.rulefile import Header, Relation, Rule, RuleSet
+from tegg.sexpr import List, Symbol
+from tegg.testing.guards import Miss, rotate
+from tegg.testing.instance import Instance, instance, rename
+
+SPECIALS = (0.0, -0.0, 1.0, -1.5, np.inf, -np.inf, np.nan, 1e-40, 6e4)
+
+
+def relations(stacked: Stack) -> dict[str, Relation]:
+    """The relations that rule sets of a stack declare, by name."""
+    return {r.word.name: r for s in stacked.rule_sets for r in s.relations}
+
+
+def check_rule(rule: Rule, rules: RuleSet, stacked: Stack, rng: Random) -> Instance:
+    """Draw one graph that a rule matches, and check what it states on drawn values.
+
+    Raises AssertionError with the rule's place, the graph and both values where it is wrong.
+    """
+    kind = rules.header.kind
+    dtypes = (f64, i64, bool_) if kind in ("reals", "rounds") else tuple(DTYPES.values())
+    made = instance(rule, stacked.table, relations(stacked), dtypes, rng)
+    check_instance(rule, rules, made, relations(stacked))
+    return made
+
+
+def check_instance(rule: Rule, rules: RuleSet, made: Instance,
+                   known: Mapping[str, Relation]) -> None:
+    """Check what a rule states about a graph that it matches."""
+    special = rules.header.kind in ("bitwise", "facts")
+    arrays = {n.attrs[0]: _draw(n, made, domain, special) for n, domain in made.inputs}
+    claim = _Claim(rule, rules.header, made, known, arrays)
+    for action in rule.actions:
+        claim.action(action)
+
+
+def _draw(n: Node, made: Instance, domain: str, special: bool) -> np.ndarray:
+    if any(a is n and d == "index" for m in made.graph.nodes
+           for a, d in zip(m.args, m.op.domains)):
+        domain = "index"
+    return draw_array(n.shape, n.dtype, domain, special, made.rng)
+
+
+def draw_array(shape: tuple, dtype: DType, domain: str, special: bool, rng: Random) -> np.ndarray:
+    """An array of a shape and dtype, from a domain of the op table."""
+    count = int(np.prod(shape))
+    if dtype.kind == "bool":
+        values = [domain == "positive" or rng.random() < 0.5 for _ in range(count)]
+    elif dtype.kind == "int":
+        low = (1 if domain == "positive" else 0 if dtype.name == "u8" or domain == "index" else -3)
+        values = [rng.randrange(low, 4) for _ in range(count)]
+    elif domain == "positive":
+        values = [rng.uniform(0.1, 4.0) for _ in range(count)]
+    elif special:
+        values = [rng.choice(SPECIALS) if rng.random() < 0.5 else rng.uniform(-4, 4)
+                  for _ in range(count)]
+    else:
+        values = [rng.uniform(-4, 4) for _ in range(count)]
+    with np.errstate(over="ignore"):
+        return np.asarray(values).astype(dtype.numpy).reshape(shape)
+
+
+class _Claim:
+    """What the actions of a rule claim about an instance."""
+
+    def __init__(self, rule: Rule, header: Header, made: Instance, known: Mapping[str, Relation],
+                 arrays: Mapping[int, np.ndarray]) -> None:
+        self.rule, self.header, self.made = rule, header, made
+        self.known, self.arrays = known, arrays
+
+    def fail(self, what: str, *values: object) -> AssertionError:
+        lines = [f"{self.rule.place}: rule {self.rule.name!r} is not {self.header.kind}: {what}"]
+        lines += [f"  {n} = {n.op.name}({', '.join(map(str, (*n.args, *n.attrs)))})"
+                  for n in self.made.graph.nodes]
+        lines += [f"  input {i}: {a.tolist()}" for i, a in self.arrays.items()]
+        return AssertionError("\n".join([*lines, *(f"  {v}" for v in values)]))
+
+    def node(self, e: List | Symbol, owner: Node | None = None) -> Node:
+        self.made.owner = owner
+        try:
+            node = self.made.known(e)
+        except Miss:
+            node = None
+        finally:
+            self.made.owner = None
+        if node is None:
+            raise self.fail(f"{e} cannot be built there; a guard on shapes or dtypes is missing")
+        return node
+
+    def value(self, n: Node) -> np.ndarray:
+        return evaluate([n], self.arrays)[0]
+
+    def action(self, action: List) -> None:
+        head, items = action.head, action.items[1:]
+        if head == "union":
+            owner = self.node(items[0])
+            self.same(owner, self.node(items[1], owner))
+        elif head == "set":
+            fact, want = getattr(self.node(items[0].items[1]), items[0].head), self.made.attribute(
+                items[1])
+            if fact != want:
+                raise self.fail(f"{items[0]} is {fact}, not {want}")
+        elif head in self.known and self.known[head].means:
+            for term in self.known[head].means:
+                self.fact(rename(term, self.known[head], action))
+        elif head not in ("subsume", "panic"):
+            self.words(head, items)
+
+    def fact(self, fact: List) -> None:
+        """A part of the meaning of a relation that the rule states."""
+        if fact.head == "=":
+            self.same(self.node(fact.items[1]), self.node(fact.items[2],
+                                                          self.node(fact.items[1])))
+        else:
+            self.action(fact)
+
+    def words(self, head: str, items: tuple) -> None:
+        """A relation whose meaning is in words."""
+        first = self.node(items[0])
+        if head == "positive":
+            with np.errstate(invalid="ignore"):
+                good = first.dtype.is_float and bool(np.all(self.value(first) > 0))
+        elif head == "sized":
+            size = np.asarray(self.made.attribute(items[1])[0]).astype(first.dtype.numpy)
+            good = bool(np.all(self.value(first) == size))
+        elif head == "rotated":
+            self.same(first, rotate(self.made.graph, self.node(items[1])))
+            good = True
+        else:
+            raise self.fail(f"the relation {head} has no test in tegg.testing.soundness")
+        if not good:
+            raise self.fail(f"{head} is not true of {first}", self.value(first))
+
+    def same(self, a: Node, b: Node) -> None:
+        if (a.shape, a.dtype) != (b.shape, b.dtype):
+            raise self.fail(f"shapes or dtypes differ: {a.shape} {a.dtype}, {b.shape} {b.dtype}")
+        x, y = self.value(a), self.value(b)
+        if not a.dtype.is_float:
+            good = np.array_equal(x, y)
+        elif self.header.kind in ("bitwise", "facts"):
+            x64, y64 = x.astype(np.float64), y.astype(np.float64)
+            good = np.array_equal(x64, y64, equal_nan=True) and np.array_equal(
+                np.signbit(x64) & ~np.isnan(x64), np.signbit(y64) & ~np.isnan(y64))
+        else:
+            bound = max(self.header.error, 1e-9)
+            scale = 1.0 + float(np.max(np.abs(x), initial=0.0, where=np.isfinite(x)))
+            with np.errstate(invalid="ignore"):
+                good = bool(np.all((np.abs(x - y) <= bound * scale) | (x == y)
+                                   | (np.isnan(x) & np.isnan(y))))
+        if not good:
+            raise self.fail(f"{a} and {b} differ", x.tolist(), y.tolist())

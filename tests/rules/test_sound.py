@@ -1,0 +1,85 @@
+"""Every rule states what is true in NumPy, fires on its own left side, and needs its guards."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from tegg.compiler import Generic, stack
+from tegg.dtype import DTYPES
+from tegg.egraph import saturate
+from tegg.rulefile import Rule, read_rules
+from tegg.sexpr import List
+from tegg.testing.instance import instance, leaves
+from tegg.testing.soundness import check_rule, relations
+
+STACK = stack(Generic())
+HOME = {r.name: (r, s) for s in STACK.rule_sets for r in s.rules}
+BUFFERS = ("copy/host", "copy/device")  # a graph holds no Buffers
+
+
+@pytest.mark.parametrize("name", HOME)
+@settings(max_examples=25)
+@given(rng=st.randoms(use_true_random=True))
+def test_both_sides_mean_the_same(name, rng):
+    check_rule(*HOME[name], STACK, rng)
+
+
+@pytest.mark.parametrize("name", [n for n in HOME if n not in BUFFERS])
+def test_it_fires_on_its_own_left_side(name):
+    rule, _ = HOME[name]
+    for seed in range(20):
+        made = instance(rule, STACK.table, relations(STACK), tuple(DTYPES.values()), Random(seed))
+        made.graph.outputs = {f"y{n.id}": n for n in made.graph.nodes}
+        if saturate(made.graph, Generic()).report.rules[name].matches:
+            return
+    pytest.fail(f"{rule!r} never fired on its own left side")
+
+
+def guards_of(rule: Rule) -> list[int]:
+    """Guards that only test: relations whose variables the rest of the rule binds."""
+    out = []
+    for i, fact in enumerate(rule.query):
+        rest = [f for j, f in enumerate(rule.query) if j != i]
+        bound = {str(v) for f in rest for v in leaves(f)}
+        if isinstance(fact, List) and fact.head != "=" and {str(v) for v in leaves(fact)} <= bound:
+            out.append(i)
+    return out
+
+
+GUARDS = [(name, i) for name, (rule, _) in HOME.items() for i in guards_of(rule)]
+
+
+@pytest.mark.parametrize("name, guard", GUARDS, ids=[f"{n}-{i}" for n, i in GUARDS])
+def test_its_guard_is_needed(name, guard):
+    rule, home = HOME[name]
+    query = tuple(f for i, f in enumerate(rule.query) if i != guard)
+    bare = Rule(rule.name, rule.law, query, rule.actions, rule.place)
+    with pytest.raises(AssertionError, match="is not|no graph was found"):
+        for seed in range(400):
+            check_rule(bare, home, STACK, Random(seed))
+
+
+MUTANTS = [
+    ("fuse/sub", "(Sub a b)", "(Sub b a)"),
+    ("algebra/identity", "(Add x (Const -0.0)) x", "(Add x (Const 0.0)) x"),
+    ("fuse/layernorm", "(LayerNorm x g b k eps)", "(LayerNorm x b g k eps)"),
+    ("fuse/softmax", "(SumReduce e k) s))) (soft-exp", "(SumReduce e j) s))) (soft-exp"),
+    ("fuse/gelu", "(Const 0.5)) f))", "(Const 0.25)) f))"),
+    ("algebra/full", "(Pad (Full d s v) a b v)", "(Pad (Full d s v) a b w)"),
+    ("algebra/move", "(Flip (Flip x k) k)", "(Flip (Flip x k) j)"),
+    ("fuse/cos", "(Const -2.0)", "(Const -1.0)"),
+]
+
+
+@pytest.mark.parametrize("path, old, new", MUTANTS, ids=[m[0] for m in MUTANTS])
+def test_a_wrong_rule_is_caught(path, old, new):
+    home = next(s for s in STACK.rule_sets if s.name == path.replace("/", "."))
+    assert old in home.text
+    wrong = read_rules(home.text.replace(old, new), home.file, tuple(path.split("/")))
+    with pytest.raises(AssertionError, match="is not"):
+        for rule in wrong.rules:
+            for seed in range(60):
+                check_rule(rule, wrong, STACK, Random(seed))

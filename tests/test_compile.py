@@ -1,0 +1,45 @@
+"""The whole way: random programs compiled for the CPU agree with the oracle, under several stacks."""
+
+import numpy as np
+import pytest
+from hypothesis import Phase, given, settings
+
+from kernels import close
+from random_graphs import programs
+from tegg import oracle
+from tegg.compiler import Compiler, Generic
+from tegg.driver import Options, compile_graph
+
+STACKS = {
+    "no rules": Options((Compiler(name="nothing"),), cache=False),
+    "generic": Options((Generic(),), cache=False),
+    "generic, bitwise": Options((Generic(),), precision="bitwise", cache=False),
+    "generic, heuristic": Options((Generic(),), budget_s=0, cache=False),
+}
+
+
+@pytest.mark.parametrize("stack", STACKS)
+@given(program=programs())
+@settings(max_examples=12, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+def test_compiled_programs_equal_the_oracle(stack, program):
+    g, program.inputs = program.graph, {i: np.array(v) for i, v in program.inputs.items()}
+    for i, spec in enumerate(g.inputs):
+        if spec.kind == "weight":
+            spec.source = program.inputs[i]
+    if program.sizes:  # every symbol is the size of some axis
+        program.inputs[len(g.inputs)] = np.zeros(tuple(program.sizes.values()), np.float32)
+        g.input("sizes", tuple(program.dims), "f32")
+    names, updates = list(g.outputs), list(g.updates)
+    want = oracle.evaluate([*g.outputs.values(), *g.updates.values()], program.inputs,
+                           program.sizes)
+    compiled = compile_graph(g, STACKS[stack])
+    for _ in range(2):  # the second call takes the fast path
+        arrays = {s.name: program.inputs[i].copy() for i, s in enumerate(g.inputs)
+                  if s.kind != "weight"}
+        got = compiled(**arrays)
+        results = [got[n] for n in names] + [arrays[g.inputs[s].name] for s in updates]
+        for name, r, w in zip([*names, *updates], results, want):
+            wrong = close(r, w, next(n.dtype for k, n in [*g.outputs.items(), *g.updates.items()]
+                                     if k == name), 16)
+            assert wrong is None, (stack, name, wrong)
+    np.testing.assert_equal(len(compiled.plan.run) > 0 or not compiled.plan.kernels, True)

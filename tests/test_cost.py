@@ -1,0 +1,111 @@
+"""Prices: the profile that is read, and what makes a kernel dearer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tegg.cost import load_costs
+from tegg.dtype import f16, f32
+from tegg.errors import ArgumentError
+from tegg.work import Demand, Product
+
+COSTS = load_costs("cpu/generic")
+
+
+def profile(**changes) -> str:
+    """A small valid profile as TOML, with lines replaced or left out (None)."""
+    lines = {"name": '"t"', "threads": "2", "launch": "1e-6", "overlap": "0.5", "store": "1.0",
+             "loop_rate": "1e9", "load": "0.5", "keep": "8.0", "product_rate": "1e10",
+             "product_half": "[1.0, 1.0, 1.0]", "panel": "512",
+             "levels": "[{size = inf, thread = 1e9, total = 2e9}]", **changes}
+    return "\n".join(f"{k} = {v}" for k, v in lines.items() if v is not None)
+
+
+def written(tmp_path, text: str):
+    path = tmp_path / "p.toml"
+    path.write_text(text)
+    return path
+
+
+def loops(operations: float, rows=None) -> Demand:
+    return Demand(loops=[(f32, operations)], rows=rows)
+
+
+def test_shipped_profile_is_read_and_threads_can_be_set():
+    assert COSTS.name == "cpu/generic" and COSTS.threads == 2
+    assert load_costs("cpu/generic", threads=7).threads == 7
+    assert load_costs("cpu").name == "cpu/generic"
+
+
+def test_profile_from_a_file(tmp_path):
+    costs = load_costs(written(tmp_path, profile()))
+    assert costs.levels[0].total == 2e9 and costs.ops == {}
+
+
+@pytest.mark.parametrize("text, says", [
+    ("threads = [", "is not TOML"),
+    (profile(colour="1"), "colour is unknown or missing"),
+    (profile(panel=None), "panel is unknown or missing"),
+    (profile(threads='"many"'), "invalid literal"),
+    (profile(levels="3"), "not iterable"),
+    (profile(levels="[]"), "at least one level"),
+    (profile(loop_rate="0"), "rates, sizes and panel are above 0"),
+    (profile(overlap="1.5"), "overlap is 0 to 1"),
+    (profile(product_half="[1.0]"), "product_half has three numbers"),
+])
+def test_a_bad_profile_is_refused(tmp_path, text, says):
+    with pytest.raises(ArgumentError, match=says):
+        load_costs(written(tmp_path, text))
+
+
+def test_a_missing_profile_is_refused(tmp_path):
+    with pytest.raises(ArgumentError, match="no cost profile .*cpu/generic"):
+        load_costs(tmp_path / "none.toml")
+    with pytest.raises(ArgumentError, match="no cost profile abacus/old"):
+        load_costs("abacus/old")
+
+
+def test_storage_forms_have_sizes():
+    assert COSTS.itemsize(f32) == 4 and COSTS.itemsize(f32, "f16") == 2
+    assert replace(COSTS, forms={"q8": 1.25}).itemsize(f16, "q8") == 1.25
+    with pytest.raises(ArgumentError, match="no size for the storage form 'q8'"):
+        COSTS.itemsize(f32, "q8")
+
+
+def test_bytes_count_under_a_compute_bound_kernel():
+    """A roofline by max alone would price these two the same."""
+    work = loops(1e9)
+    assert COSTS.seconds(work, [1e6], []) < COSTS.seconds(work, [8e6], [])
+    flat = replace(COSTS, overlap=1.0)
+    assert flat.seconds(work, [1e6], []) == flat.seconds(work, [8e6], [])
+
+
+def test_a_launch_is_the_least_a_kernel_costs():
+    assert COSTS.seconds(Demand(), [], []) == COSTS.launch
+
+
+def test_one_row_keeps_one_thread_busy():
+    assert COSTS.seconds(loops(1e6, rows=1), [], []) > 1.9 * (
+        COSTS.seconds(loops(1e6, rows=2), [], []) - COSTS.launch)
+
+
+def test_bytes_that_fit_in_a_cache_are_cheaper():
+    assert 1000 * COSTS.memory(1e6, 2) < COSTS.memory(1e9, 2)
+
+
+def test_one_kernel_reads_no_slower_than_two():
+    together = COSTS.seconds(Demand(), [9e5, 9e5, 9e5], [9e5, 9e5])
+    apart = COSTS.seconds(Demand(), [9e5, 9e5], [9e5]) + COSTS.seconds(Demand(), [9e5], [9e5])
+    assert together == pytest.approx(apart - COSTS.launch)
+
+
+def test_written_bytes_cost_more_than_read_ones():
+    assert COSTS.seconds(Demand(), [], [1e8]) > COSTS.seconds(Demand(), [1e8], [])
+
+
+def test_thin_products_run_at_a_lower_rate():
+    thick, thin = Product(1, 512, 512, 512, f32), Product(512, 1, 512, 512, f32)
+    assert thick.flops == thin.flops
+    assert COSTS.product(thin) > 2 * COSTS.product(thick)

@@ -1,0 +1,119 @@
+"""Which bodies are one kernel."""
+
+from __future__ import annotations
+
+import pytest
+from eclass_graphs import classes_of, contract, row
+from extraction import Stages, ops
+
+from tegg.extract import Limits
+from tegg.graph import Graph, Node
+
+
+def fits(g: Graph, out: Node, **limits) -> bool:
+    """Whether all of a graph below a node can be one kernel."""
+    g.outputs["y"] = out
+    stages = Stages(classes_of(g), limits=Limits(**limits))
+    body = {c: ns[0] for c, ns in stages.roles.nodes.items() if c not in stages.roles.given}
+    return stages.cones.legality.allows(out.id, body)
+
+
+def matrix(g: Graph, name: str = "x", shape=(16, 16)) -> Node:
+    return g.input(name, shape, "f32")
+
+
+def product(g: Graph, x: Node, name: str = "w", n: int = 24) -> Node:
+    m, k = x.shape
+    return contract(g, x, g.input(name, (n, k), "f32"), "m,k;n,k;m,n", (m, n))
+
+
+def gate(g: Graph, x: Node) -> Node:
+    return g.mul(row(g, "Silu", product(g, x, "a")), product(g, x, "b"))
+
+
+def mirrored(g: Graph, x: Node) -> Node:
+    return g.add(x, g.op("Flip", x, 1))
+
+
+LEGAL = {
+    "elementwise": lambda g: g.op("Sin", matrix(g)),
+    "rows that close the same axis": lambda g: row(g, "Softmax", row(g, "Softmax", matrix(g), 1),
+                                                   1),
+    "a sum over two axes, twice": lambda g: g.add(
+        g.op("SumReduce", g.op("SumReduce", matrix(g), 1), 0),
+        g.op("SumReduce", g.op("SumReduce", g.op("Sin", matrix(g, "y")), 1), 0)),
+    "rows under other names": lambda g: g.add(
+        g.op("SumReduce", matrix(g), 1),
+        g.reshape(g.op("SumReduce", matrix(g, "y", (4, 4, 16)), 2), (16, 1))),
+    "a product and what follows it": lambda g: g.op("Sin", g.permute(product(g, matrix(g)),
+                                                                     (1, 0))),
+    "a product of rows": lambda g: product(g, row(g, "Softmax", matrix(g), 1)),
+    "a gate of two products": lambda g: gate(g, matrix(g)),
+    "a scatter": lambda g: g.op("Scatter", matrix(g), g.input("i", (2,), "i32"),
+                                matrix(g, "u", (2, 16)), 0, "last"),
+}
+
+ILLEGAL = {
+    "rows and columns": lambda g: row(g, "Softmax", row(g, "Softmax", matrix(g), 1), 0),
+    "rows of different lengths": lambda g: g.add(
+        g.op("SumReduce", matrix(g), 1), g.op("SumReduce", matrix(g, "y", (16, 8)), 1)),
+    "rows of a product": lambda g: row(g, "Softmax", product(g, matrix(g)), 1),
+    "a product of a product": lambda g: product(g, product(g, matrix(g)), "v"),
+    "two products of two operands": lambda g: g.add(product(g, matrix(g)),
+                                                    product(g, matrix(g, "y"), "v")),
+    "two products of two shapes": lambda g: g.add(
+        product(g, matrix(g)), g.expand(product(g, matrix(g, "y"), "v", 1), (16, 24))),
+    "a sum that is read at two indices": lambda g: mirrored(g, product(g, matrix(g))),
+    "a sum that is expanded": lambda g: g.expand(product(g, matrix(g)), (3, 16, 24)),
+    "columns below a product of rows": lambda g: product(g, row(g, "Softmax", matrix(g), 0)),
+    "something after a scatter": lambda g: g.op("Sin", LEGAL["a scatter"](g)),
+    "a scatter of rows": lambda g: g.op(
+        "Scatter", row(g, "Softmax", matrix(g), 1), g.input("i", (2,), "i32"),
+        matrix(g, "u", (2, 16)), 0, "last"),
+}
+
+
+@pytest.mark.parametrize("name", LEGAL)
+def test_one_kernel(name):
+    g = Graph()
+    assert fits(g, LEGAL[name](g))
+
+
+@pytest.mark.parametrize("name", ILLEGAL)
+def test_not_one_kernel(name):
+    g = Graph()
+    assert not fits(g, ILLEGAL[name](g))
+
+
+def test_a_target_may_refuse_rows_below_products():
+    g = Graph()
+    assert not fits(g, LEGAL["a product of rows"](g), prologue_rows=False)
+
+
+def test_a_target_may_refuse_a_gate():
+    g = Graph()
+    assert not fits(g, LEGAL["a gate of two products"](g), siblings=1)
+
+
+def test_names_of_the_ops_of_a_body():
+    g = Graph()
+    g.outputs["y"] = g.op("Sin", g.permute(matrix(g), (1, 0)))
+    from tegg.cost import load_costs
+    from tegg.extract import extract
+    assert ops(extract(classes_of(g), load_costs("cpu")).kernels[0]) == ["Sin"]
+
+
+def test_rows_below_a_product_are_followed_through_movement():
+    """Equal sizes are not enough: what is summed must stay where it is."""
+    def reshaped(axis):
+        g = Graph()
+        x = row(g, "Softmax", matrix(g, "x", (6, 4, 6)), axis)
+        return fits(g, product(g, g.reshape(x, (24, 6))))
+
+    def permuted(axis, perm):
+        g = Graph()
+        x = row(g, "Softmax", matrix(g, "x", (6, 6)), axis)
+        return fits(g, product(g, g.permute(x, perm)))
+
+    assert reshaped(2) and not reshaped(0)
+    assert not permuted(1, (1, 0)) and not permuted(0, (1, 0))

@@ -1,0 +1,214 @@
+"""Vector mathematics: error in units of the last place, special values, scalar forms, all widths."""
+
+import ctypes
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tegg.backends.cpu import toolchain
+from tegg.backends.cpu.library import prelude
+
+from tegg.cache import default
+from tegg.errors import BackendError
+
+NAMES = ("exp2", "exp", "log2", "log", "sin", "cos", "tanh", "sigmoid", "erf", "sqrt")
+BOUND32 = {"log": 1, "sqrt": 0.5, "tanh": 3, "sigmoid": 3, "erf": 3}  # 2 for the others
+BOUND64 = {"tanh": 3, "sigmoid": 3, "exp2": 2, "exp": 2}              # 1 for the others
+BATCH = 16  # the most lanes there are
+
+_FUNCTION = """
+void {n}_f(const float *x, float *y, long c) {{
+  for (long i = 0; i < c; i += TEGG_LANES) vf_store(y + i, v_{n}(vf_load(x + i))); }}
+void {n}_d(const double *x, double *y, long c) {{
+  for (long i = 0; i < c; i += TEGG_LANES) vd_store(y + i, vd_{n}(vd_load(x + i))); }}
+void {n}_sf(const float *x, float *y, long c) {{ for (long i = 0; i < c; i++) y[i] = s_{n}(x[i]); }}
+void {n}_sd(const double *x, double *y, long c) {{ for (long i = 0; i < c; i++) y[i] = sd_{n}(x[i]); }}
+"""
+_FMA = """
+void fma_f(const float *x, float *y, long c) {
+  for (long i = 0; i < c; i += TEGG_LANES) {
+    vf a = vf_load(x + i); vf_store(y + i, vf_fma(a, a, -(a * a))); } }
+void fma_d(const double *x, double *y, long c) {
+  for (long i = 0; i < c; i += TEGG_LANES) {
+    vd a = vd_load(x + i); vd_store(y + i, vd_fma(a, a, -(a * a))); } }
+void fma_sf(const float *x, float *y, long c) {
+  for (long i = 0; i < c; i++) y[i] = sf_fma(x[i], x[i], -(x[i] * x[i])); }
+void fma_sd(const double *x, double *y, long c) {
+  for (long i = 0; i < c; i++) y[i] = sd_fma(x[i], x[i], -(x[i] * x[i])); }
+"""
+
+
+def _machines():
+    """This CPU, and on x86-64 the narrower ones that it can play."""
+    here = toolchain.find()
+    yield here.lanes, here
+    if "x86-64" in here.features:
+        for lanes, flag in ((8, "-march=haswell"), (4, "-march=x86-64")):
+            other = replace(here, flags=tuple(flag if f.endswith("=native") else f
+                                              for f in here.flags))
+            if lanes < here.lanes and _compiles(other):
+                yield lanes, other
+
+
+def _compiles(compiler):
+    """Whether the compiler knows the CPU by this name (zig has names of its own)."""
+    try:
+        compiler.shared_object(default(), {"probe": "int x;"}, "a probe")
+    except BackendError:
+        return False
+    return True
+
+
+MACHINES = dict(_machines())
+
+
+class Functions:
+    """The functions compiled for one width, applied to arrays."""
+
+    def __init__(self, lanes: int, compiler: toolchain.Toolchain) -> None:
+        text = prelude(lanes) + "\n" + "".join(_FUNCTION.format(n=n) for n in NAMES) + _FMA
+        text += "const struct rt_table *tegg_rt;\n"
+        self.library = ctypes.CDLL(str(compiler.shared_object(default(), {"m": text}, "vecmath")))
+
+    def __call__(self, name: str, x: np.ndarray, scalar: bool = False) -> np.ndarray:
+        x = np.resize(x, -(-len(x) // BATCH) * BATCH) if len(x) % BATCH else x
+        y = np.empty_like(x)
+        f = self.library[f"{name}_{'s' * scalar}{x.dtype.char}"]
+        f(x.ctypes.data_as(ctypes.c_void_p), y.ctypes.data_as(ctypes.c_void_p),
+          ctypes.c_long(len(x)))
+        return y
+
+
+@pytest.fixture(scope="module", params=sorted(MACHINES))
+def run(request):
+    return Functions(request.param, MACHINES[request.param])
+
+
+REFERENCE = {"erf": lambda x: np.array([math.erf(v) for v in x.tolist()]),
+             "sigmoid": lambda x: 1 / (1 + np.exp(-x))}
+
+
+def reference(name, x):
+    with np.errstate(all="ignore"):
+        return REFERENCE.get(name, getattr(np, name, None))(x)
+
+
+def error(name, got, want):
+    """Units of the last place of the result's type; 0 for equal specials and flushed denormals."""
+    tiny = np.finfo(got.dtype).tiny
+    with np.errstate(all="ignore"):
+        rounded = want.astype(got.dtype)
+        unit = np.spacing(np.maximum(np.abs(rounded), tiny)).astype(want.dtype)
+        e = np.abs(got.astype(want.dtype) - want) / unit
+    same = (got == rounded) | (np.isnan(got) & np.isnan(rounded))
+    flushed = (np.abs(want) < tiny) & (got == 0) & (name in ("exp", "exp2", "sigmoid"))
+    return np.where(same | flushed, 0, np.where(np.isnan(e), np.inf, e))
+
+
+def floats():
+    """All exponents and signs with a stride of mantissas, and the middle of the range densely."""
+    bits = np.arange(0, 2**32, 20011, dtype=np.int64).astype(np.uint32).view(np.float32)
+    random = np.random.default_rng(0)
+    return np.concatenate([bits, random.uniform(-20, 20, 40000).astype(np.float32),
+                           np.float32(1) + np.arange(-500, 500, dtype=np.float32) * 2**-20,
+                           np.arange(-6000, 6000, dtype=np.float32) * np.float32(math.pi / 2)])
+
+
+def doubles():
+    random = np.random.default_rng(1)
+    return np.concatenate([random.uniform(-720, 720, 20000), random.uniform(-2, 2, 20000),
+                           random.uniform(0.5, 1, 6000) * 2.0 ** random.integers(-1070, 1020, 6000),
+                           1 + random.uniform(-1, 1, 2000) * 2.0**-20])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_errors_in_float(run, name):
+    x = floats()
+    if name == "erf":
+        x = x[:: 8]
+    x = np.resize(x, len(x) // BATCH * BATCH)
+    with np.errstate(invalid="ignore"):  # signalling NaN among the bit patterns
+        e = error(name, run(name, x), reference(name, x.astype(np.float64)))
+    worst = int(np.argmax(e))
+    assert e[worst] <= BOUND32.get(name, 2), (name, x[worst], e[worst])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_errors_in_double(run, name):
+    x = doubles()
+    x = np.resize(x, len(x) // BATCH * BATCH)
+    want = reference(name, x if name == "erf" else x.astype(np.longdouble))
+    e = error(name, run(name, x), want)
+    worst = int(np.argmax(e))
+    assert e[worst] <= BOUND64.get(name, 1), (name, x[worst], e[worst])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", NAMES)
+def test_scalars_are_lanes(run, name, dtype):
+    x = floats().astype(dtype) if dtype is np.float32 else doubles()
+    x = np.resize(x[::37], 4096)
+    assert run(name, x).tobytes() == run(name, x, scalar=True).tobytes()
+
+
+INF, NAN = math.inf, math.nan
+SPECIAL = {
+    "exp2": [(0, 1), (-0.0, 1), (-INF, 0), (INF, INF), (NAN, NAN), (10, 1024), (-1e30, 0),
+             (1e30, INF), (-20000, 0), (20000, INF)],
+    "exp": [(0, 1), (-0.0, 1), (-INF, 0), (INF, INF), (NAN, NAN), (-1e9, 0), (1e9, INF)],
+    "log2": [(1, 0), (0, -INF), (-0.0, -INF), (INF, INF), (-1, NAN), (-INF, NAN), (NAN, NAN),
+             (1024, 10), (0.125, -3), (2.0**-140, -140)],
+    "log": [(1, 0), (0, -INF), (-0.0, -INF), (INF, INF), (-1, NAN), (-INF, NAN), (NAN, NAN)],
+    "sin": [(0, 0), (-0.0, -0.0), (INF, NAN), (-INF, NAN), (NAN, NAN)],
+    "cos": [(0, 1), (-0.0, 1), (INF, NAN), (-INF, NAN), (NAN, NAN)],
+    "tanh": [(0, 0), (-0.0, -0.0), (INF, 1), (-INF, -1), (NAN, NAN), (1e-30, 1e-30),
+             (-1e-30, -1e-30), (50, 1), (-50, -1)],
+    "sigmoid": [(0, 0.5), (-0.0, 0.5), (INF, 1), (-INF, 0), (NAN, NAN), (-1000, 0), (1000, 1)],
+    "erf": [(0, 0), (-0.0, -0.0), (INF, 1), (-INF, -1), (NAN, NAN), (7, 1), (-7, -1)],
+    "sqrt": [(0, 0), (-0.0, -0.0), (INF, INF), (-1, NAN), (NAN, NAN), (4, 2), (0.25, 0.5)]}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", NAMES)
+def test_special_values_are_exact(run, name, dtype):
+    for x, want in SPECIAL[name]:
+        got = run(name, np.full(BATCH, x, dtype))
+        expected = np.full(BATCH, want, dtype)
+        np.testing.assert_array_equal(got, expected, f"{name}({x})")
+        if want == 0:
+            assert (np.signbit(got) == np.signbit(expected)).all(), f"{name}({x})"
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", ["exp", "exp2"])
+def test_there_are_no_denormal_results(run, name, dtype):
+    top = np.log2(np.finfo(dtype).tiny) * (math.log(2) if name == "exp" else 1)
+    x = np.linspace(top - 60, top + 1, 4096).astype(dtype)
+    y = run(name, x)
+    assert ((y == 0) | (y >= np.finfo(dtype).tiny)).all() and (y[x < top - 0.001] == 0).all()
+
+
+@pytest.mark.parametrize("name", ["sin", "cos"])
+def test_large_angles_are_right_beside_small_ones(run, name):
+    x = np.resize(np.float32([1e6, 1.0001e6, 1e9, 0.5, 1e20, 3.4e38, -2e7, 1]), 64)
+    e = error(name, run(name, x), reference(name, x.astype(np.float64)))
+    assert e.max() <= 2
+
+
+def test_a_nan_keeps_to_its_lane(run):
+    for name in NAMES:
+        x = np.full(BATCH, 0.75, np.float32)
+        want = run(name, x)
+        x[3] = want[3] = np.nan
+        np.testing.assert_array_equal(run(name, x), want, name)
+
+
+@pytest.mark.parametrize("dtype, least", [(np.float32, 2.0**-24), (np.float64, 2.0**-54)])
+def test_multiply_add(dtype, least):
+    """Rounded once where the CPU has the instruction: what a product loses is seen."""
+    here = toolchain.find()
+    run = Functions(here.lanes, here)
+    x = np.full(BATCH, dtype(1 + np.sqrt(least)), dtype)
+    lost = least if "fma" in here.features else 0
+    assert (run("fma", x) == lost).all() and (run("fma", x, scalar=True) == lost).all()

@@ -1,0 +1,155 @@
+"""The work model: what it counts is what lowering executes."""
+
+from __future__ import annotations
+
+import pytest
+from eclass_graphs import contract, layer_norm, linear, row
+from tegg.backends.cpu.emit import C
+
+from tegg.dim import dim
+from tegg.dtype import f32
+from tegg.graph import Graph, Node
+from tegg.kernel.lower import lower
+from tegg.op import bits_of
+from tegg.work import Step, Values, WorkModel
+
+ROWS, COLUMNS = 64, 128
+
+
+def body_of(graph: Graph, outputs: list[Node]) -> dict[int, Step]:
+    """Every node below the outputs; the named op where there is one."""
+    named = {i.node.id: i for i in graph.idioms}
+    body: dict[int, Step] = {}
+
+    def visit(n: Node) -> None:
+        if n.id in body or n.op.name == "Input":
+            return
+        row = named.get(n.id, n)
+        for a in row.args:
+            visit(a)
+        body[n.id] = Step(row.op, tuple(a.id for a in row.args), row.attrs)
+
+    for n in outputs:
+        visit(n)
+    return body
+
+
+def demand(graph: Graph, *outputs: Node, panel: int = 512):
+    values = Values.of({n.id: n.shape for n in graph.nodes}, {n.id: n.dtype for n in graph.nodes},
+                       graph.table)
+    model = WorkModel(values, {}, panel=panel)
+    return model.demand([n.id for n in outputs], body_of(graph, list(outputs)))
+
+
+def matrix(g: Graph, name: str = "x") -> Node:
+    return g.input(name, (ROWS, COLUMNS), "f32")
+
+
+def rms(g: Graph, x: Node) -> Node:
+    return row(g, "RmsNormalize", x, 1, bits_of(1e-5, f32))
+
+
+CASES = {
+    "softmax": lambda g, x: row(g, "Softmax", x, 1),
+    "column softmax": lambda g, x: row(g, "Softmax", x, 0),
+    "log-softmax": lambda g, x: row(g, "LogSoftmax", x, 1),
+    "softmax of a dear value": lambda g, x: row(g, "Softmax", row(g, "Gelu", x), 1),
+    "layernorm": lambda g, x: layer_norm(g, x, "n"),
+    "layernorm of a sum": lambda g, x: layer_norm(g, g.add(x, matrix(g, "y")), "n"),
+    "rmsnorm": rms,
+    "softmax of a norm": lambda g, x: row(g, "Softmax", g.add(rms(g, x), x), 1),
+    "softmax of softmax": lambda g, x: row(g, "Softmax", row(g, "Softmax", x, 1), 1),
+    "norm of gelu of norm": lambda g, x: layer_norm(
+        g, row(g, "Gelu", layer_norm(g, x, "a")), "b"),
+    "gated": lambda g, x: g.mul(row(g, "Silu", x), x),
+    "a value and its mirror image": lambda g, x: g.add(g.op("Exp2", x),
+                                                       g.op("Flip", g.op("Exp2", x), 1)),
+    "sum over two axes": lambda g, x: g.op("SumReduce", g.op("SumReduce", g.op("Exp2", x), 1), 0),
+    "expanded values": lambda g, x: g.add(g.op("Exp2", g.input("r", (ROWS, 1), "f32")),
+                                          g.op("Sin", g.input("c", (1, COLUMNS), "f32"))),
+    "windows": lambda g, x: g.op("SumReduce", g.op("Window", g.op("Exp2", x), 1, 3, 1, 1), 2),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_evaluations_are_those_of_the_lowered_kernel(name):
+    g = Graph()
+    out = CASES[name](g, matrix(g))
+    counted = demand(g, out)
+    named = Graph()  # lowering sees the ops that the body holds
+    made = {n.id: named.input(f"i{n.id}", n.shape, n.dtype) for n in g.nodes
+            if n.op.name == "Input"}
+    for c, step in body_of(g, [out]).items():
+        made[c] = named.op(step.op.name, *(made[a] for a in step.args), *step.attrs)
+    work = lower(named, [made[out.id]], "k", C(16)).work
+    assert counted.evaluations == pytest.approx(work.evaluations, rel=0.02)
+    assert 4 * sum(n for leaf, n in counted.reads.items()) == work.loaded
+
+
+def test_a_slice_reads_what_it_takes():
+    g = Graph()
+    x = matrix(g)
+    d = demand(g, g.op("Sin", g.narrow(x, 0, 2, 3)))
+    assert d.reads == {x.id: 3 * COLUMNS} and d.evaluations == 3 * COLUMNS
+
+
+def test_a_gather_reads_what_it_gives_and_recomputes_what_it_gathers():
+    g = Graph()
+    table, ids = g.input("t", (1000, 8), "f32"), g.input("i", (5,), "i32")
+    assert demand(g, g.op("Gather", table, ids, 0)).reads == {table.id: 40, ids.id: 5}
+    rows = g.input("r", (2, 8), "f32")
+    d = demand(g, g.op("Gather", g.op("Sin", rows), ids, 0))
+    assert d.evaluations == 80 and d.reads[rows.id] == 16
+
+
+def test_a_pad_reads_no_more_than_there_is():
+    g = Graph()
+    x = matrix(g)
+    assert demand(g, g.pad(x, (3, 3), (3, 3))).reads == {x.id: ROWS * COLUMNS}
+
+
+def test_sizes_are_hints():
+    g = Graph()
+    x = g.input("x", (dim("s", max=512, hint=100), 4), "f32")
+    assert demand(g, g.op("Sin", x)).evaluations == 400
+
+
+def test_an_empty_value_costs_nothing():
+    g = Graph()
+    x = g.input("x", (0, 4), "f32")
+    d = demand(g, row(g, "Softmax", x, 1), g.op("SumReduce", x, 0))
+    assert d.evaluations == 0 and d.reads == {x.id: 0}
+
+
+def test_rows_limit_how_many_threads_share_a_kernel():
+    g = Graph()
+    x = matrix(g)
+    assert demand(g, row(g, "Softmax", x, 1)).rows == ROWS
+    assert demand(g, g.op("SumReduce", g.op("SumReduce", x, 1), 0)).rows == ROWS
+    assert demand(g, g.op("Sin", x)).rows is None
+
+
+def test_a_prologue_is_evaluated_for_each_panel():
+    g = Graph()
+    x, w = matrix(g), g.input("w", (1200, COLUMNS), "f32")
+    y = contract(g, g.op("Sin", x), w, "m,k;n,k;m,n", (ROWS, 1200))
+    assert demand(g, y, panel=2048).evaluations == ROWS * COLUMNS
+    assert demand(g, y, panel=512).evaluations == 3 * ROWS * COLUMNS
+    assert [p.flops for p in demand(g, y).products] == [2 * ROWS * 1200 * COLUMNS]
+
+
+def test_siblings_pack_their_operand_once():
+    g = Graph()
+    x = g.op("Sin", matrix(g))
+    a, b = linear(g, x, 32, "a"), linear(g, x, 48, "b")
+    d = demand(g, a, b)
+    assert len(d.products) == 2
+    assert d.evaluations == ROWS * COLUMNS + ROWS * (32 + 48)
+
+
+def test_values_count_every_index():
+    g = Graph()
+    x = matrix(g)
+    for _ in range(5):
+        x = g.add(x, g.op("Flip", x, 1))
+    assert demand(g, x).values == 2 ** 5 - 1
