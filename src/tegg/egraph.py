@@ -43,7 +43,7 @@ def saturate(graph: Graph, compilers: Compiler | Sequence[Compiler], precision: 
         raise ArgumentError(f"precision is {' or '.join(map(repr, PRECISIONS))}, not {precision!r}")
     run = _Saturation(graph, stack(compilers, graph.table), phases(limits))
     run.declare(precision, features)
-    run.load()
+    run.load(precision)
     for phase in run.order:
         run.phase(phase)
     return Saturated(run.freeze(), run.report)
@@ -93,12 +93,16 @@ class _Saturation:
                 raise RuleError(f"{rule.place}: rule {rule.name!r}: {e}") from None
 
     # ---- loading
-    def load(self) -> None:
-        """One command a node; commutative operands in canonical order; idioms united."""
+    def load(self, precision: str) -> None:
+        """One command a node; commutative operands in canonical order; idioms united.
+
+        A named op of floats may round otherwise than its expansion: bitwise keeps the expansion.
+        """
         start = perf_counter()
         graph = self.graph
         live = {n.id: n for n in graph.reachable()}
-        idioms = [i for i in graph.idioms if i.node.id in live]
+        idioms = [i for i in graph.idioms if i.node.id in live
+                  and not (precision == "bitwise" and i.node.dtype.is_float)]
         live.update((n.id, n) for i in idioms for n in graph.reachable(i.args))
         constant: set[int] = set()
         for n in sorted(live.values(), key=lambda n: n.id):
