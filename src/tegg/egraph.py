@@ -17,7 +17,7 @@ from tegg.pipeline import FACTS, Phase, phases
 from tegg.providers import Provider
 from tegg.report import PhaseReport, Report, RuleReport
 from tegg.rulefile import RuleSet
-from tegg.ruletext import GUARDS, plain_name, rule_texts
+from tegg.ruletext import GUARDS, plain_name
 from tegg.stating import Stater
 from tegg.view import View, look
 from tegg.vocabulary import prelude
@@ -86,9 +86,9 @@ class _Saturation:
             self.owner[name] = rule.name
             self.members[s.name].append(name)
             self.report.rules[rule.name] = RuleReport()
-            text = " ".join([f"(ruleset {name})", *rule_texts(rule, self.stack.words, name)])
+            text = self.stack.texts[rule.name].replace("{}", name)
             try:
-                self.engine.run(text)
+                self.engine.run(f"(ruleset {name}) {text}")
             except RuleError as e:
                 raise RuleError(f"{rule.place}: rule {rule.name!r}: {e}") from None
 
