@@ -22,9 +22,8 @@ test-long: $(VENV)/.dev  ## every test, with many more examples
 bench: $(VENV)/.dev  ## times against NumPy, and PyTorch where it is installed
 	$(BIN)/python -m benchmarks.run
 
-lint: $(VENV)/.dev  ## ruff and mypy
+lint: $(VENV)/.dev  ## ruff
 	$(BIN)/ruff check .
-	$(BIN)/mypy
 
 clean:           ## remove the virtual environment and what was built
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

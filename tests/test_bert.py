@@ -44,6 +44,18 @@ def test_minilm_by_the_oracle(minilm):
     assert np.abs(run(encoder, ids, mask) - REFERENCE["embedding"][rows]).max() < 1e-5
 
 
+def test_minilm_compiled_once_for_every_size(minilm):
+    b, s = tegg.dim("b", 1, 64, hint=8), tegg.dim("s", 1, 512, hint=31)
+    embed = tegg.compile(load_sentence_encoder(minilm), device="cpu",
+                         dims={"ids": (b, s), "mask": (b, s)})
+    ids, mask, want = REFERENCE["ids"], REFERENCE["mask"], REFERENCE["embedding"]
+    assert np.abs(embed(ids, mask) - want).max() < 1e-5
+    rows = [7, 0, 2]
+    assert np.abs(embed(ids[rows, :9], mask[rows, :9]) - want[rows]).max() < 1e-5
+    vectors = embed(ids, mask)
+    assert np.abs(vectors @ vectors.T - REFERENCE["cosine"]).max() < 1e-5
+
+
 def test_the_tokenizer_gives_the_reference_ids(minilm):
     tokenizer = pytest.importorskip("tokenizers").Tokenizer.from_file(
         str(minilm / "tokenizer.json"))

@@ -167,8 +167,9 @@ def test_a_profile_has_the_seconds_of_each_step():
     none = kernel("none", "", set(), {0})
     run = program([wait, none], [call(1, 0), call(0, 0), call(1, 0)], ())
     for threads in (1, 2):
-        first, second, third = run.profile(Memory(np.zeros(1)).pointers, sizes(), threads)
-        assert 0.005 <= second < 0.5 and first < 0.004 and third < 0.004
+        runs = [run.profile(Memory(np.zeros(1)).pointers, sizes(), threads) for _ in range(5)]
+        first, second, third = (min(seconds) for seconds in zip(*runs, strict=True))
+        assert second >= 0.005 > first + third
 
 
 # ---- the pool

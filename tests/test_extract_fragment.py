@@ -22,13 +22,13 @@ def product_graph():
     return g, classes_of(g)
 
 
-def test_inputs_are_leaves_outputs_are_outs_and_the_anchor_is_the_contraction():
+def test_inputs_are_leaves_outputs_are_outs_and_anchors_are_contractions():
     _, classes = product_graph()
     (spec,) = extract(classes, COSTS).kernels
     f = fragment(spec, classes)
     assert [s.shape for s in f.graph.inputs] == [classes.shape[c] for c in spec.leaves]
     assert [o.shape for o in f.outputs] == [classes.shape[c] for c in spec.outs]
-    assert f.anchor.op.name == "Contract" and f.anchor in f.graph.nodes
+    assert [n.op.name for n in f.anchors] == ["Contract"] and f.anchors[0] in f.graph.nodes
     assert list(f.graph.outputs.values()) == list(f.outputs)
 
 
@@ -37,7 +37,7 @@ def test_a_loop_nest_has_no_anchor():
     g.outputs["y"] = g.op("Sin", g.input("x", (4,), "f32"))
     classes = classes_of(g)
     (spec,) = extract(classes, COSTS).kernels
-    assert spec.anchor is None and fragment(spec, classes).anchor is None
+    assert spec.anchor is None and fragment(spec, classes).anchors == ()
 
 
 def test_movement_and_constants_of_the_reader_are_in_its_body():

@@ -101,3 +101,19 @@ def test_names_of_the_ops_of_a_body():
     from tegg.cost import load_costs
     from tegg.extract import extract
     assert ops(extract(classes_of(g), load_costs("cpu")).kernels[0]) == ["Sin"]
+
+
+def test_rows_below_a_product_are_followed_through_movement():
+    """Equal sizes are not enough: what is summed must stay where it is."""
+    def reshaped(axis):
+        g = Graph()
+        x = row(g, "Softmax", matrix(g, "x", (6, 4, 6)), axis)
+        return fits(g, product(g, g.reshape(x, (24, 6))))
+
+    def permuted(axis, perm):
+        g = Graph()
+        x = row(g, "Softmax", matrix(g, "x", (6, 6)), axis)
+        return fits(g, product(g, g.permute(x, perm)))
+
+    assert reshaped(2) and not reshaped(0)
+    assert not permuted(1, (1, 0)) and not permuted(0, (1, 0))

@@ -121,7 +121,7 @@ def test_assignment_counts_versions():
         p.data = np.ones(3)
     with pytest.raises(ArgumentError, match=r"Parameter\(\(3,\), f32\) is used outside of a "
                                             r"recorded function; read .data"):
-        p.node
+        _ = p.node
     assert p.version == 1
 
 

@@ -64,7 +64,7 @@ def test_window_is_numpys(shape, data):
     axis = data.draw(st.integers(0, len(shape) - 1))
     size, stride, dilation = (data.draw(st.integers(1, 3)) for _ in range(3))
     span = (size - 1) * dilation + 1
-    call = lambda: rule("Window", shape, attrs=(axis, size, stride, dilation))  # noqa: E731
+    call = lambda: rule("Window", shape, attrs=(axis, size, stride, dilation))
     if span > shape[axis]:
         assert "does not hold" in message(call)
         return

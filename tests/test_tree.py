@@ -33,7 +33,7 @@ def test_round_trip(value):
 @given(trees, trees)
 def test_structures_tell_values_apart(a, b):
     same = flatten(a, is_leaf)[1] == flatten(b, is_leaf)[1]
-    blank = lambda v: repr(unflatten(v[1], ["*"] * len(v[0])))  # noqa: E731
+    blank = lambda v: repr(unflatten(v[1], ["*"] * len(v[0])))
     assert same == (blank(flatten(a, is_leaf)) == blank(flatten(b, is_leaf)))
 
 

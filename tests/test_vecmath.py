@@ -10,6 +10,7 @@ from tegg.backends.cpu import toolchain
 from tegg.backends.cpu.library import prelude
 
 from tegg.cache import default
+from tegg.errors import BackendError
 
 NAMES = ("exp2", "exp", "log2", "log", "sin", "cos", "tanh", "sigmoid", "erf", "sqrt")
 BOUND32 = {"log": 1, "sqrt": 0.5, "tanh": 3, "sigmoid": 3, "erf": 3}  # 2 for the others
@@ -44,9 +45,19 @@ def _machines():
     yield here.lanes, here
     if "x86-64" in here.features:
         for lanes, flag in ((8, "-march=haswell"), (4, "-march=x86-64")):
-            if lanes < here.lanes:
-                yield lanes, replace(here, flags=tuple(
-                    flag if f.endswith("=native") else f for f in here.flags))
+            other = replace(here, flags=tuple(flag if f.endswith("=native") else f
+                                              for f in here.flags))
+            if lanes < here.lanes and _compiles(other):
+                yield lanes, other
+
+
+def _compiles(compiler):
+    """Whether the compiler knows the CPU by this name (zig has names of its own)."""
+    try:
+        compiler.shared_object(default(), {"probe": "int x;"}, "a probe")
+    except BackendError:
+        return False
+    return True
 
 
 MACHINES = dict(_machines())

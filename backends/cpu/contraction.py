@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from tegg.backends.cexpr import dim
 from tegg.backends.cpu.contraction_hooks import Axis, Hooks
-from tegg.backends.cpu.contraction_text import Text, indented
+from tegg.backends.cpu.contraction_text import Text
 from tegg.backends.cpu.emit import C
 from tegg.dim import hint
 from tegg.dtype import DType, f32
 from tegg.graph import Graph, Node
 from tegg.kernel.code import KernelCode, Stage, Temporary, Work
-from tegg.kernel.contraction_classify import Contraction, Group, Term, classify
+from tegg.kernel.contraction_classify import Contraction, classify
 from tegg.kernel.contraction_shape import GemmParams, GemmShape, choose, estimate
 from tegg.kernel.domain import spread
 from tegg.kernel.index import Var

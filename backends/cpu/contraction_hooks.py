@@ -63,7 +63,8 @@ class Axis:
             return f"{kind} {self.names[0]} = {flat};"
         out = [f"int64_t at_{self.letter} = {flat};"]
         for name, n in reversed(list(zip(self.names, self.extents))[1:]):
-            out.append(f"{kind} {name} = at_{self.letter} % {dim(n)}; at_{self.letter} /= {dim(n)};")
+            out.append(f"{kind} {name} = at_{self.letter} % {dim(n)}; "
+                       f"at_{self.letter} /= {dim(n)};")
         return " ".join([*out, f"{kind} {self.names[0]} = at_{self.letter};"])
 
     def carry(self) -> str:
@@ -271,8 +272,8 @@ def _dear(roots: Sequence[Val], free: frozenset[Var], sums: set[int], what: str)
         if v.deps <= free:
             found[v.id] = v
         elif v.op == "red":
-            raise LoweringError(f"a reduction inside a contraction depends on more than the {what}; "
-                                f"store it, and read it in the next kernel")
+            raise LoweringError(f"a reduction inside a contraction depends on more than the "
+                                f"{what}; store it, and read it in the next kernel")
         else:
             todo.extend(v.args)
     return [found[i] for i in sorted(found)]

@@ -44,9 +44,10 @@ class Text:
         steps, stride = self._steps(inner)
         return dict(
             k=h.name, T=h.scalar(d), V=h.vector(d), W=str(h.dialect.width),
-            SEL=f"v{letter}_sel", HADD=f"v{letter}_hadd", STORE=f"v{letter}_store", LOAD=f"v{letter}_load",
-            MR=str(p.mr), R=str(p.abreast), NR=str(p.nr), LANES=str(p.lanes), MC=str(p.rows), SPAN=str(p.span),
-            PIECE=str(p.piece), BYTES=str(p.lanes * d.itemsize), GROUPS=str(p.nr // h.dialect.width),
+            SEL=f"v{letter}_sel", HADD=f"v{letter}_hadd", STORE=f"v{letter}_store",
+            LOAD=f"v{letter}_load", MR=str(p.mr), R=str(p.abreast), NR=str(p.nr),
+            LANES=str(p.lanes), MC=str(p.rows), SPAN=str(p.span), PIECE=str(p.piece),
+            BYTES=str(p.lanes * d.itemsize), GROUPS=str(p.nr // h.dialect.width),
             LINES=str(max(1, p.nr * d.itemsize // 64)),
             M=dim(h.m.count), K=dim(h.k.count), B=dim(h.batch.count), KO=steps, AS=stride,
             K_outer=dim(h.k.extents[0]),
@@ -136,7 +137,8 @@ class Text:
             name, x=str(term.anchor), N=dim(axis.count),
             col_arrays=indented(arrays, 4), col_args=self._args_of(rows, row_at),
             col_vectors=self._args_of(rows, {"n": "j"}, "n"),
-            n_of=axis.of("first + j", mutable=name in ("pack_n", "rows")), n_args=axis.args, n_args_end=axis.args.rstrip(", "),
+            n_of=axis.of("first + j", mutable=name in ("pack_n", "rows")),
+            n_args=axis.args, n_args_end=axis.args.rstrip(", "),
             n_last=axis.names[-1], n_extent=dim(axis.extents[-1]), n_carry=axis.carry(),
             n_places=places, n_keep=keep, n_recall=recall,
             whole=self._whole_panels(term, axis) if name == "pack_n" else "")
@@ -168,8 +170,8 @@ class Text:
             tile_params=", ".join(f"const {h.scalar(self.shape.accumulator)} *restrict {n}"
                                   for n in tiles),
             row_params=self._params_of(rows), m_of=h.m.of("row + i"),
-            n_of=axis.of("first + j", mutable=True), n_args=axis.args, n_args_end=axis.args.rstrip(", "), n_last=axis.names[-1],
-            n_extent=dim(axis.extents[-1]), n_carry=axis.carry(), values=order,
+            n_of=axis.of("first + j", mutable=True), n_args=axis.args,
+            n_args_end=axis.args.rstrip(", "), n_last=axis.names[-1], n_extent=dim(axis.extents[-1]), n_carry=axis.carry(), values=order,
             whole=self._whole(number, axis, order))
 
     def _whole(self, number: int, axis: Axis, order: str) -> str:
@@ -229,7 +231,8 @@ class Text:
     def transpose(self) -> str:
         """Interleaving the halves of two vectors: lane i of the first, of the second, and so on."""
         w = self.hooks.dialect.width
-        low, high = (", ".join(str(i // 2 + h + w * (i % 2)) for i in range(w)) for h in (0, w // 2))
+        low, high = (", ".join(str(i // 2 + half + w * (i % 2)) for i in range(w))
+                     for half in (0, w // 2))
         return self.fill("transpose", low_halves=low, high_halves=high)
 
     def products(self) -> str:
@@ -250,7 +253,6 @@ class Text:
     def block(self) -> str:
         """Rows of A against panels of all groups, one after the other."""
         groups = []
-        rows = self.kept_rows()
         for i, (g, axis) in enumerate(zip(self.hooks.contraction.groups, self.hooks.columns)):
             more = dict(g=str(i), N=dim(axis.count), TERMS=str(self._most_terms()))
             start = f"from{i}"
@@ -319,7 +321,7 @@ class Text:
 
     def stage_skinny(self) -> str:
         """The stage of few rows: B is read where it lies."""
-        h, rows, groups = self.hooks, self.kept_rows(), []
+        h, groups = self.hooks, []
         for i, (g, axis) in enumerate(zip(h.contraction.groups, h.columns)):
             calls = "\n".join(
                 f"        {h.name}_add{t.anchor}({h.args(self.symbols)}, {h.batch.args}col, cols, "

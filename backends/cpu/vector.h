@@ -178,8 +178,13 @@ HADD(l, vl, int64_t)
 HADD(u, vu, uint8_t)
 HADD(c, vc, int8_t)
 #undef HADD
+#ifdef __clang__
+#define SHUFFLE(a, i) ({ __typeof__(a) from_ = a, r_; vi i_ = i; FOR_LANES r_[k] = from_[i_[k]]; r_; })
+#else
+#define SHUFFLE __builtin_shuffle
+#endif
 INL float vf_hadd(vf a) {
-  for (int n = TEGG_LANES / 2; n; n /= 2) a += __builtin_shuffle(a, (vi_iota() + n) & (TEGG_LANES - 1));
+  for (int n = TEGG_LANES / 2; n; n /= 2) a += SHUFFLE(a, (vi_iota() + n) & (TEGG_LANES - 1));
   return a[0];
 }
 INL int vb_hor(vi a) { int r = 0; FOR_LANES r |= a[k]; return r != 0; }
@@ -190,8 +195,8 @@ REVERSE(l, vl)
 REVERSE(u, vu)
 REVERSE(c, vc)
 #undef REVERSE
-INL vf vf_reverse(vf a) { return __builtin_shuffle(a, TEGG_LANES - 1 - vi_iota()); }
-INL vi vi_reverse(vi a) { return __builtin_shuffle(a, TEGG_LANES - 1 - vi_iota()); }
+INL vf vf_reverse(vf a) { return SHUFFLE(a, TEGG_LANES - 1 - vi_iota()); }
+INL vi vi_reverse(vi a) { return SHUFFLE(a, TEGG_LANES - 1 - vi_iota()); }
 #define vb_reverse vi_reverse
 
 // Constants of gelu: x/2 (1 + erf(x / sqrt 2)), and x sigmoid(x (a + b x^2)).
@@ -281,7 +286,7 @@ INL uint16_t f_to_g(float x) {
 typedef short tegg_bits16 __attribute__((vector_size(32)));
 INL vf vs_h_to_f(vs h) { return __builtin_ia32_vcvtph2ps512_mask((tegg_bits16)h, (vf){0}, -1, 4); }
 INL vs vs_f_to_h(vf x) { return (vs)__builtin_ia32_vcvtps2ph512_mask(x, 0, (tegg_bits16){0}, -1); }
-#elif TEGG_LANES == 8 && defined(__F16C__)
+#elif TEGG_LANES == 8 && defined(__F16C__) && __has_builtin(__builtin_ia32_vcvtph2ps256)
 typedef short tegg_bits16 __attribute__((vector_size(16)));
 INL vf vs_h_to_f(vs h) { return __builtin_ia32_vcvtph2ps256((tegg_bits16)h); }
 INL vs vs_f_to_h(vf x) { return (vs)__builtin_ia32_vcvtps2ph256(x, 0); }

@@ -3,29 +3,32 @@
 import importlib
 from typing import Any
 
+from tegg import ops
 from tegg.dim import dim
 from tegg.dtype import DType, bf16, bool_, dtype, f16, f32, f64, i8, i32, i64, u8
 from tegg.errors import (ArgumentError, BackendError, CacheError, DTypeError, ExtractionError,
                          RuleError, ShapeError, TeggError, WeightsError)
 from tegg.graph import Graph
-from tegg.ops import *  # noqa: F403
-from tegg.ops import __all__ as _functions
+from tegg.ops import *
 from tegg.tensor import Tensor, state
 from tegg.trace import ArraySpec, assume, same, trace
-
 
 __version__ = "0.1.0"
 
 # What needs more than NumPy, or is not always needed, is imported when it is first named.
-_LAZY = {"compile": "tegg.jit", "Compiled": "tegg.runtime", "load": "tegg.runtime",
+_LAZY = {"compile": "tegg.jit", "Compiled": "tegg.runtime", "load": "tegg.saving", "save": "tegg.saving",
          "Compiler": "tegg.compiler", "Generic": "tegg.compiler", "Op": "tegg.op",
          "load_safetensors": "tegg.weights",
          "save_safetensors": "tegg.weights", "nn": "", "models": ""}
 
-__all__ = ["ArgumentError", "ArraySpec", "BackendError", "CacheError", "DType", "DTypeError",
-           "ExtractionError", "Graph", "RuleError", "ShapeError", "TeggError", "Tensor",
-           "WeightsError", "assume", "bf16", "bool_", "dim", "dtype", "f16", "f32", "f64", "i32",
-           "i64", "i8", "same", "state", "trace", "u8", *_LAZY, *_functions]
+__all__ = [
+    "ArgumentError", "ArraySpec", "BackendError", "CacheError", "Compiled", "Compiler", "DType",
+    "DTypeError", "ExtractionError", "Generic", "Graph", "Op", "RuleError", "ShapeError",
+    "TeggError", "Tensor", "WeightsError", "assume", "bf16", "bool_", "compile", "dim", "dtype",
+    "f16", "f32", "f64", "i8", "i32", "i64", "load", "load_safetensors", "models", "nn", "same",
+    "save_safetensors", "state", "trace", "u8",
+]
+__all__ += ops.__all__
 
 
 def __getattr__(name: str) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Union
 
 from tegg.errors import ShapeError
 
@@ -111,7 +110,7 @@ class Poly:
         return "+".join(parts).replace("+-", "-")
 
 
-Dim = Union[int, Poly]
+Dim = int | Poly
 Shape = tuple[Dim, ...]
 
 

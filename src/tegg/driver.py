@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import tegg
+from tegg.buckets import Buckets, hinted
 from tegg.cache import Cache, content_key, default
 from tegg.compiler import Compiler, Generic
 from tegg.errors import ArgumentError
@@ -34,8 +35,9 @@ class Options:
     cache: bool = True
 
 
-def compile_graph(graph: Graph, options: Options) -> Compiled:
-    """The program that computes the graph's outputs and updates.
+def compile_graph(graph: Graph, options: Options) -> Compiled | Buckets:
+    """The program that computes the graph's outputs and updates; one plan per combination where
+    dims have several hints.
 
     Raises ArgumentError for a graph without outputs, ExtractionError where an op has no lowering.
     """
@@ -43,6 +45,9 @@ def compile_graph(graph: Graph, options: Options) -> Compiled:
         raise ArgumentError("the graph has no outputs; mark one with tensor.output('name')")
     stack, target = resolve(options)
     signature = Signature.of(graph)
+    if any(len(s.hints) > 1 for s in signature.symbols):
+        return Buckets([(hints, compile_graph(g, options))
+                        for hints, g in hinted(graph, signature)])
     weights = {i: s.source for i, s in enumerate(graph.inputs) if s.kind == "weight"}
     plan, explanation = _plan(graph, signature, stack, target, options)
     return Compiled(signature, plan, weights, target, explanation)

@@ -67,7 +67,7 @@ OpTable = Mapping[str, Op]
 TOLERANCE = MappingProxyType({"f64": 1e-12, "f32": 2e-6, "f16": 2e-3, "bf16": 1.6e-2})
 
 
-def bits_of(value: float | int | bool, dtype: DType) -> int:
+def bits_of(value: float, dtype: DType) -> int:
     """The 64-bit pattern that a Full carries: of the float64, or of the int64."""
     if dtype.is_float:
         return struct.unpack("<q", struct.pack("<d", float(value)))[0]

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-import pickle
 import threading
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -219,11 +217,6 @@ class Compiled:
         self.__init__(state["signature"], state["plan"], state["weights"], find(state["target"]),
                       state["explanation"])
 
-    def save(self, path: str | Path) -> None:
-        """Write the program with its weights. ``tegg.load`` reads it back."""
-        from tegg.cache import write_atomic
-        write_atomic(Path(path), pickle.dumps(self))
-
 
 class Bound:
     """A compiled program with its arrays. Calling it runs it; results are in ``outputs``."""
@@ -258,18 +251,3 @@ def _data(weight: Any) -> np.ndarray:
     value = weight if isinstance(weight, (np.ndarray, np.generic)) else weight.data
     as_dtype(value.dtype)
     return value
-
-
-def load(path: str | Path) -> Compiled:
-    """A program that ``Compiled.save`` wrote. It runs code: load only files that you trust.
-
-    Raises ArgumentError for a file that is no saved program.
-    """
-    try:
-        found = pickle.loads(Path(path).read_bytes())
-    except (OSError, pickle.UnpicklingError, EOFError, AttributeError, ImportError,
-            IndexError, KeyError) as e:
-        raise ArgumentError(f"{path} is no saved program: {e}") from None
-    if not isinstance(found, Compiled):
-        raise ArgumentError(f"{path} holds a {type(found).__name__}, no saved program")
-    return found

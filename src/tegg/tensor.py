@@ -86,7 +86,7 @@ class Tensor(Value):
         return self
 
     # ---- what it cannot be
-    def __bool__(self) -> NoReturn:
+    def __bool__(self) -> bool:  # noqa: PLE0304 - it always raises
         fail(ArgumentError, f"{self!r} has no value while it is recorded, so it cannot decide an "
                             f"if or while; use tegg.where")
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tegg.classes import EClasses, ENode
 from tegg.contraction import Spec
-from tegg.dim import product
+from tegg.dim import Dim, Shape, product
 from tegg.extract.limits import Limits
 from tegg.work import WorkModel, axis_of
 
@@ -90,22 +90,39 @@ class Legality:
         if not self.limits.prologue_rows:
             return False
         node = body[anchor]
-        shape = self.classes.shape
         spec = Spec.parse(node.attrs[0])
-        size = spec.sizes(*(shape[a] for a in node.args))
-        depth = product(tuple(size[c] for c in spec.k))
-        for a, axes, free in zip(node.args, (spec.x, spec.y),
-                                 (spec.batch + spec.m, spec.batch + spec.n)):
+        for a, axes in zip(node.args, (spec.x, spec.y)):
             inside = below(a, body)
-            count = product(tuple(size[c] for c in free))
-            for c in [c for c in rows if c in inside]:
-                over, axis = shape[body[c].args[0]], axis_of(body[c])
-                if over[axis] != depth or product(over) != count * depth:
-                    return False
-                if over == shape[a] and axes[axis] not in spec.k:
-                    return False
+            mine = [c for c in rows if c in inside]
             rows = [c for c in rows if c not in inside]
+            if not mine:
+                continue
+            summed = [i for i, letter in enumerate(axes) if letter in spec.k and letter]
+            if not summed or summed != list(range(summed[0], summed[-1] + 1)):
+                return False
+            run = _run(self.classes.shape[a], summed[0], summed[-1])
+            if any(_run(self.classes.shape[body[c].args[0]], axis_of(body[c])) != run
+                   for c in mine) or not self._in_place(a, mine, run, body):
+                return False
         return not rows
+
+    def _in_place(self, operand: int, rows: list[int], run: tuple[Dim, Dim],
+                  body: Mapping[int, ENode]) -> bool:
+        """Whether movement between reductions and an operand leaves what is summed where it is.
+
+        Reshapes keep the order of elements, expansions add axes before it or inside it; a
+        permutation must leave it as the last axis.
+        """
+        above, inside = set(rows), below(operand, body)
+        for c, n in body.items():
+            if c not in inside or c in rows or above.isdisjoint(n.args):
+                continue
+            above.add(c)
+            if n.op.kind == "elementwise" or n.op.name in ("Expand", "Reshape"):
+                continue
+            if n.op.name != "Permute" or run[1] != 1 or n.attrs[0][-1] != len(n.attrs[0]) - 1:
+                return False
+        return True
 
     def _one_space(self, rows: list[int], body: Mapping[int, ENode]) -> bool:
         """Reductions share a kernel where they close the same axes of the same rows.
@@ -155,6 +172,13 @@ class Legality:
                     runs.append((i in reduced, [d]))
             self.spaces[key] = tuple((flag, product(tuple(ds))) for flag, ds in runs)
         return self.spaces[key]
+
+
+def _run(shape: Shape, first: int, last: int | None = None) -> tuple[Dim, Dim]:
+    """Elements of an axis (or neighbours), and of the axes after it."""
+    first %= len(shape)
+    last = first if last is None else last
+    return product(shape[first:last + 1]), product(shape[last + 1:])
 
 
 def below(c: int, body: Mapping[int, ENode]) -> set[int]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from tegg.extract.problem import Problem
 
-TOLERANCE = 1e-4     # relative gap that counts as solved: prices are not known that well
+TOLERANCE = 1e-6     # relative gap that counts as solved: prices are not known that well
 MICROSECONDS = 1e6  # the unit in which HiGHS sees costs: its tolerances are absolute
 
 

@@ -47,7 +47,8 @@ class AnchoredPropagation(Propagation):
         sizes = spec.sizes(self.shape(x), self.shape(y))
         at = {a: i for a, i in zip(spec.out, index) if a}
         free = frozenset().union(*(i.vars() for i in index))
-        vars, summed = self.bind(tuple(sizes[c] for c in spec.k), free)
+        depths = tuple(sizes[c] for c in spec.k)
+        vars, summed = ((), (ZERO,) * len(depths)) if 0 in depths else self.bind(depths, free)
         at.update(zip(spec.k, summed))
         left = yield x, tuple(at[a] if a else ZERO for a in spec.x)
         right = yield y, tuple(at[a] if a else ZERO for a in spec.y)
@@ -166,6 +167,8 @@ def _writes(p: Propagation, outputs: Sequence[Node], anchors: Sequence[Node],
     """Each output over the index of an anchor where that index can be pushed forward to it."""
     at: dict[int, tuple[tuple[Var, ...], Index]] = {}
     for anchor in anchors:
+        if 0 in p.shape(anchor):
+            continue
         vars, index = p.bind(p.shape(anchor), ())
         for node, moved in _pushed(p, anchor, index, outputs).items():
             at.setdefault(node, (vars, moved))

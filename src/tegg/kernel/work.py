@@ -59,6 +59,7 @@ def measure(stmts: Sequence[Stmt], lanes: int, buffers: Mapping[int, tuple[DType
 # Prices in units of one scalar operation; a vector operation costs one unit for all lanes.
 _GATHERED = 1.5   # per lane that is loaded or stored on its own
 _STRIDED = 4.0    # a scalar access that jumps at each step of the innermost loop
+_JUMP = 2.0       # a vector access where the innermost loop walks across rows
 _TRIP = 1.0       # a loop iteration
 _THREADS = 2.0    # what stands outside of the shared loop is done by every thread
 
@@ -101,9 +102,10 @@ def _price(s: Stmt, around: Sequence[Loop], lanes: Lanes) -> float:
 def _access(form: Form, around: Sequence[Loop], lanes: Lanes) -> float:
     loop = vector_of(around)
     if loop is not None and loop.var in form.vars():
-        k = lanes.coefficient(form, loop.var)
-        return {1: 1.0, -1: 1.5}.get(k, _GATHERED * lanes.width) if isinstance(k, int) else (
-            _GATHERED * lanes.width)
+        if lanes.coefficient(form, loop.var) not in (1, -1):
+            return _GATHERED * lanes.width
+        inner = around[-1]
+        return 1.0 + (_JUMP if inner is not loop and inner.var in form.vars() else 0.0)
     if around and loop is None and lanes.coefficient(form, around[-1].var) not in (0, 1, -1):
         return _STRIDED
     return 1.0

@@ -24,7 +24,7 @@ class Parameter(Tensor):
     seen; assign it.)
     """
 
-    __slots__ = ("_data", "_make", "_shape", "_dtype", "version", "__weakref__")
+    __slots__ = ("__weakref__", "_data", "_dtype", "_make", "_shape", "version")
 
     def __init__(self, data: Any) -> None:
         array = np.asarray(data)

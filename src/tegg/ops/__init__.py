@@ -18,4 +18,17 @@ clip, concatenate, moveaxis, swapaxes, subtract, multiply, divide, power, negati
     clamp, cat, movedim, transpose, sub, mul, div, pow, neg)
 equal, not_equal, less, less_equal, greater, greater_equal = eq, ne, lt, le, gt, ge
 
-__all__ = [name for name in dir() if not name.startswith("_") and callable(globals()[name])]
+__all__ = [
+    "abs", "add", "all", "amax", "amin", "any", "broadcast_to", "cast", "cat", "ceil", "clamp",
+    "clip", "concat", "concatenate", "contiguous", "cos", "div", "divide", "dot", "embedding",
+    "eq", "equal", "erf", "exp", "exp2", "expand", "flatten", "flip", "floor", "floor_divide",
+    "fmod", "gather", "ge", "gelu", "greater", "greater_equal", "gt", "index_select", "isnan",
+    "layer_norm", "le", "less", "less_equal", "linear", "log", "log2", "log_softmax",
+    "logical_and", "logical_not", "logical_or", "logical_xor", "logsumexp", "lt", "matmul", "max",
+    "maximum", "mean", "min", "minimum", "moveaxis", "movedim", "mul", "multiply", "narrow", "ne",
+    "neg", "negative", "normalize", "not_equal", "pad", "permute", "pow", "power", "reciprocal",
+    "relu", "remainder", "reshape", "rms_norm", "rope", "round", "rsqrt",
+    "scaled_dot_product_attention", "sigmoid", "sign", "silu", "sin", "softmax", "sqrt", "square",
+    "squeeze", "stack", "std", "sub", "subtract", "sum", "swapaxes", "take", "take_along_dim",
+    "tanh", "transpose", "trunc", "unfold", "unsqueeze", "var", "where",
+]

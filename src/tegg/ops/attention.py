@@ -15,7 +15,7 @@ from tegg.ops.elementwise import add, mul
 from tegg.ops.linalg import contraction
 from tegg.ops.movement import axis_of
 from tegg.ops.spelling import spelled
-from tegg.ops.value import Operand, fail, graph_of, in_float32, node_of, one, operands, wrap
+from tegg.ops.value import Operand, fail, in_float32, node_of, one, operands, wrap
 from tegg.shape import show
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from tegg.dtype import DType, bool_, dtype as as_dtype, i64
+from tegg.dtype import DType, bool_, dtype as as_dtype
 from tegg.errors import ArgumentError, DTypeError
 from tegg.graph import Graph, Node
 from tegg.ops.value import (Operand, exact, fail, in_float32, is_scalar, named, one, operands,
-                            primitive, scalar_node, wrap)
+                            primitive, wrap)
 
 if TYPE_CHECKING:
     from tegg.tensor import Tensor

@@ -69,7 +69,7 @@ def contraction(graph: Graph, op: str, a: Node, b: Node, spec: Spec, shape: tupl
 
 def dot(x: Operand, y: Operand) -> Tensor:
     """The inner product of two 1-D tensors."""
-    graph, (a, b) = operands("dot", x, y)
+    _, (a, b) = operands("dot", x, y)
     if len(a.shape) != 1 or len(b.shape) != 1:
         fail(ShapeError, f"dot: takes two 1-D tensors, not {show(a.shape)} and {show(b.shape)}")
     return matmul(x, y)
@@ -90,12 +90,12 @@ def linear(x: Operand, weight: Operand, bias: Operand | None = None) -> Tensor:
     letters = ascii_lowercase[:len(a.shape) - 1]
     spec = Spec((*letters, "z"), ("y", "z"), (*letters, "y"))
     shape = (*a.shape[:-1], w.shape[0])
-    out = wrap(graph, contraction(graph, "linear", a, w, spec, shape))
-    return out if bias is None else _biased(out, bias, w.shape[0])
+    out = contraction(graph, "linear", a, w, spec, shape)
+    return wrap(graph, out) if bias is None else _biased(graph, out, bias, w.shape[0])
 
 
-def _biased(out: Tensor, bias: Operand, n: Dim) -> Tensor:
-    from tegg.ops.elementwise import add
-    if tuple(bias.shape) != (n,):
-        fail(ShapeError, f"linear: the bias has shape {show(tuple(bias.shape))}, not {show((n,))}")
-    return add(out, bias)
+def _biased(graph: Graph, out: Node, bias: Operand, n: Dim) -> Tensor:
+    _, (total, b) = operands("linear", wrap(graph, out), bias)
+    if tuple(map(graph.facts.canonical, b.shape)) != (graph.facts.canonical(n),):
+        fail(ShapeError, f"linear: the bias has shape {show(b.shape)}, not {show((n,))}")
+    return wrap(graph, graph.add(total, b))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Union
+from typing import TYPE_CHECKING
 
 from tegg.dim import Dim, Poly, product
 from tegg.dtype import DType, bool_, dtype as as_dtype, i64
@@ -22,7 +22,7 @@ from tegg.shape import normal_axis, show
 if TYPE_CHECKING:
     from tegg.tensor import Tensor
 
-Axes = Union[int, Iterable[int], None]
+Axes = int | Iterable[int] | None
 
 
 def axes_of(op: str, node: Node, dim: Axes) -> tuple[int, ...]:

@@ -73,7 +73,7 @@ def inverses(n: int) -> set[int]:
 def _count(v: int) -> Dim | None:
     """The count whose inverse a pattern is."""
     x = float_of(v)
-    if not 0 < x < 1:
+    if not 2.0 ** -53 < x < 1:  # also the patterns of small integers, which are tiny floats
         return None
     n = round(1 / x)
     return n if v in inverses(n) else None

@@ -1,0 +1,49 @@
+"""Programs as files: they come back whole, and damaged files are refused."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+import tegg
+from tegg.errors import ArgumentError
+from tegg.nn import Linear
+
+
+def test_a_saved_program_runs_with_its_weights(tmp_path):
+    layer = Linear(4, 3)
+    x = np.ones((2, 4), np.float32)
+    f = tegg.compile(lambda x: layer(x))
+    want = f(x)
+    tegg.save(f.program(x), tmp_path / "p.tegg")
+    layer.weight.data = np.zeros((3, 4), np.float32)
+    again = tegg.load(tmp_path / "p.tegg")
+    np.testing.assert_array_equal(next(iter(again(x).values())), want)
+
+
+def test_buckets_are_saved_whole(tmp_path):
+    f = tegg.compile(lambda x: x * 2, dims={"x": (tegg.dim("n", hint=(2, 50)),)})
+    x = np.arange(3, dtype=np.float32)
+    tegg.save(f.program(x), tmp_path / "p.tegg")
+    np.testing.assert_array_equal(next(iter(tegg.load(tmp_path / "p.tegg")(x).values())), x * 2)
+
+
+@pytest.mark.parametrize("data, text", [
+    (b"", "is no saved program"), (b"\x80garbage", "is no saved program"),
+    (pickle.dumps({"a": 1}), "holds a dict, no saved program")])
+def test_other_files_are_refused(tmp_path, data, text):
+    path = tmp_path / "p.tegg"
+    path.write_bytes(data)
+    with pytest.raises(ArgumentError, match=text):
+        tegg.load(path)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(ArgumentError, match="none.tegg is no saved program"):
+        tegg.load(tmp_path / "none.tegg")
+
+
+def test_only_programs_are_saved(tmp_path):
+    with pytest.raises(ArgumentError, match="save takes a compiled program, such as f.program"):
+        tegg.save(lambda x: x, tmp_path / "p.tegg")
+    assert not list(tmp_path.iterdir())
