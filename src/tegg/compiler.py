@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
+from importlib.metadata import entry_points
 from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
@@ -88,6 +89,21 @@ class Compiler:
 def Generic() -> Compiler:  # noqa: N802, reads as the name of a compiler in a stack
     """Identities, constants, named ops, idioms and contractions: what every device wants."""
     return Compiler(*rule_folders("generic"), name="Generic")
+
+
+def find(name: str) -> Compiler:
+    """The compiler that an installed package offers under a name (entry points
+    ``tegg.compilers``: a function without arguments that gives a Compiler).
+
+    Raises ArgumentError for a name that nothing offers.
+    """
+    known = {e.name: e for e in entry_points(group="tegg.compilers")}
+    if name not in known:
+        near = get_close_matches(name, known, 1)
+        raise ArgumentError(f"no package offers a compiler {name!r}"
+                            + (f"; did you mean {near[0]!r}?" if near else "")
+                            + f" (installed: {', '.join(sorted(known)) or 'none'})")
+    return known[name].load()()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
