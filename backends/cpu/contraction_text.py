@@ -171,7 +171,8 @@ class Text:
                                   for n in tiles),
             row_params=self._params_of(rows), m_of=h.m.of("row + i"),
             n_of=axis.of("first + j", mutable=True), n_args=axis.args,
-            n_args_end=axis.args.rstrip(", "), n_last=axis.names[-1], n_extent=dim(axis.extents[-1]), n_carry=axis.carry(), values=order,
+            n_args_end=axis.args.rstrip(", "), n_last=axis.names[-1],
+            n_extent=dim(axis.extents[-1]), n_carry=axis.carry(), values=order,
             whole=self._whole(number, axis, order))
 
     def _whole(self, number: int, axis: Axis, order: str) -> str:

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 import tegg
 from tegg.buckets import Buckets, hinted
 from tegg.cache import Cache, content_key, default
+from tegg.classes import EClasses, KernelSpec
 from tegg.compiler import Compiler, Generic
 from tegg.errors import ArgumentError
 from tegg.fingerprint import describe
 from tegg.graph import Graph
 from tegg.plan import Plan
-from tegg.planning import make_plan
+from tegg.planning import KernelRefused, make_plan
 from tegg.runtime import Compiled
 from tegg.signature import Signature
 from tegg.target import Target, find
@@ -85,16 +86,36 @@ def _cached(cache: Cache | None, key: str) -> tuple[Plan, str] | None:
 def _make(graph: Graph, signature: Signature, stack: Sequence[Compiler], target: Target,
           options: Options) -> tuple[Plan, str]:
     from tegg.egraph import saturate
-    from tegg.extract import extract, fragment
-    clock = time.perf_counter
-    start = clock()
+    start = time.perf_counter()
     saturated = saturate(graph, stack, precision=options.precision)
-    middle = clock()
-    cover = extract(saturated.classes, target.costs(), lowerable=target.unsupported,
-                    budget_s=options.budget_s, target=target.name)
-    end = clock()
-    plan = make_plan(saturated.classes, cover, tuple(s.name for s in signature.symbols),
-                     lambda s: fragment(s, saturated.classes), target.lower)
-    plan.stats.update(saturate_seconds=middle - start, extract_seconds=end - middle,
-                      lower_seconds=clock() - end)
+    seconds = time.perf_counter() - start
+    plan = _planned(saturated.classes, signature, target, options)
+    plan.stats["saturate_seconds"] = seconds
     return plan, str(saturated.report)
+
+
+def _planned(classes: EClasses, signature: Signature, target: Target, options: Options) -> Plan:
+    """The plan of the cheapest cover whose kernels the target takes.
+
+    A kernel that it cannot lower is refused by name, and the choice is made again.
+    """
+    from tegg.extract import extract, fragment
+    refused: dict[tuple, str] = {}
+
+    def accepts(spec: KernelSpec) -> str | None:
+        return refused.get((spec.outs, spec.leaves))
+
+    while True:
+        start = time.perf_counter()
+        cover = extract(classes, target.costs(), lowerable=target.unsupported, accepts=accepts,
+                        target=target.name, budget_s=options.budget_s)
+        middle = time.perf_counter()
+        try:
+            plan = make_plan(classes, cover, tuple(s.name for s in signature.symbols),
+                             lambda s: fragment(s, classes), target.lower)
+        except KernelRefused as e:
+            refused[(e.spec.outs, e.spec.leaves)] = e.reason
+            continue
+        plan.stats.update(extract_seconds=middle - start,
+                          lower_seconds=time.perf_counter() - middle)
+        return plan
