@@ -37,7 +37,7 @@ class Engine:
     def __init__(self) -> None:
         self._egraph = bindings.EGraph(**_OPTIONS)
         self.log: list[str] = []  # everything that was run, so that a failure can be replayed
-        self.changes = 0  # grows whenever the e-graph may have changed
+        self.changes = 0  # grows whenever rules changed something
 
     def run(self, text: str) -> list:
         """Run a command or a few. Raises Conflict or RuleError with egglog's words."""
@@ -50,15 +50,12 @@ class Engine:
             kind = Conflict if "Illegal merge" in words else RuleError
             raise kind(f"egglog refuses {_cut(text)}: {words}") from None
         self.log.append(text)
-        self.changes += 1
         return out
 
     def run_rules(self, ruleset: str) -> Run:
         """One round of a rule set."""
-        before = self.changes
         report = self.run(f"(run-schedule (run {ruleset}))")[0].report
-        if not report.updated:
-            self.changes = before
+        self.changes += report.updated
         seconds = {n: t.total_seconds() * _TICK
                    for n, t in report.search_and_apply_time_per_rule.items()}
         return Run(report.updated, dict(report.num_matches_per_rule), seconds)
