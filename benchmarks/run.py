@@ -114,6 +114,7 @@ def main() -> int:
     sys.path.insert(0, str(HERE))
     from rich.console import Console
     from rich.table import Table
+    import minilm
     from suite import SUITE
     from timing import interleaved
     try:
@@ -133,6 +134,15 @@ def main() -> int:
                      "best_ms": {k: t.best * 1e3 for k, t in timings.items()}})
         print(".", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
+    for size in minilm.SIZES:
+        name = f"minilm_{size[0]}x{size[1]}"
+        if only and name not in only:
+            continue
+        fs, first, stats = minilm.contenders(*size, not args.no_compile)
+        timings = interleaved(fs, args.rounds, 0.3)
+        rows.append({"workload": name, "about": f"all-MiniLM-L6-v2, {size[0]} x {size[1]} tokens",
+                     "first_call_s": first, "ms": {k: t.median * 1e3 for k, t in timings.items()},
+                     "best_ms": {k: t.best * 1e3 for k, t in timings.items()}, "stats": stats})
     names = list(dict.fromkeys(k for r in rows for k in r["ms"]))
     table = Table(title=f"median ms, {args.threads} threads, {cpu_name()}")
     for c in ("workload", *names, "first call s"):
@@ -142,6 +152,13 @@ def main() -> int:
         table.add_row(r["workload"], *cells, ", ".join(f"{k} {v:.2f}" for k, v in
                                                        r["first_call_s"].items()))
     Console(width=140).print(table)
+    for r in rows:
+        if "stats" in r:
+            st = r["stats"]
+            print(f"{r['workload']}: arena {st['arena_bytes'] / 2**20:.1f} MB, "
+                  f"{st['arena_bytes'] / max(1, st['live_bytes']):.2f} of the largest live set; "
+                  f"saturation {st['saturate_seconds']:.2f} s, extraction "
+                  f"{st['extract_seconds']:.2f} s, lowering {st['lower_seconds']:.2f} s")
     record = {"date": date.today().isoformat(), "machine": cpu_name(), "cores": os.cpu_count(),
               "threads": args.threads, "versions": versions(), "rows": rows}
     if args.json:

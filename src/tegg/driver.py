@@ -99,7 +99,8 @@ def _make(graph: Graph, signature: Signature, stack: Sequence[Compiler], target:
           options: Options) -> tuple[Plan, str]:
     from tegg.egraph import saturate
     start = time.perf_counter()
-    saturated = saturate(graph, stack, precision=options.precision)
+    saturated = saturate(graph, stack, precision=options.precision,
+                         features=(target.name, *target.features))
     seconds = time.perf_counter() - start
     plan = _planned(saturated.classes, signature, target, options)
     plan.stats["saturate_seconds"] = seconds
