@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,21 +25,24 @@ def batch(sentences: int, tokens: int) -> tuple[np.ndarray, np.ndarray]:
     return ids, mask.astype(np.int64)
 
 
-def in_tegg(folder: Path, ids: np.ndarray, mask: np.ndarray) -> Any:
+def in_tegg(ids: np.ndarray, mask: np.ndarray) -> Any:
     """The compiled function."""
     import tegg
     from tegg.models.bert import load_sentence_encoder
-    f = tegg.compile(load_sentence_encoder(folder))
+    from tegg.models.fetch import fetch
+    f = tegg.compile(load_sentence_encoder(fetch("minilm")))
     f(ids, mask)
     return f
 
 
-def in_torch(folder: Path) -> Callable[..., Any]:
+def in_torch() -> Callable[..., Any]:
     """The encoder as a function of two tensors."""
     import torch
     import torch.nn.functional as F
 
+    from tegg.models.fetch import fetch
     from tegg.weights import load_safetensors
+    folder = fetch("minilm")
     weights = {k: torch.from_numpy(np.array(v)) for k, v in
                load_safetensors(folder / "model.safetensors").items() if v.dtype.kind == "f"}
 
@@ -92,38 +94,10 @@ def first_calls(sentences: int, tokens: int) -> dict[str, float]:
     return out
 
 
-def contenders(sentences: int, tokens: int, use_compile: bool
-               ) -> tuple[dict[str, Callable[[], object]], dict[str, float], dict[str, float]]:
-    """Functions to time, seconds of first calls, and what the compiled program is made of."""
-    from tegg.models.fetch import fetch
-    folder = fetch("minilm")
+def contenders(sentences: int, tokens: int
+               ) -> tuple[Any, dict[str, Callable[[], object]], dict[str, float]]:
+    """The program, functions to time, and the seconds of first calls."""
     ids, mask = batch(sentences, tokens)
-    f = in_tegg(folder, ids, mask)
+    f = in_tegg(ids, mask)
     first = {f"tegg {k}": v for k, v in first_calls(sentences, tokens).items()}
-    out: dict[str, Callable[[], object]] = {"tegg": lambda: f(ids, mask)}
-    try:
-        import torch
-    except ImportError:
-        return out, first, dict(f.stats)
-    encode, tensors = in_torch(folder), (torch.from_numpy(ids), torch.from_numpy(mask))
-
-    def eager():
-        with torch.inference_mode():
-            return encode(*tensors)
-
-    worst = float(np.abs(eager().numpy() - f(ids, mask)).max())
-    assert worst < 1e-5, f"MiniLM: tegg and PyTorch differ by {worst:.1e}"
-    out["torch"] = eager
-    if use_compile:
-        fast = torch.compile(encode)
-        start = time.perf_counter()
-        with torch.inference_mode():
-            fast(*tensors)
-        first["torch.compile"] = time.perf_counter() - start
-
-        def compiled():
-            with torch.inference_mode():
-                return fast(*tensors)
-
-        out["torch.compile"] = compiled
-    return out, first, dict(f.stats)
+    return f.program(ids, mask), {"tegg": lambda: f(ids, mask)}, first

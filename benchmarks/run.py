@@ -52,6 +52,24 @@ def versions() -> dict[str, str]:
     return out
 
 
+def in_torch(out, first, fn, tensors, use_compile):
+    """Add PyTorch, eager and compiled, to the contenders."""
+    import torch
+
+    def timed(f):
+        def run():
+            with torch.inference_mode():
+                return f(*tensors)
+        return run
+
+    out["torch"] = timed(fn)
+    if use_compile:
+        out["torch.compile"] = timed(torch.compile(fn))
+        start = time.perf_counter()
+        out["torch.compile"]()
+        first["torch.compile"] = time.perf_counter() - start
+
+
 def contenders(w, arrays, use_compile: bool):
     """Name -> function of no arguments, and name -> seconds of the first call."""
     import numpy as np
@@ -85,25 +103,24 @@ def contenders(w, arrays, use_compile: bool):
     except ImportError:
         return out, first
     tensors = [torch.from_numpy(v) for v in values]
-
-    def eager():
-        with torch.inference_mode():
-            return w.torch(torch, *tensors)
-
-    out["torch"] = eager
-    if use_compile:
-        fast = torch.compile(lambda *xs: w.torch(torch, *xs))
-        start = time.perf_counter()
-        with torch.inference_mode():
-            fast(*tensors)
-        first["torch.compile"] = time.perf_counter() - start
-
-        def compiled():
-            with torch.inference_mode():
-                return fast(*tensors)
-
-        out["torch.compile"] = compiled
+    in_torch(out, first, lambda *xs: w.torch(torch, *xs), tensors, use_compile)
     return out, first
+
+
+def minilm_contenders(size, use_compile):
+    """As ``contenders``, with what the compiled program is made of."""
+    import minilm
+    import numpy as np
+    program, out, first = minilm.contenders(*size)
+    try:
+        import torch
+    except ImportError:
+        return out, first, program.stats
+    tensors = [torch.from_numpy(a) for a in minilm.batch(*size)]
+    in_torch(out, first, minilm.in_torch(), tensors, use_compile)
+    worst = float(np.abs(out["torch"]().numpy() - out["tegg"]()).max())
+    assert worst < 1e-5, f"MiniLM: tegg and PyTorch differ by {worst:.1e}"
+    return out, first, program.stats
 
 
 def main() -> int:
@@ -138,7 +155,7 @@ def main() -> int:
         name = f"minilm_{size[0]}x{size[1]}"
         if only and name not in only:
             continue
-        fs, first, stats = minilm.contenders(*size, not args.no_compile)
+        fs, first, stats = minilm_contenders(size, not args.no_compile)
         timings = interleaved(fs, args.rounds, 0.3)
         rows.append({"workload": name, "about": f"all-MiniLM-L6-v2, {size[0]} x {size[1]} tokens",
                      "first_call_s": first, "ms": {k: t.median * 1e3 for k, t in timings.items()},

@@ -146,3 +146,15 @@ def test_debug_prints_plan_rules_and_source(monkeypatch, capsys, level, seen, un
     doubled().compile([tegg.Generic()])
     text = capsys.readouterr().err
     assert all(s in text for s in seen) and not any(u in text for u in unseen)
+
+
+def test_display_shows_graph_egraph_and_plan(capsys, tmp_path):
+    g = Graph()
+    x = g.input("x", (8, 16), "f32")
+    g.outputs["y"] = g.expansion("Softmax", x, 1)
+    assert "MaxReduce" in g.display() and "Softmax" not in g.display()
+    assert "Softmax" in g.display(what="egraph") and "MaxReduce" in g.display(what="egraph")
+    plan = g.display(tmp_path / "plan.txt", what="plan")
+    assert "1 kernels" in plan and "Softmax" in plan and (tmp_path / "plan.txt").read_text() == plan
+    with pytest.raises(ArgumentError, match="display shows 'graph', 'egraph' or 'plan', not 'x'"):
+        g.display(what="x")

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import tegg
 from tegg.buckets import Buckets, hinted
@@ -22,6 +23,9 @@ from tegg.planning import KernelRefused, make_plan
 from tegg.runtime import Compiled
 from tegg.signature import Signature
 from tegg.target import Target, find
+
+if TYPE_CHECKING:
+    from tegg.display import Picture
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,3 +136,18 @@ def _planned(classes: EClasses, signature: Signature, target: Target, options: O
         plan.stats.update(extract_seconds=middle - start,
                           lower_seconds=time.perf_counter() - middle)
         return plan
+
+
+def picture(graph: Graph, what: str, compilers: Sequence[Compiler] = ()) -> Picture:
+    """The e-graph or the plan of a graph, for display. Raises ArgumentError for another ``what``."""
+    from tegg.display import of_classes, of_cover
+    from tegg.egraph import saturate
+    from tegg.extract import extract
+    if what not in ("egraph", "plan"):
+        raise ArgumentError(f"display shows 'graph', 'egraph' or 'plan', not {what!r}")
+    stack, target = resolve(Options(tuple(compilers)))
+    classes = saturate(graph, stack, features=(target.name, *target.features)).classes
+    if what == "egraph":
+        return of_classes(classes)
+    return of_cover(classes, extract(classes, target.costs(), lowerable=target.unsupported,
+                                     target=target.name))

@@ -321,11 +321,19 @@ class Graph:
         stack = compilers if isinstance(compilers, (list, tuple)) else (compilers,)
         return compile(self, *stack, **options)
 
-    def display(self, path: str | os.PathLike[str] | None = None, scope: str | None = None) -> str:
+    def display(self, path: str | os.PathLike[str] | None = None, scope: str | None = None,
+                what: str = "graph", compilers: Any = ()) -> str:
         """Print what the outputs need, or write it to a .txt, .dot, .svg or .html file; see
-        ``tegg.display.display``."""
+        ``tegg.display.display``.
+
+        what: ``"graph"`` as recorded, ``"egraph"`` (every way to compute each value, after a stack
+          of compilers) or ``"plan"`` (the kernels that are chosen for the CPU).
+        """
         from tegg.display import display, of_graph
-        return display(of_graph(self), path, scope)
+        if what == "graph":
+            return display(of_graph(self), path, scope)
+        from tegg.driver import picture
+        return display(picture(self, what, compilers), path, scope)
 
     def count(self, node: Node) -> Dim:
         """Number of elements of a node."""
