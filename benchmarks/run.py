@@ -24,7 +24,7 @@ def parse() -> argparse.Namespace:
     p.add_argument("--only", default="", help="comma-separated workload names")
     p.add_argument("--no-compile", action="store_true", help="leave torch.compile out (slow)")
     p.add_argument("--rounds", type=int, default=9)
-    p.add_argument("--json", type=Path, default=None)
+    p.add_argument("--json", type=Path, default=None, help="default: results/DATE-CPU-Nt.json")
     return p.parse_args()
 
 
@@ -178,10 +178,11 @@ def main() -> int:
                   f"{st['extract_seconds']:.2f} s, lowering {st['lower_seconds']:.2f} s")
     record = {"date": date.today().isoformat(), "machine": cpu_name(), "cores": os.cpu_count(),
               "threads": args.threads, "versions": versions(), "rows": rows}
-    if args.json:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps(record, indent=1))
-        print(f"wrote {args.json}")
+    slug = "-".join("".join(c if c.isalnum() else " " for c in cpu_name()).lower().split())
+    path = args.json or HERE / "results" / f"{record['date']}-{slug}-{args.threads}t.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(record, indent=1) + "\n")
+    print(f"wrote {path}")
     return 0
 
 
