@@ -12,8 +12,9 @@ from tegg.errors import RuleError
 
 # egglog 14 decomposes queries unless told not to, which is an order of magnitude slower here;
 # 13 knows no such option.
-_OPTIONS: dict[str, Any] = {"no_decomp": True} if "no_decomp" in str(bindings.EGraph.__text_signature__) else {}
-_TICK = 1.0 if _OPTIONS else 1e3  # 13 reports whole milliseconds as if they were microseconds
+_KNOWN = "no_decomp" in str(bindings.EGraph.__text_signature__)
+_OPTIONS: dict[str, Any] = {"no_decomp": True} if _KNOWN else {}
+_TICK = 1.0 if _KNOWN else 1e3  # 13 reports whole milliseconds as if they were microseconds
 
 
 @dataclass(frozen=True, slots=True)
