@@ -189,7 +189,8 @@ INL float vf_hadd(vf a) {
 }
 INL int vb_hor(vi a) { int r = 0; FOR_LANES r |= a[k]; return r != 0; }
 
-#define REVERSE(L, V) INL V v##L##_reverse(V a) { V r; FOR_LANES r[k] = a[TEGG_LANES - 1 - k]; return r; }
+#define REVERSE(L, V) \
+  INL V v##L##_reverse(V a) { V r = a; FOR_LANES r[k] = a[TEGG_LANES - 1 - k]; return r; }
 REVERSE(d, vd)
 REVERSE(l, vl)
 REVERSE(u, vu)

@@ -189,4 +189,5 @@ class Values:
             inner.update({x: variable(w) for x, w in renamed.items()})
             body = self.substitute(v.args[0], inner)
         vars = tuple(renamed.get(x, x) for x in bound)
-        return self.reduce(v.attr.kind, vars, body, v.dtype)
+        # a sum over no variable stays one: it marks the product of a contraction of depth 1
+        return self.make("red", (body,), v.dtype, Reduction(v.attr.kind, vars))
