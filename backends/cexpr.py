@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from tegg.bits import value_of
 from tegg.dim import Dim, Poly, upper_bound
 from tegg.dtype import DType
 from tegg.kernel.index import Algebra, Form, Gathered, Guard, Quotient, Var
 from tegg.kernel.lane import Lanes
 from tegg.kernel.loops import Array
 from tegg.kernel.value import Load, Val
-from tegg.op import value_of
 
 # How each dtype lives in a register: one letter names its scalar and vector types and functions.
 REGISTER = {"f32": "f", "f64": "d", "f16": "f", "bf16": "f", "i32": "i", "i64": "l", "u8": "u",

@@ -26,9 +26,9 @@ from tegg.kernel.loops import (
     Store,
     arrays,
 )
+from tegg.bits import bits_of
 from tegg.kernel.value import Val
 from tegg.meaning import lowest
-from tegg.op import bits_of
 
 _STACK = 1 << 16  # bytes of one scratch array up to which it stands on the stack
 

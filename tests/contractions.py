@@ -316,6 +316,12 @@ def symbolic_depth(g: Draw) -> Fragment:
     return [c], [c]
 
 
+def symbolic_outer(g: Draw) -> Fragment:
+    """Rows that are merged, and nothing that is summed."""
+    c = product(g, g.x(M, 2), g.x(1), "m,p;n;m,p,n", M, 2, 1)
+    return [g.mul(c, 2.0), c], [c]
+
+
 CASES = {f.__name__: f for f in (
     plain, transposed_b, transposed_a, transposed_result, batched, heads, merged_heads, sliced,
     padded, padded_with_one, gathered, gathered_columns, scaled_exponents, rms_norm,
@@ -330,4 +336,4 @@ CASES.update({f"typed_{d}": typed(d) for d in ("f64", "f16", "bf16", "u8", "i8",
 CASES["typed_f64_transposed"] = typed("f64", True)
 SYMBOLIC = {f.__name__: f for f in (
     symbolic_rows, symbolic_reshaped, symbolic_heads, symbolic_scores, symbolic_values,
-    symbolic_depth)}
+    symbolic_depth, symbolic_outer)}

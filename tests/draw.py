@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tegg.bits import bits_of
 from tegg.dim import Dim
 from tegg.graph import Graph, Node
-from tegg.op import bits_of
 from tegg.shape import broadcast
 
 

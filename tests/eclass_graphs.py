@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
+from tegg.bits import bits_of
 from tegg.classes import EClasses, ENode
 from tegg.dtype import f32
 from tegg.graph import Graph, Node
-from tegg.op import bits_of
 
 
 def classes_of(graph: Graph, forms=None) -> EClasses:

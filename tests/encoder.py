@@ -40,8 +40,8 @@ class Encoder:
     def norm(self, x: Node, name: str) -> Node:
         g = self.g
         gain, bias = (g.expand(self.weight(f"{name}.{n}", self.d), x.shape) for n in ("g", "b"))
+        from tegg.bits import bits_of
         from tegg.dtype import f64
-        from tegg.op import bits_of
         return self.expansion("LayerNorm", x, gain, bias, len(x.shape) - 1, bits_of(1e-12, f64))
 
     def matmul(self, x: Node, y: Node) -> Node:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import functools
 import hashlib
 import mmap
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -39,7 +41,9 @@ _libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
 @functools.cache
 def _folder() -> Path:
-    return Path(tempfile.mkdtemp(prefix="tegg-tests-"))
+    folder = Path(tempfile.mkdtemp(prefix="tegg-tests-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def build(source: str, width: int, flags: Sequence[str] = FLAGS) -> ctypes.CDLL:
@@ -52,7 +56,8 @@ def _build(source: str, width: int, flags: tuple[str, ...]) -> ctypes.CDLL:
     include = str(files("tegg.backends.cpu").joinpath("vector.h").parent)
     name = hashlib.sha256(f"{source}{width}{flags}".encode()).hexdigest()[:16]
     text, shared = _folder() / f"{name}.c", _folder() / f"{name}.so"
-    text.write_text(f'#define TEGG_LANES {width}\n{_SCRATCH}#include "vector.h"\n#include "vecmath.h"\n{source}')
+    text.write_text(f'#define TEGG_LANES {width}\n{_SCRATCH}#include "vector.h"\n'
+                    f'#include "vecmath.h"\n{source}')
     done = subprocess.run(["gcc", *flags, f"-I{include}", str(text), "-o", str(shared), "-lm"],
                           capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{text}\n{done.stderr[:3000]}"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
+from tegg.bits import bits_of
 from tegg.dim import Dim, dim, evaluate, product
 from tegg.dtype import bool_, f32, f64, i32
 from tegg.dtype import dtype as as_dtype
 from tegg.errors import TeggError
 from tegg.graph import Graph, Node
-from tegg.op import bits_of
 
 UNARY = ("Exp2", "Sin", "Sqrt", "Recip", "Log2", "Contiguous")
 # Named ops round differently from their expansions, so they are not drawn together with ops that

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, strategies as st
 
 from strategies import accepted, few, row_calls
+from tegg.bits import bits_of, float_of, value_of
 from tegg.dtype import DTYPES, bf16, bool_, f16, f32, f64, i8, i32, i64, u8
 from tegg.errors import DTypeError
 from tegg.graph import Graph
-from tegg.op import OPS, PRIMOPS, TOLERANCE, bits_of, float_of, value_of
+from tegg.op import OPS, PRIMOPS, TOLERANCE
 from tegg.oracle import apply, evaluate
 
 PAIRS = [(row, d) for row in OPS.values() if row.kind in ("elementwise", "reduce", "composite",

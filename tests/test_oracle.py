@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tegg.bits import bits_of
 from tegg.dim import dim
 from tegg.errors import ArgumentError, ShapeError
 from tegg.graph import Graph
-from tegg.op import bits_of
 from tegg.dtype import f32
 from tegg.oracle import evaluate
 

@@ -6,11 +6,11 @@ import pytest
 from eclass_graphs import contract, layer_norm, linear, row
 from tegg.backends.cpu.emit import C
 
+from tegg.bits import bits_of
 from tegg.dim import dim
 from tegg.dtype import f32
 from tegg.graph import Graph, Node
 from tegg.kernel.lower import lower
-from tegg.op import bits_of
 from tegg.work import Step, Values, WorkModel
 
 ROWS, COLUMNS = 64, 128

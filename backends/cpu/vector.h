@@ -199,7 +199,8 @@ INL float vf_hmax(vf a) {
 }
 INL int vb_hor(vi a) { int r = 0; FOR_LANES r |= a[k]; return r != 0; }
 
-#define REVERSE(L, V) INL V v##L##_reverse(V a) { V r; FOR_LANES r[k] = a[TEGG_LANES - 1 - k]; return r; }
+#define REVERSE(L, V) \
+  INL V v##L##_reverse(V a) { V r = a; FOR_LANES r[k] = a[TEGG_LANES - 1 - k]; return r; }
 REVERSE(f, vf)
 REVERSE(i, vi)
 REVERSE(d, vd)

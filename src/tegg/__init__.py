@@ -12,21 +12,20 @@ from tegg.graph import Graph
 from tegg.ops import *
 from tegg.tensor import Tensor, state
 from tegg.trace import ArraySpec, assume, same, trace
-
-__version__ = "0.1.0"
+from tegg.version import __version__
 
 # What needs more than NumPy, or is not always needed, is imported when it is first named.
-_LAZY = {"compile": "tegg.jit", "Compiled": "tegg.runtime", "load": "tegg.saving", "save": "tegg.saving",
-         "Compiler": "tegg.compiler", "Generic": "tegg.compiler", "Op": "tegg.op",
-         "load_safetensors": "tegg.weights",
-         "save_safetensors": "tegg.weights", "nn": "", "models": ""}
+_LAZY = {"compile": "tegg.jit", "Compiled": "tegg.runtime", "load": "tegg.saving",
+         "save": "tegg.saving", "Compiler": "tegg.compiler", "Generic": "tegg.compiler",
+         "Op": "tegg.op", "load_safetensors": "tegg.weights", "save_safetensors": "tegg.weights",
+         "nn": "", "models": ""}
 
 __all__ = [
     "ArgumentError", "ArraySpec", "BackendError", "CacheError", "Compiled", "Compiler", "DType",
     "DTypeError", "ExtractionError", "Generic", "Graph", "Op", "RuleError", "ShapeError",
-    "TeggError", "Tensor", "WeightsError", "assume", "bf16", "bool_", "compile", "dim", "dtype",
-    "f16", "f32", "f64", "i8", "i32", "i64", "load", "load_safetensors", "models", "nn", "same",
-    "save_safetensors", "state", "trace", "u8",
+    "TeggError", "Tensor", "WeightsError", "__version__", "assume", "bf16", "bool_", "compile",
+    "dim", "dtype", "f16", "f32", "f64", "i32", "i64", "i8", "load", "load_safetensors", "models",
+    "nn", "same", "save_safetensors", "state", "trace", "u8",
 ]
 __all__ += ops.__all__
 

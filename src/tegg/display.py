@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tegg.bits import value_of
 from tegg.classes import Cover, EClasses, ENode
 from tegg.dim import Shape
 from tegg.dtype import DType
 from tegg.errors import ArgumentError
 from tegg.graph import Graph, Node
-from tegg.op import value_of
 from tegg.shape import show
 
 FEW = 80  # items that are listed one by one; more are counted

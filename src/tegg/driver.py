@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import tegg
 from tegg.buckets import Buckets, hinted
 from tegg.cache import Cache, content_key, default
 from tegg.classes import EClasses, KernelSpec
@@ -23,6 +22,7 @@ from tegg.planning import KernelRefused, make_plan
 from tegg.runtime import Compiled
 from tegg.signature import Signature
 from tegg.target import Target, find
+from tegg.version import __version__
 
 if TYPE_CHECKING:
     from tegg.display import Picture
@@ -83,7 +83,7 @@ def resolve(options: Options) -> tuple[tuple[Compiler, ...], Target]:
 def _plan(graph: Graph, signature: Signature, stack: Sequence[Compiler], target: Target,
           options: Options) -> tuple[Plan, str]:
     cache = default() if options.cache else None
-    key = content_key(tegg.__version__, describe(graph), target.identity(),
+    key = content_key(__version__, describe(graph), target.identity(),
                       *(c.identity() for c in stack), options.precision, str(options.budget_s))
     found = _cached(cache, key)
     if found is not None:

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import math
 
+from tegg.bits import float_of
+from tegg.contraction import Spec
+
 LOG2_E = math.log2(math.e)
 LN_2 = math.log(2.0)
 
@@ -194,7 +197,6 @@ def log_softmax(b, a, attrs):
 
 
 def normalize(b, a, attrs):
-    from tegg.op import float_of
     x, (axis, eps) = a[0], attrs
     c = sub(b, (x, mean(b, (x,), (axis,))), ())
     var = mean(b, (b.mul(c, c),), (axis,))
@@ -206,7 +208,6 @@ def layer_norm(b, a, attrs):
 
 
 def rms_normalize(b, a, attrs):
-    from tegg.op import float_of
     x, (axis, eps) = a[0], attrs
     ms = mean(b, (b.mul(x, x),), (axis,))
     return b.mul(x, rsqrt(b, (b.add(ms, float_of(eps)),), ()))
@@ -225,7 +226,6 @@ def rope(b, a, attrs):
 
 def contract(b, a, attrs):
     """Both operands spread over all variables, multiplied, summed. One variable an axis."""
-    from tegg.contraction import Spec
     (x, y), (text, shape) = a, attrs
     spec = Spec.parse(text)
     size = spec.sizes(x.shape, y.shape)

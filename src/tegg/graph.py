@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tegg.bits import bits_of
 from tegg.dim import Dim, Facts, Shape, product
 from tegg.dtype import DType, dtype as as_dtype, i64
 from tegg.errors import ArgumentError, TeggError
-from tegg.op import OPS, Op, OpTable, bits_of
+from tegg.op import OPS, Op, OpTable
 from tegg.shape import as_shape, broadcast, normal_axis
 
 if TYPE_CHECKING:

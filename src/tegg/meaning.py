@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 
+from tegg.bits import float_of, value_of
 from tegg.contraction import Spec
 from tegg.dtype import DType
 
@@ -63,7 +64,6 @@ def gelu_tanh(x):
 
 
 def full(a, attrs, shape, dtype):
-    from tegg.op import value_of
     return np.broadcast_to(np.asarray(value_of(attrs[2], dtype), dtype.numpy), shape)
 
 
@@ -110,7 +110,6 @@ def slice_(a, attrs, shape, dtype):
 
 
 def pad(a, attrs, shape, dtype):
-    from tegg.op import value_of
     low, high, fill = attrs
     out = np.full(shape, value_of(fill, dtype), dtype.numpy)
     out[tuple(slice(lo, n - hi) for lo, hi, n in zip(low, high, shape))] = a[0]
@@ -150,7 +149,6 @@ def normalize(a, attrs, shape, dtype):
 
 
 def _normalize(x, axis, eps):
-    from tegg.op import float_of
     c = x - _mean(x, axis)
     return c / np.sqrt(_mean(c * c, axis) + x.dtype.type(float_of(eps)))
 
@@ -165,7 +163,6 @@ def rms_normalize(a, attrs, shape, dtype):
 
 
 def _rms_normalize(x, axis, eps):
-    from tegg.op import float_of
     return x / np.sqrt(_mean(x * x, axis) + x.dtype.type(float_of(eps)))
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tegg.bits import bits_of
 from tegg.dtype import bool_, f64, i64
-from tegg.op import bits_of
 from tegg.rulefile import Rule
 from tegg.sexpr import Expr, List, Place, Symbol, is_float
 from tegg.vocabulary import Word

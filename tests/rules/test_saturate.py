@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tegg.bits import bits_of
 from tegg.compiler import Compiler, Generic, find, stack
 from tegg.dim import dim
 from tegg.egraph import saturate
 from tegg.errors import ArgumentError, RuleError, ShapeError
 from tegg.graph import Graph
-from tegg.op import OPS, Op, bits_of
+from tegg.op import OPS, Op
 from tegg.rulefile import read_rules
 from tegg.dtype import f64
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tegg.bits import value_of
 from tegg.classes import Cover, EClasses, ENode, KernelSpec
-from tegg.op import value_of
 
 
 def show(cover: Cover, classes: EClasses, seconds: bool = True) -> str:

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from tegg.bits import bits_of
 from tegg.dim import Dim
 from tegg.dtype import DType, bool_
 from tegg.errors import LoweringError
 from tegg.kernel.index import Algebra, Form, Guard, Var, variable
-from tegg.op import OPS, bits_of
+from tegg.op import OPS
 
 # Scalar operations of values that are no op of the table.
 _COST = {"load": 1.0, "const": 0.0, "size": 0.0, "index": 0.5, "cond": 1.0, "red": 1.0}
@@ -188,4 +189,5 @@ class Values:
             inner.update({x: variable(w) for x, w in renamed.items()})
             body = self.substitute(v.args[0], inner)
         vars = tuple(renamed.get(x, x) for x in bound)
-        return self.reduce(v.attr.kind, vars, body, v.dtype)
+        # a sum over no variable stays one: it marks the product of a contraction of depth 1
+        return self.make("red", (body,), v.dtype, Reduction(v.attr.kind, vars))

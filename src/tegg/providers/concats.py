@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from types import MappingProxyType
 
+from tegg.bits import value_of
 from tegg.classes import ENode
 from tegg.contraction import Axes
 from tegg.dim import Dim, exact_div
-from tegg.op import value_of
 from tegg.providers import Fact
 from tegg.providers.walk import origin, variables
 from tegg.view import View

@@ -7,8 +7,8 @@ from types import MappingProxyType
 
 import numpy as np
 
+from tegg.bits import bits_of
 from tegg.classes import ENode
-from tegg.op import bits_of
 from tegg.oracle import apply
 from tegg.providers import Fact
 from tegg.view import View

@@ -7,9 +7,9 @@ from types import MappingProxyType
 
 import numpy as np
 
+from tegg.bits import bits_of, float_of
 from tegg.dim import Dim, exact_div
 from tegg.dtype import DTYPES, f64
-from tegg.op import bits_of, float_of
 from tegg.providers import Fact
 from tegg.view import View
 

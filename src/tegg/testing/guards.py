@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tegg.bits import bits_of
 from tegg.dtype import DType, dtype as as_dtype
 from tegg.graph import Node
-from tegg.op import OPS, bits_of
+from tegg.op import OPS
 from tegg.oracle import evaluate
 from tegg.providers.dims import inverses
 from tegg.providers.dtypes import holds

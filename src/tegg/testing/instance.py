@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from random import Random
 
+from tegg.bits import bits_of
 from tegg.dtype import DType, bool_, dtype as as_dtype, i64
 from tegg.errors import TeggError
 from tegg.graph import Graph, Node
-from tegg.op import Op, OpTable, bits_of
+from tegg.op import Op, OpTable
 from tegg.rulefile import Relation, Rule
 from tegg.sexpr import Expr, List, Symbol, is_float
 from tegg.testing.guards import BUILDERS, TESTS, Miss

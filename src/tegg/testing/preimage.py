@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from random import Random
 
+from tegg.bits import bits_of
 from tegg.dtype import DType, f64
 from tegg.graph import Node
-from tegg.op import Op, bits_of
+from tegg.op import Op
 from tegg.testing.guards import Miss
 
 Choice = tuple[list[tuple], list]  # shapes of the operands, values of the attributes
