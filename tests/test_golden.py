@@ -11,7 +11,7 @@ from interpreted import compiled
 from tegg.dim import dim
 from tegg.dtype import f32
 from tegg.kernel.lower import lower
-from tegg.op import bits_of
+from tegg.bits import bits_of
 
 FOLDER = Path(__file__).parent / "golden"
 EPS = bits_of(1e-5, f32)
