@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from importlib.resources import files
 from string import Template
 
@@ -15,7 +15,7 @@ from tegg.kernel.contraction_classify import Group, Term
 from tegg.kernel.contraction_shape import GemmParams, GemmShape
 
 
-@lru_cache(maxsize=None)
+@cache
 def template(name: str) -> Template:
     """A template of ``gemm/``."""
     return Template(files("tegg.backends.cpu").joinpath("gemm", f"{name}.c.in").read_text())
@@ -171,7 +171,8 @@ class Text:
                                   for n in tiles),
             row_params=self._params_of(rows), m_of=h.m.of("row + i"),
             n_of=axis.of("first + j", mutable=True), n_args=axis.args,
-            n_args_end=axis.args.rstrip(", "), n_last=axis.names[-1], n_extent=dim(axis.extents[-1]), n_carry=axis.carry(), values=order,
+            n_args_end=axis.args.rstrip(", "), n_last=axis.names[-1],
+            n_extent=dim(axis.extents[-1]), n_carry=axis.carry(), values=order,
             whole=self._whole(number, axis, order))
 
     def _whole(self, number: int, axis: Axis, order: str) -> str:
