@@ -22,8 +22,9 @@ test-long: $(VENV)/.dev  ## every test, with many more examples
 bench: $(VENV)/.dev  ## times against NumPy, and PyTorch where it is installed
 	$(BIN)/python benchmarks/run.py
 
-lint: $(VENV)/.dev  ## ruff
+lint: $(VENV)/.dev  ## ruff, and mypy on the package
 	$(BIN)/ruff check .
+	$(BIN)/mypy
 
 clean:           ## remove the virtual environment and what was built
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

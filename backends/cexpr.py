@@ -142,7 +142,8 @@ class Expressions:
             text = self.ref(atom.value, copy)
             if self.is_vector(atom.value):
                 text = f"{text}[{lane}]"
-            return f"clamp_index({text}, {dim(atom.extent)})" if atom.clamped else f"(int64_t){text}"
+            return (f"clamp_index({text}, {dim(atom.extent)})" if atom.clamped
+                    else f"(int64_t){text}")
         inner = self.form(atom.form, copy, lane)
         low = self.algebra.range(atom.form)[0]
         floor = low is None or not self.algebra.facts.nonnegative(low)

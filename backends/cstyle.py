@@ -291,7 +291,8 @@ class Printer(Expressions):
         value = self.ref(w.value, copy, True)
         if w.mode == "store":
             return value
-        return f"v{REGISTER[w.value.dtype.name]}_{self._mode(w)}(v{letter}_load({address}), {value})"
+        mode = f"v{REGISTER[w.value.dtype.name]}_{self._mode(w)}"
+        return f"{mode}(v{letter}_load({address}), {value})"
 
     @staticmethod
     def _mode(w: Write) -> str:

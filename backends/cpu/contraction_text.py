@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from importlib.resources import files
 from string import Template
 
@@ -15,7 +15,7 @@ from tegg.kernel.contraction_classify import Group, Term
 from tegg.kernel.contraction_shape import GemmParams, GemmShape
 
 
-@lru_cache(maxsize=None)
+@cache
 def template(name: str) -> Template:
     """A template of ``gemm/``."""
     return Template(files("tegg.backends.cpu").joinpath("gemm", f"{name}.c.in").read_text())

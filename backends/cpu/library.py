@@ -32,8 +32,9 @@ class Library:
 
 def prelude(lanes: int) -> str:
     """What stands above the kernels of a unit: the runtime's table and the vector headers."""
+    hidden = '__attribute__((visibility("hidden")))'
     return "\n".join([f"#define TEGG_LANES {lanes}", text("native/runtime.h"),
-                      "extern __attribute__((visibility(\"hidden\"))) const struct rt_table *tegg_rt;",
+                      f"extern {hidden} const struct rt_table *tegg_rt;",
                       "#define rt_scratch(bytes) tegg_rt->scratch(bytes)",
                       *(text(h) for h in _HEADERS),
                       "#pragma GCC visibility push(default)"])

@@ -171,8 +171,8 @@ def _accept(command: tuple[str, ...], native: tuple[str, ...],
 
 def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     try:
-        return subprocess.run(command, capture_output=True, text=True, errors="replace", check=False,
-                              stdin=subprocess.DEVNULL)
+        return subprocess.run(command, capture_output=True, text=True, errors="replace",
+                              check=False, stdin=subprocess.DEVNULL)
     except OSError as e:
         raise OSError(f"{command[0]} does not run: {e.strerror or e}") from e
 

@@ -12,7 +12,7 @@ from tegg.dtype import DType
 def bits_of(value: float, dtype: DType) -> int:
     """The 64-bit pattern that a Full carries: of the float64, or of the int64."""
     if dtype.is_float:
-        return struct.unpack("<q", struct.pack("<d", float(value)))[0]
+        return int.from_bytes(struct.pack("<d", float(value)), "little", signed=True)
     if dtype.kind == "bool":
         return int(bool(value))
     wrapped = int(value) & (1 << 8 * dtype.itemsize) - 1  # integers wrap, as in C

@@ -136,6 +136,7 @@ class Cache:
                 return write(self._folder)
             except OSError as e:
                 self._go_private(e)
+        assert self._private is not None
         try:
             return write(self._private)
         except OSError as e:

@@ -1,4 +1,4 @@
-"""The saturated e-graph as plain data: what rules hand to extraction, and extraction to lowering."""
+"""The saturated e-graph as plain data: what rules give to extraction, and that to lowering."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ class Compiler:
         return f"<compiler {self.name}>"
 
 
-def Generic() -> Compiler:  # noqa: N802, reads as the name of a compiler in a stack
+def Generic() -> Compiler:
     """Identities, constants, named ops, idioms and contractions: what every device wants."""
     return Compiler(*rule_folders("generic"), name="Generic")
 

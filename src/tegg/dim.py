@@ -116,7 +116,7 @@ Shape = tuple[Dim, ...]
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The claim ``poly >= 0``, for ``tegg.assume``; true in an ``if`` only where bounds prove it."""
+    """The claim ``poly >= 0``, for ``tegg.assume``; true in an ``if`` where bounds prove it."""
 
     poly: Dim
 
@@ -299,10 +299,11 @@ def _by_bounds(x: Dim) -> bool:
     for m, c in x.terms.items():
         if c > 0:
             low += c * math.prod(s.min for s in m)
-        elif any(s.max is None for s in m):
-            return False
         else:
-            low += c * math.prod(s.max for s in m)
+            tops = [s.max for s in m if s.max is not None]
+            if len(tops) < len(m):
+                return False
+            low += c * math.prod(tops)
     return low >= 0
 
 
@@ -327,10 +328,11 @@ def upper_bound(x: Dim) -> int | None:
     for m, c in x.terms.items():
         if c < 0:
             out += c * math.prod(s.min for s in m)
-        elif any(s.max is None for s in m):
-            return None
         else:
-            out += c * math.prod(s.max for s in m)
+            tops = [s.max for s in m if s.max is not None]
+            if len(tops) < len(m):
+                return None
+            out += c * math.prod(tops)
     return out
 
 

@@ -1,4 +1,4 @@
-"""What a graph, an e-graph or a chosen cover looks like: as text, SVG or HTML, grouped by module."""
+"""What a graph, an e-graph or a cover looks like: as text, SVG or HTML, grouped by module."""
 
 from __future__ import annotations
 

@@ -12,7 +12,8 @@ MANY = 250  # boxes beyond which an SVG shows modules only
 _MISSING = "drawing needs Graphviz: pip install 'tegg[display]'; text and .dot need nothing"
 _STYLE = {"op": 'fillcolor="#eef3f8"', "input": 'fillcolor="#fdf3d8" shape=cds',
           "output": 'fillcolor="#dff0dd"', "kernel": 'fillcolor="#e6e2f5"',
-          "module": 'fillcolor="#dfe9f5"', "elsewhere": 'fillcolor="#ffffff" style="rounded,dashed"'}
+          "module": 'fillcolor="#dfe9f5"',
+          "elsewhere": 'fillcolor="#ffffff" style="rounded,dashed"'}
 _HEAD = ('digraph { rankdir=TB; ranksep=0.25; nodesep=0.15; bgcolor="transparent"; compound=true;\n'
          'node [shape=box style="rounded,filled" fontname="Helvetica" fontsize=10 height=0.25 '
          'margin="0.12,0.04" color="#8896a5"];\n'
@@ -41,7 +42,8 @@ def as_dot(picture: Picture) -> str:
 
 def _clusters(items: Iterable[Item], at: str = "") -> str:
     """Boxes of a module, then its modules, as clusters inside each other."""
-    here, below = "", {}
+    here = ""
+    below: dict[str, list[Item]] = {}
     for i in items:
         rest = i.group.removeprefix(f"{at}.") if at else i.group
         if i.group == at:

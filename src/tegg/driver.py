@@ -53,8 +53,13 @@ def compile_graph(graph: Graph, options: Options) -> Compiled | Buckets:
     stack, target = resolve(options)
     signature = Signature.of(graph)
     if any(len(s.hints) > 1 for s in signature.symbols):
-        return Buckets([(hints, compile_graph(g, options))
+        return Buckets([(hints, _program(g, Signature.of(g), stack, target, options))
                         for hints, g in hinted(graph, signature)])
+    return _program(graph, signature, stack, target, options)
+
+
+def _program(graph: Graph, signature: Signature, stack: Sequence[Compiler], target: Target,
+             options: Options) -> Compiled:
     weights = {i: s.source for i, s in enumerate(graph.inputs) if s.kind == "weight"}
     plan, explanation = _plan(graph, signature, stack, target, options)
     program = Compiled(signature, plan, weights, target, explanation)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import ml_dtypes
 import numpy as np
@@ -52,7 +52,7 @@ DTYPES = {d.name: d for d in (f32, f64, f16, bf16, u8, i8, i32, i64, bool_)}
 _BY_NUMPY = {d.numpy: d for d in DTYPES.values()}
 
 
-def dtype(value: object) -> DType:
+def dtype(value: Any) -> DType:
     """The DType for a DType, a tegg name (``"f32"``), or anything that NumPy takes as a dtype.
 
     Big-endian types map to their native DType. Raises DTypeError for types that tegg lacks.

@@ -127,7 +127,8 @@ class _Saturation:
     def term(self, op, args: tuple[Node, ...], attrs: tuple, constant: set[int]) -> str:
         """An op over loaded nodes: a plain operand, then an Expand, then a constant."""
         if op.commutative:
-            args = sorted(args, key=lambda a: (a.id in constant, a.op.name == "Expand", a.id))
+            args = tuple(sorted(args, key=lambda a: (a.id in constant, a.op.name == "Expand",
+                                                     a.id)))
         nodes = " ".join(f"(Node {a.id})" for a in args)
         return f"({op.name} {nodes} {self.codec.attrs(op, attrs)})"
 

@@ -53,7 +53,7 @@ class Engine:
             out = self._egraph.run_program(*self._egraph.parse_program(text))
         except (KeyboardInterrupt, SystemExit):
             raise
-        except BaseException as e:  # a Rust panic is a BaseException
+        except BaseException as e:  # noqa: BLE001, a Rust panic is a BaseException
             words = str(e)
             kind = Conflict if "Illegal merge" in words else RuleError
             raise kind(f"egglog refuses {_cut(text)}: {words}") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import Any
 
 from tegg.errors import ArgumentError
 
@@ -17,7 +18,7 @@ class Variable:
     default: int | str | None
     doc: str
 
-    def get(self) -> int | str | None:
+    def get(self) -> Any:
         """The value now. Raises ArgumentError where the text is no value of the kind."""
         text = os.environ.get(self.name)
         if text is None or text == "":

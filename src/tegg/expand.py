@@ -1,4 +1,4 @@
-"""Expansions: each named op over simpler ones, from one definition for recorder, rules and printers.
+"""Expansions: each named op over simpler ones, one definition for recorder, rules and printers.
 
 Every function takes ``(b, args, attrs)``: a builder with the ``Graph`` methods, nodes, attributes.
 """

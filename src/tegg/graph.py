@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from tegg.bits import bits_of
@@ -65,7 +66,7 @@ class Idiom:
 
 def user_place() -> str:
     """``file:line`` of the nearest caller outside of tegg."""
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_HERE):
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else "?"
@@ -132,12 +133,15 @@ class Graph:
     def expansion(self, name: str, *operands: Node | Any) -> Node:
         """Record a named op as its expansion over simpler ops; rules find it again."""
         row, args, attrs = self._row_operands(name, operands)
-        return row.expand(self, args, attrs)
+        assert row.expand is not None
+        node: Node = row.expand(self, args, attrs)
+        return node
 
     def idiom(self, name: str, *operands: Node | Any) -> Node:
         """Record a named op through its expansion; both stand in one class of the e-graph."""
         row, args, attrs = self._row_operands(name, operands)
-        node = row.expand(self, args, attrs)
+        assert row.expand is not None
+        node: Node = row.expand(self, args, attrs)
         found = Idiom(node, row, args, attrs)
         if node not in args and found not in self._idioms:
             self._idioms.add(found)
@@ -227,8 +231,8 @@ class Graph:
         return self.op(name, *self._same_shape(self.table[name], args))
 
     def _pair(self, name: str, a: Node | float, b: Node | float) -> Node:
-        like = a if isinstance(a, Node) else b
-        return self.broadcast(name, *(x if isinstance(x, Node) else self.full(x, like.dtype)
+        dtype = next(x.dtype for x in (a, b) if isinstance(x, Node))
+        return self.broadcast(name, *(x if isinstance(x, Node) else self.full(x, dtype)
                                       for x in (a, b)))
 
     def add(self, a: Node | float, b: Node | float) -> Node:
@@ -286,7 +290,8 @@ class Graph:
             total = total + p.shape[axis]
         at = tuple(total if i == axis else 1 for i in range(rank))
         position = self.reshape(self.iota(total), at)
-        out, start = None, 0
+        out: Node | None = None
+        start: Dim = 0
         for p in parts:
             stop = start + p.shape[axis]
             low = tuple(start if i == axis else 0 for i in range(rank))
@@ -298,6 +303,7 @@ class Graph:
                 before = self.less(position, self.size(start, i64))
                 out = self.select(before, out, here)
             start = stop
+        assert out is not None
         return out
 
     # ---- reading

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tegg.buckets import Buckets
 from tegg.dtype import DType
 from tegg.errors import ArgumentError
 from tegg.graph import Graph
@@ -17,6 +18,7 @@ from tegg.trace import ArraySpec, Arguments, arguments, record, signature_of, wi
 from tegg.tree import Tree, unflatten
 
 Key = tuple[Tree, tuple[tuple[tuple, DType], ...]]
+Program = Compiled | Buckets
 
 
 class Function:
@@ -26,11 +28,13 @@ class Function:
     stands for every size within its bounds.
     """
 
+    __name__: str
+
     def __init__(self, fn: Callable, dims: Mapping[str, Any], options: Mapping[str, Any]) -> None:
         self._fn, self._dims, self._options = fn, dict(dims), dict(options)
         self._signature = signature_of(fn)
-        self._programs: dict[Key, tuple[Compiled, Tree]] = {}
-        self._recent: tuple[Compiled, Tree, int] | None = None  # of a call with arrays alone
+        self._programs: dict[Key, tuple[Program, Tree]] = {}
+        self._recent: tuple[Program, Tree, int] | None = None  # of a call with arrays alone
         self._lock = threading.Lock()
         functools.update_wrapper(self, fn)
 
@@ -38,9 +42,9 @@ class Function:
         """Run on NumPy arrays; gives what the function returns, with arrays for tensors."""
         recent = self._recent
         if recent is not None and not kwargs and len(args) == recent[2]:
-            results = recent[0].attempt(args)
-            if results is not None:
-                return results[0] if recent[1].kind == "leaf" else unflatten(recent[1], results)
+            given = recent[0].attempt(args)
+            if given is not None:
+                return given[0] if recent[1].kind == "leaf" else unflatten(recent[1], given)
         call = self._arguments(args, kwargs)
         program, outputs = self._program(call)
         results = program(*call.arrays)
@@ -51,7 +55,7 @@ class Function:
     def _arguments(self, args: tuple, kwargs: Mapping[str, Any]) -> Arguments:
         return arguments(self._signature, args, kwargs)
 
-    def _program(self, call: Arguments) -> tuple[Compiled, Tree]:
+    def _program(self, call: Arguments) -> tuple[Program, Tree]:
         specs = with_dims({n: a if isinstance(a, ArraySpec) else ArraySpec.of(a, n)
                            for n, a in zip(call.names, call.arrays)}, self._given(call.names))
         key = (call.tree, tuple((s.shape, s.dtype) for s in specs.values()))
@@ -72,13 +76,13 @@ class Function:
                                 f"{', '.join(names) or 'none'}")
         return {n: d for n, d in self._dims.items() if n in names}
 
-    def _compile(self, specs: Mapping[str, ArraySpec], tree: Tree) -> tuple[Compiled, Tree]:
+    def _compile(self, specs: Mapping[str, ArraySpec], tree: Tree) -> tuple[Program, Tree]:
         from tegg.driver import Options, compile_graph
         traced = record(self._fn, self._signature, specs, tree)
         return compile_graph(traced.graph, Options(**self._options)), traced.outputs
 
     # ---- one program
-    def program(self, *args: Any, **kwargs: Any) -> Compiled:
+    def program(self, *args: Any, **kwargs: Any) -> Program:
         """The program for these arguments (arrays or ``tegg.ArraySpec``s), compiled if needed."""
         return self._program(self._arguments(args, kwargs))[0]
 
@@ -92,7 +96,7 @@ class Function:
         call = self._arguments(args, kwargs)
         return self._program(call)[0].profile(*call.arrays)
 
-    def _only(self, what: str) -> Compiled:
+    def _only(self, what: str) -> Program:
         if len(self._programs) != 1:
             raise ArgumentError(f"{what} is of one program, and {self.__name__} has "
                                 f"{len(self._programs)}; write f.program(arguments...).{what}")
@@ -130,8 +134,8 @@ def compile(fn: Callable | Graph | None = None, *compilers: Any, device: str = "
     precision: ``"reals"`` (the order of a sum is free) or ``"bitwise"``.
     budget_s: seconds for the exact choice of kernels; 0 takes the heuristic's.
     """
-    options = {"compilers": tuple(compilers), "device": device, "precision": precision,
-               "budget_s": budget_s, "cache": cache}
+    options: dict[str, Any] = {"compilers": tuple(compilers), "device": device,
+                               "precision": precision, "budget_s": budget_s, "cache": cache}
     if fn is None:
         return lambda f: compile(f, *compilers, dims=dims, **{k: v for k, v in options.items()
                                                               if k != "compilers"})

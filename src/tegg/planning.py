@@ -118,7 +118,7 @@ class _Maker:
             if cls in given:  # copied first: a state is overwritten by the run
                 self.before.append((self._of[cls], out))
             elif cls in self._of or cls in in_place:
-                self.after.append((self._of.get(cls, in_place.get(cls)), out))
+                self.after.append((self._of[cls] if cls in self._of else in_place[cls], out))
             else:
                 self._of[cls] = out
         for cls, state in in_place.items():
@@ -148,7 +148,8 @@ class _Maker:
         late = {*c.outputs.values(), *c.updates.values()}
         for s in order:
             shapes = [c.shape[x] for x in (*s.outs, *s.leaves, *s.body)]
-            if not s.ahead or late & {*s.leaves, *s.outs} or any(symbols(d) for h in shapes for d in h):
+            if (not s.ahead or late & {*s.leaves, *s.outs}
+                    or any(symbols(d) for h in shapes for d in h)):
                 late |= set(s.outs)
             else:
                 out.add(id(s))
@@ -195,7 +196,8 @@ class _Maker:
     def _early(kernel: KernelCode, fixed: frozenset[int], first: int) -> tuple[int, ...]:
         """Stages that read weights only and write one temporary: packing, done ahead."""
         return tuple(i for i, s in enumerate(kernel.stages)
-                     if s.reads and s.reads <= fixed and len(s.writes) == 1 and min(s.writes) >= first
+                     if s.reads and s.reads <= fixed
+                     and len(s.writes) == 1 and min(s.writes) >= first
                      and all(not symbols(kernel.temporaries[w - first].size) for w in s.writes))
 
     def _temporaries(self, number: int, kernel: KernelCode, ins: tuple[int, ...],

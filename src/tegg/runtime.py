@@ -214,8 +214,8 @@ class Compiled:
                 "explanation": self._explanation}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["signature"], state["plan"], state["weights"], find(state["target"]),
-                      state["explanation"])
+        Compiled.__init__(self, state["signature"], state["plan"], state["weights"],
+                          find(state["target"]), state["explanation"])
 
 
 class Bound:
@@ -248,6 +248,7 @@ class Bound:
 
 def _data(weight: Any) -> np.ndarray:
     """The array of a weight: the object itself, or its ``data``."""
-    value = weight if isinstance(weight, (np.ndarray, np.generic)) else weight.data
+    value: Any = weight if isinstance(weight, (np.ndarray, np.generic)) else weight.data
     as_dtype(value.dtype)
-    return value
+    array: np.ndarray = value
+    return array

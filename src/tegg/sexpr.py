@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Union
 
 from tegg.errors import RuleError
 
@@ -68,7 +67,7 @@ class List:
         return f"({' '.join(map(str, self.items))})"
 
 
-Expr = Union[Symbol, List]
+Expr = Symbol | List
 
 
 def is_float(text: str) -> bool:

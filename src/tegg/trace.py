@@ -64,7 +64,7 @@ def is_array(x: object) -> bool:
     return isinstance(x, (np.ndarray, ArraySpec))
 
 
-def signature_of(fn: Callable) -> inspect.Signature:
+def signature_of(fn: Any) -> inspect.Signature:
     """The signature by which arguments are named: of ``forward`` for a Module. Raises
     ArgumentError where there is none."""
     try:

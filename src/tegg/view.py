@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from tegg.classes import ENode
 from tegg.dim import Shape
@@ -44,7 +45,7 @@ def look(engine: Engine, table: OpTable, codec: Codec) -> View:
     def cls(value) -> int:
         return ids.setdefault(value, len(ids))
 
-    def attribute(kind: str, value) -> object:
+    def attribute(kind: str, value) -> Any:
         key = (kind, value)
         if key not in attributes:
             raw = engine.text_of(value) if ATTR_SORTS[kind] == "String" else engine.int_of(value)

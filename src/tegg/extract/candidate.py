@@ -36,7 +36,7 @@ class Pricer:
         self.roles, self.values, self.costs = roles, values, costs
         self.work = WorkModel(values, costs.ops, costs.keep, costs.load, costs.panel)
         self._known: dict[tuple, tuple[float, int]] = {}  # structure of a kernel -> its price
-        # arguments arrive in their own dtype; weights are converted ahead, the rest as it is written
+        # arguments arrive in their own dtype; weights are converted ahead, others as written
         self.forms = {c: f for c, f in roles.classes.forms.items()
                       if c in roles.weights or (c in roles.nodes and roles.computed(c))}
 

@@ -95,7 +95,8 @@ class _Search:
 
     def _smallest(self, w: int, wanted: set[int]) -> int:
         """The writer that evaluates least: every border is taken."""
-        return min(self.p.writers[w], key=lambda k: (len(self.p.kernels[k].body), self.p.cost[k], k))
+        return min(self.p.writers[w],
+                   key=lambda k: (len(self.p.kernels[k].body), self.p.cost[k], k))
 
     def _picked(self, pick: Mapping[int, int]) -> Callable[[int, set[int]], int]:
         return lambda w, wanted: pick[w] if w in pick else self._smallest(w, wanted)

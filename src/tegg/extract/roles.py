@@ -1,4 +1,4 @@
-"""What each class is to extraction: given, constant, moved, computed ahead, or a possible border."""
+"""What each class is to extraction: given, constant, moved, ahead, or a possible border."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Reference = tuple[int, tuple[int, ...]]  # a computed class, and the movement on
 class Roles:
     """The e-classes as extraction works on them: acyclic, coarse, lowerable, in order.
 
-    given: inputs. weights: those of known size that change only between runs. constant: spelled inside
-    kernels. moved: movement of others and nothing else; they never rest in memory, the reader
-    moves. ahead: computed from weights and constants of known size alone; a kernel that runs when
+    given: inputs. weights: those of known size that change only between runs. constant: spelled
+    inside kernels. moved: movement of others and nothing else; they never rest in memory, the
+    reader moves. ahead: computed from weights and constants of known size alone; a kernel that runs when
     weights change may store them. users: computed class -> those that read it, through movement.
     """
 

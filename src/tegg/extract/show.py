@@ -67,7 +67,8 @@ def _step(c: int, n: ENode, classes: EClasses, names: dict[int, str]) -> str:
     if n.op.name in ("Reshape", "Expand"):
         attrs = ["[" + ",".join(map(str, classes.shape[c])) + "]"]
     elif n.op.name == "Pad":
-        attrs = [_tuple(n.attrs[0]), _tuple(n.attrs[1]), f"{value_of(n.attrs[2], classes.dtype[c])}"]
+        attrs = [_tuple(n.attrs[0]), _tuple(n.attrs[1]),
+                 f"{value_of(n.attrs[2], classes.dtype[c])}"]
     else:
         attrs = [_tuple(a) if isinstance(a, tuple) else
                  str(value_of(a, classes.dtype[c])) if kind == "bits" else

@@ -170,8 +170,8 @@ def _writes(p: Propagation, outputs: Sequence[Node], anchors: Sequence[Node],
         if 0 in p.shape(anchor):
             continue
         vars, index = p.bind(p.shape(anchor), ())
-        for node, moved in _pushed(p, anchor, index, outputs).items():
-            at.setdefault(node, (vars, moved))
+        for number, moved in _pushed(p, anchor, index, outputs).items():
+            at.setdefault(number, (vars, moved))
     out = []
     for slot, node in zip(slots, outputs):
         vars, index = at.get(node.id) or p.bind(p.shape(node), ())
@@ -188,10 +188,11 @@ def _pushed(p: Propagation, anchor: Node, index: Index, outputs: Sequence[Node],
         below = [at[a.id] for a in n.args if a.id in at]
         if not below or n.id in at:
             continue
-        same = below[0] is not None and all(b == below[0] for b in below)
+        first = below[0]
+        same = all(b == first for b in below)
         rule = _FORWARD.get("elementwise" if n.op.kind == "elementwise" else n.op.name)
-        at[n.id] = rule(p, n, below[0]) if same and rule else None
-    return {n.id: at[n.id] for n in outputs if at.get(n.id) is not None}
+        at[n.id] = rule(p, n, first) if first is not None and same and rule else None
+    return {n.id: i for n in outputs if (i := at.get(n.id)) is not None}
 
 
 def _reshaped(p: Propagation, n: Node, index: Index) -> Index:
@@ -324,10 +325,10 @@ def _forms(pairs: Iterable[tuple[Val, Val]]) -> list[Form]:
 def _roles(writes: list[Write], a: Val, others: Sequence[Val],
            ) -> tuple[tuple[Var, ...], tuple[Var, ...], tuple[Var, ...]]:
     """Batch, m and n: variables of A and B, of A (or neither), of B only."""
-    others = frozenset().union(*(x.deps for x in others))
+    theirs = frozenset().union(*(x.deps for x in others))
     order = sorted(writes[0].vars, key=lambda v: -abs(_stride(writes[0].form, v)))
-    batch = tuple(v for v in order if v in a.deps and v in others)
-    n = tuple(v for v in order if v in others and v not in a.deps)
+    batch = tuple(v for v in order if v in a.deps and v in theirs)
+    n = tuple(v for v in order if v in theirs and v not in a.deps)
     return batch, tuple(v for v in order if v not in batch and v not in n), n
 
 

@@ -145,9 +145,9 @@ def _tile_rows(m: Dim, most: int) -> int:
 def _rows(shape: GemmShape, mr: int, size: int) -> int:
     """Rows of A kept together: few where all of B stays close by anyway, so that both are."""
     most = min(_ROWS, _top(shape.m) + mr - 1)
-    if isinstance(shape.k, int) and all(isinstance(n, int) for n in shape.n):
-        if shape.k * sum(shape.n) * size <= _CLOSE:
-            most = min(most, _CLOSE // 2 // (max(1, shape.k) * size))
+    if (isinstance(shape.k, int) and all(isinstance(n, int) for n in shape.n)
+            and shape.k * sum(shape.n) * size <= _CLOSE):
+        most = min(most, _CLOSE // 2 // (max(1, shape.k) * size))
     return max(1, most // mr) * mr
 
 
@@ -189,7 +189,7 @@ def estimate(shape: GemmShape, params: GemmParams, threads: int = 1) -> GemmEsti
     padded = sum(-(-n // params.lanes) * params.lanes * t for n, t in across)
     flops = 2.0 * batch * -(-m // params.mr) * params.mr * padded * k
     panels = sum(-(-n // params.nr) for n, _ in across)
-    by_batch, by_rows, by_columns = _grid(batch, -(-m // params.mr), panels, threads)
+    _, by_rows, by_columns = _grid(batch, -(-m // params.mr), panels, threads)
     mine = -(-panels // by_columns)
     passes = -(-mine // params.span) if k > params.depth else 1
     packed = size * k * sum(-(-n // params.nr) * params.nr * t for n, t in across)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Set as AbstractSet
 
 from tegg.dim import hint
 from tegg.kernel.index import Var
 from tegg.kernel.value import Reduction, Val, reachable
 
 
-def flops(v: Val, scope: Set[Var], known: Set[int] = frozenset()) -> float:
+def flops(v: Val, scope: AbstractSet[Var], known: AbstractSet[int] = frozenset()) -> float:
     """Operations of one evaluation inside loops ``scope``: what depends on less is not counted.
 
     Values in ``known`` are read from memory. A shared value counts at each use, which is an upper

@@ -39,7 +39,7 @@ class Remainder:
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """An integer value used as an index; ``clamped`` to ``0 .. extent-1``, or guarded by its user."""
+    """An integer value used as an index; ``clamped`` to ``0 .. extent-1``, or its user guards."""
 
     value: Val
     extent: Dim
@@ -259,7 +259,8 @@ class Algebra:
         if r.const == 0 and len(r.terms) == 1:
             (atom, k), = r.terms.items()
             if k == 1 and isinstance(atom, Quotient):
-                return q + self.divmod(atom.form, atom.divisor * d)[0], Form(0, {Remainder(r, d): 1})
+                return (q + self.divmod(atom.form, atom.divisor * d)[0],
+                        Form(0, {Remainder(r, d): 1}))
             if k == 1 and isinstance(atom, Remainder):
                 inner = exact_div(atom.divisor, d)
                 if inner is not None:

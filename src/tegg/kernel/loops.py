@@ -1,4 +1,4 @@
-"""The loop IR: where every value of a kernel is computed, kept and stored; printers only spell it."""
+"""The loop IR: where each value of a kernel is computed, kept and stored; printers spell it."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def vector_of(around: Sequence[Loop]) -> Loop | None:
 
 
 def verify(stmts: Sequence[Stmt]) -> None:
-    """Assert that every operand is there where it is used, and that loops nest as printers expect."""
+    """Assert that operands are there where they are used, and loops nest as printers expect."""
     _Verifier().block(stmts, (), frozenset(), frozenset())
 
 

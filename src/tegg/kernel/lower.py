@@ -176,7 +176,7 @@ def _scatter_stages(low: Lowering, node: Node, inplace: Mapping[int, int]) -> No
 
 
 def _scatter(p: Propagation, slot: int, node: Node) -> Write:
-    """Row ``index[i]`` of the result takes row i of the update, in order; bad indices are dropped."""
+    """Row ``index[i]`` of the result takes row i of the update, in order, if there is one."""
     base, index, update = node.args
     axis, mode = node.attrs
     shape, count = p.shape(base), p.shape(index)[0]

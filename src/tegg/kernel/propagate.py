@@ -1,4 +1,4 @@
-"""Index propagation: which value a graph node has at an index, with movement folded into indices."""
+"""Index propagation: the value of a graph node at an index, with movement folded into indices."""
 
 from __future__ import annotations
 

@@ -46,6 +46,7 @@ class Parameter(Tensor):
     def data(self) -> np.ndarray:
         """The array. Assigning one of another shape or dtype raises ShapeError or DTypeError."""
         if self._data is None:
+            assert self._make is not None
             self._data = np.asarray(self._make(), self._dtype.numpy).reshape(self._shape)
             self._make = None
         return self._data

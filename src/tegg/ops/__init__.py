@@ -4,8 +4,8 @@ from tegg.ops.compare import (eq, ge, gt, isnan, le, logical_and, logical_not, l
                               logical_xor, lt, ne, where)
 from tegg.ops.elementwise import (abs, add, cast, ceil, clamp, contiguous, cos, div, erf, exp, exp2,
                                   floor, floor_divide, fmod, gelu, log, log2, maximum, minimum, mul,
-                                  neg, pow, reciprocal, relu, remainder, round, rsqrt, sigmoid, sign,
-                                  silu, sin, sqrt, square, sub, tanh, trunc)
+                                  neg, pow, reciprocal, relu, remainder, round, rsqrt, sigmoid,
+                                  sign, silu, sin, sqrt, square, sub, tanh, trunc)
 from tegg.ops.index import embedding, gather, index_select, take, take_along_dim
 from tegg.ops.linalg import dot, linear, matmul
 from tegg.ops.movement import (broadcast_to, cat, concat, expand, flatten, flip, movedim, narrow,

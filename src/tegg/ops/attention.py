@@ -46,8 +46,8 @@ def scaled_dot_product_attention(q: Operand, k: Operand, v: Operand,
     -> (..., h, l, d).
 
     ``attn_mask`` broadcasts to (..., h, l, s): bools say which places take part, floats are added.
-    ``is_causal``: row i sees columns 0..i. ``scale`` is 1/sqrt(e) by default. h may be a multiple of
-    g: each key head then serves h/g query heads (grouped-query attention). Rows that are masked
+    ``is_causal``: row i sees columns 0..i. ``scale`` is 1/sqrt(e) by default. h may be a multiple
+    of g: each key head then serves h/g query heads (grouped-query attention). Rows that are masked
     out entirely are NaN. Formula: Vaswani et al., arXiv 1706.03762.
     """
     graph, (a, b, c) = operands("attention", q, k, v)

@@ -108,7 +108,7 @@ def pow(x: Operand, y: Operand) -> Tensor:
 
     A Python integer y: by repeated squaring, exact for integers (which wrap), right for negative
     x; 0.5 and -0.5 as sqrt and rsqrt. A tensor y of floats: 2^(y log2 |x|) with the sign of an odd
-    power; NaN for negative x and fractional y; relative error up to 1e-5 near the ends of the range.
+    power; NaN for negative x and fractional y; relative error up to 1e-5 near the range's ends.
     A tensor y of integers: by squaring over its bits; 0 where y < 0 and |x| > 1.
     Negative y with integer x is refused where it is seen.
     """
@@ -350,10 +350,11 @@ def minimum(x: Operand, y: Operand) -> Tensor:
 
 def clamp(x: Operand, min: Operand | None = None, max: Operand | None = None) -> Tensor:
     """x limited to [min, max]; ``max`` wins where they cross. NaN propagates."""
-    if min is None and max is None:
-        fail(ArgumentError, "clamp: give min, max, or both")
-    out = x if min is None else maximum(x, min)
-    return out if max is None else minimum(out, max)
+    if max is not None:
+        return minimum(x if min is None else maximum(x, min), max)
+    if min is not None:
+        return maximum(x, min)
+    fail(ArgumentError, "clamp: give min, max, or both")
 
 
 def cast(x: Operand, dtype: DType | str) -> Tensor:

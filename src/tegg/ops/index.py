@@ -98,8 +98,8 @@ def _slice_range(n: Dim, s: slice) -> tuple[Dim, Dim, int, bool]:
         fail(ShapeError, f"index: a slice step is an int other than 0, not {step!r}")
     step = step.__index__()
     bounds = [b if b is None or isinstance(b, Poly) else _int(b) for b in (s.start, s.stop)]
-    if not any(isinstance(v, Poly) for v in (n, *bounds)):
-        r = range(*slice(*bounds, step).indices(n))
+    if isinstance(n, int) and not any(isinstance(v, Poly) for v in bounds):
+        r = range(*slice(bounds[0], bounds[1], step).indices(n))
         if not r:
             return 0, 0, 1, False
         return min(r[0], r[-1]), max(r[0], r[-1]) + 1, abs(step), step < 0
@@ -135,7 +135,9 @@ def _sliced(graph: Graph, a: Node, ranges: list) -> Node:
 
 def _gathered_and_dropped(graph: Graph, node: Node, entries: list) -> Node:
     """Gather by the array, drop the axes of ints, insert those of None."""
-    axis, shape, place = 0, [], None
+    axis = 0
+    shape: list[Any] = []
+    place: tuple[int, int, Any] | None = None
     for e in entries:
         if e is None:
             shape.append(1)
@@ -201,7 +203,7 @@ def take(x: Operand, indices: Operand, dim: int | None = None) -> Tensor:
 
 @spelled
 def index_select(x: Operand, dim: int, index: Operand) -> Tensor:
-    """PyTorch's index_select: rows of an axis by a 1-D integer index. Indices outside are clamped."""
+    """PyTorch's index_select: rows of an axis by a 1-D integer index, clamped to its range."""
     graph = graph_of("index_select", (x, index))
     a, rows = node_of("index_select", graph, x), _index_node("index_select", graph, index)
     if len(rows.shape) != 1:
@@ -232,12 +234,14 @@ def gather(x: Operand, dim: int, index: Operand) -> Tensor:
         fail(ShapeError, f"gather: x {show(a.shape)} and index {show(rows.shape)} differ in rank")
     top = graph.size(a.shape[axis] - 1, i64)
     clamped = graph.idiom("Minimum", graph.idiom("Maximum", rows, graph.full(0, i64)), top)
-    flat, stride = None, 1
+    flat: Node | None = None
+    stride: Dim = 1
     for i in reversed(range(len(a.shape))):
         here = clamped if i == axis else _places(graph, a, rows, i)
         step = here if stride == 1 else graph.mul(here, graph.size(stride, i64))
         flat = step if flat is None else graph.add(flat, step)
         stride = stride * a.shape[i]
+    assert flat is not None
     flat = graph.expand(flat, rows.shape)
     return wrap(graph, graph.op("Gather", graph.reshape(a, (graph.count(a),)), flat, 0))
 

@@ -245,8 +245,7 @@ def unfold(x: Operand, dim: int, size: int, step: int = 1, dilation: int = 1) ->
     window is left out."""
     graph, a = one("unfold", x)
     axis = axis_of("unfold", dim, len(a.shape))
-    size, step, dilation = sizes_of("unfold", (size, step, dilation))
-    windows = graph.op("Window", a, axis, size, step, dilation)
+    windows = graph.op("Window", a, axis, *sizes_of("unfold", (size, step, dilation)))
     rank = len(windows.shape)
     order = [i for i in range(rank) if i != axis + 1] + [axis + 1]
     return wrap(graph, graph.permute(windows, tuple(order)))

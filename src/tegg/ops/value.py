@@ -1,7 +1,8 @@
-"""Operands of the Tensor functions: tensors, parameters, NumPy arrays and Python scalars as nodes."""
+"""Operands of the Tensor functions: tensors, parameters, NumPy arrays and scalars as nodes."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, Union
@@ -20,18 +21,18 @@ if TYPE_CHECKING:
 Operand = Union["Tensor", np.ndarray, float, int, bool]
 
 
-class Value:
+class Value(ABC):
     """What stands for a node of a graph. ``Tensor`` adds the methods."""
 
     __slots__ = ()
 
+    @abstractmethod
     def owner(self) -> Graph | None:
         """The graph it belongs to; None where it joins any graph that uses it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def on(self, graph: Graph) -> Node:
         """Its node in ``graph``."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,7 @@ def weak_dtype(op: str, x: object, met: DType | None) -> DType:
     return met
 
 
-def scalar_node(op: str, graph: Graph, x: object, dtype: DType) -> Node:
+def scalar_node(op: str, graph: Graph, x: Any, dtype: DType) -> Node:
     """A scalar or a symbolic dim as a constant of rank 0. Raises DTypeError out of range."""
     if isinstance(x, Poly):
         return graph.size(x, dtype)
@@ -137,6 +138,7 @@ def operands(op: str, *values: Operand) -> tuple[Graph, tuple[Node, ...]]:
             met = n.dtype if met is None else joined(op, met, n.dtype)
     for v in sorted(filter(is_scalar, values), key=_weakness):
         met = weak_dtype(op, v, met)
+    assert met is not None
     return graph, tuple(scalar_node(op, graph, v, met) if n is None else graph.cast(n, met)
                         for v, n in zip(values, nodes))
 

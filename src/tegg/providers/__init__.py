@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Protocol, Union, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from tegg.view import View
 
 # A fact: the relation, then its arguments. A Tensor is a class of the view, an i64 an int, and
 # a String a text or a tuple of dims or ints, which is encoded as attributes are.
-Fact = tuple[Union[str, int, tuple], ...]
+Fact = tuple[Any, ...]
 
 
 @runtime_checkable
@@ -19,8 +19,11 @@ class Provider(Protocol):
     relations: name -> sorts of the arguments, from ``Tensor``, ``String`` and ``i64``.
     """
 
-    name: str
-    relations: Mapping[str, tuple[str, ...]]
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def relations(self) -> Mapping[str, tuple[str, ...]]: ...
 
     def facts(self, view: View) -> Iterable[Fact]:
         """Facts that hold in this view; what was stated before may be stated again."""

@@ -62,7 +62,8 @@ def _products(c: int, view: View, memo: dict[int, list[Product]]) -> list[Produc
     found = memo[c] = []  # a cycle of movement adds nothing
     for n in view.nodes[c]:
         if n.op.name == "Mul":
-            found.append(_of_mul(c, *n.args, view))
+            x, y = n.args
+            found.append(_of_mul(c, x, y, view))
         elif n.op.name == "SumReduce":
             below = _products(n.args[0], view, memo)
             found += [p.shown_as(_without(p.out, n.attrs[0])) for p in below]

@@ -8,7 +8,7 @@ from types import MappingProxyType
 import numpy as np
 
 from tegg.bits import bits_of, float_of
-from tegg.dim import Dim, exact_div
+from tegg.dim import exact_div
 from tegg.dtype import DTYPES, f64
 from tegg.providers import Fact
 from tegg.view import View
@@ -70,7 +70,7 @@ def inverses(n: int) -> set[int]:
     return {bits_of(float(np.asarray(1.0 / n).astype(d.numpy)), f64) for d in FLOATS}
 
 
-def _count(v: int) -> Dim | None:
+def _count(v: int) -> int | None:
     """The count whose inverse a pattern is."""
     x = float_of(v)
     if not 2.0 ** -53 < x < 1:  # also the patterns of small integers, which are tiny floats

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tegg.bits import bits_of
 from tegg.dtype import DType, dtype as as_dtype
+from tegg.expand import contract
 from tegg.graph import Node
-from tegg.op import OPS
 from tegg.oracle import evaluate
 from tegg.providers.dims import inverses
 from tegg.providers.dtypes import holds
@@ -82,7 +82,7 @@ def _contraction(made: Instance, args: tuple[Expr, ...], shape: tuple, dtype: DT
     made.bind(args[2], spec)
     operands = [made.node(arg, tuple(size[a] for a in side), dtype)
                 for arg, side in zip(args, axes)]
-    return OPS["Contract"].expand(made.graph, operands, (spec, shape))
+    return contract(made.graph, operands, (spec, shape))
 
 
 BUILDERS: MappingProxyType[str, Callable] = MappingProxyType({
@@ -104,7 +104,7 @@ def _dtypes(f: Callable[..., bool]) -> Callable:
 
 def _bound(count: int, f: Callable) -> Callable:
     """A test on the first ``count`` arguments, which gives the values of the others (or None)."""
-    def test(made: Instance, *values: object) -> bool | None:
+    def test(made: Instance, *values: Any) -> bool | None:
         if any(map(_free, values[:count])):
             return None
         found = f(*values[:count])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
 from tegg.bits import bits_of
 from tegg.dtype import DType, bool_, dtype as as_dtype, i64
@@ -83,7 +84,7 @@ class Instance:
             if any(isinstance(v, Symbol) for v in values):
                 return False
             a, b = values
-            ok = a != b if guard.head == "!=" else COMPARE[guard.head](a, b)
+            ok: bool | None = a != b if guard.head == "!=" else COMPARE[guard.head](a, b)
         elif guard.head in BUILDERS:
             ok = True if guard.items[1].text in self.env else None
         else:
@@ -172,7 +173,7 @@ class Instance:
             return None
         return self.record(op, args, attrs)
 
-    def attribute(self, e: Expr) -> object:
+    def attribute(self, e: Expr) -> Any:
         """A bound attribute, a literal, or ``(shape x)``; None where it is free."""
         if isinstance(e, List):
             node = self.known(e.items[1])

@@ -11,7 +11,8 @@ from tegg.compiler import Stack
 from tegg.dtype import DTYPES, DType, bool_, f64, i64
 from tegg.graph import Node
 from tegg.oracle import evaluate
-from tegg.rulefile import Header, Relation, Rule, RuleSet
+from tegg.ruleheader import Header
+from tegg.rulefile import Relation, Rule, RuleSet
 from tegg.sexpr import List, Symbol
 from tegg.testing.guards import Miss, rotate
 from tegg.testing.instance import Instance, instance, rename
@@ -56,6 +57,7 @@ def _draw(n: Node, made: Instance, domain: str, special: bool) -> np.ndarray:
 def draw_array(shape: tuple, dtype: DType, domain: str, special: bool, rng: Random) -> np.ndarray:
     """An array of a shape and dtype, from a domain of the op table."""
     count = int(np.prod(shape))
+    values: list[float]
     if dtype.kind == "bool":
         values = [domain == "positive" or rng.random() < 0.5 for _ in range(count)]
     elif dtype.kind == "int":
