@@ -144,7 +144,7 @@ def _planned(classes: EClasses, signature: Signature, target: Target, options: O
 
 
 def picture(graph: Graph, what: str, compilers: Sequence[Compiler] = ()) -> Picture:
-    """The e-graph or the plan of a graph, for display. Raises ArgumentError for another ``what``."""
+    """The e-graph or the plan of a graph, for display. Raises ArgumentError for another one."""
     from tegg.display import of_classes, of_cover
     from tegg.egraph import saturate
     from tegg.extract import extract
