@@ -20,7 +20,7 @@ test-long: $(VENV)/.dev  ## every test, with many more examples
 	$(BIN)/python -m pytest -n $(JOBS) --hypothesis-profile=long
 
 bench: $(VENV)/.dev  ## times against NumPy, and PyTorch where it is installed
-	$(BIN)/python -m benchmarks.run
+	$(BIN)/python benchmarks/run.py
 
 lint: $(VENV)/.dev  ## ruff, and mypy on the package
 	$(BIN)/ruff check .

@@ -30,8 +30,8 @@ class Dialect:
 
     width: lanes of a vector. scalar, vector: register letter -> type. memory: memory letter ->
     type of an element. ops: ``(op name, class) -> template`` with ``{0}`` .. for operands,
-    ``{v}`` for the prefix of functions, ``{m}`` for that of vector mathematics, ``{one}`` for 1;
-    the class is ``float``, ``int`` or ``bool``.
+    ``{v}`` for the prefix of functions, ``{m}`` for that of vector mathematics, ``{f}`` for the
+    suffix of float literals; the class is ``float``, ``int`` or ``bool``.
     """
 
     width: int
@@ -207,16 +207,13 @@ class Expressions:
         letter = REGISTER[of.name]
         prefix = f"v{letter}_" if lanes else f"s{letter}_"
         maths = prefix.replace("f", "")  # float32 functions carry no letter
-        text = self.dialect.ops[(v.op, kind)].format(*args, v=prefix, m=maths, one=self._one(of))
+        suffix = "" if of.name == "f64" else "f"
+        text = self.dialect.ops[(v.op, kind)].format(*args, v=prefix, m=maths, f=suffix)
         if v.dtype.kind == "bool" and kind != "bool" and v.op != "Select":
             return f"{prefix}test({text})"
         if not lanes and kind == "int" and of.itemsize == 1:
             return f"({self.dialect.scalar[letter]}){text}"  # C computes small integers in int
         return text
-
-    @staticmethod
-    def _one(d: DType) -> str:
-        return "1.0" if d.name == "f64" else "1.0f" if d.is_float else "1"
 
     def _cast_scalar(self, text: str, d: DType) -> str:
         if d.kind == "bool":

@@ -24,7 +24,7 @@ def parse() -> argparse.Namespace:
     p.add_argument("--only", default="", help="comma-separated workload names")
     p.add_argument("--no-compile", action="store_true", help="leave torch.compile out (slow)")
     p.add_argument("--rounds", type=int, default=9)
-    p.add_argument("--json", type=Path, default=None)
+    p.add_argument("--json", type=Path, default=None, help="default: results/DATE-CPU-Nt.json")
     return p.parse_args()
 
 
@@ -50,6 +50,24 @@ def versions() -> dict[str, str]:
     except (OSError, subprocess.CalledProcessError):
         pass
     return out
+
+
+def in_torch(out, first, fn, tensors, use_compile):
+    """Add PyTorch, eager and compiled, to the contenders."""
+    import torch
+
+    def timed(f):
+        def run():
+            with torch.inference_mode():
+                return f(*tensors)
+        return run
+
+    out["torch"] = timed(fn)
+    if use_compile:
+        out["torch.compile"] = timed(torch.compile(fn))
+        start = time.perf_counter()
+        out["torch.compile"]()
+        first["torch.compile"] = time.perf_counter() - start
 
 
 def contenders(w, arrays, use_compile: bool):
@@ -85,25 +103,24 @@ def contenders(w, arrays, use_compile: bool):
     except ImportError:
         return out, first
     tensors = [torch.from_numpy(v) for v in values]
-
-    def eager():
-        with torch.inference_mode():
-            return w.torch(torch, *tensors)
-
-    out["torch"] = eager
-    if use_compile:
-        fast = torch.compile(lambda *xs: w.torch(torch, *xs))
-        start = time.perf_counter()
-        with torch.inference_mode():
-            fast(*tensors)
-        first["torch.compile"] = time.perf_counter() - start
-
-        def compiled():
-            with torch.inference_mode():
-                return fast(*tensors)
-
-        out["torch.compile"] = compiled
+    in_torch(out, first, lambda *xs: w.torch(torch, *xs), tensors, use_compile)
     return out, first
+
+
+def minilm_contenders(size, use_compile):
+    """As ``contenders``, with what the compiled program is made of."""
+    import minilm
+    import numpy as np
+    program, out, first = minilm.contenders(*size)
+    try:
+        import torch
+    except ImportError:
+        return out, first, program.stats
+    tensors = [torch.from_numpy(a) for a in minilm.batch(*size)]
+    in_torch(out, first, minilm.in_torch(), tensors, use_compile)
+    worst = float(np.abs(out["torch"]().numpy() - out["tegg"]()).max())
+    assert worst < 1e-5, f"MiniLM: tegg and PyTorch differ by {worst:.1e}"
+    return out, first, program.stats
 
 
 def main() -> int:
@@ -114,6 +131,7 @@ def main() -> int:
     sys.path.insert(0, str(HERE))
     from rich.console import Console
     from rich.table import Table
+    import minilm
     from suite import SUITE
     from timing import interleaved
     try:
@@ -133,6 +151,15 @@ def main() -> int:
                      "best_ms": {k: t.best * 1e3 for k, t in timings.items()}})
         print(".", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
+    for size in minilm.SIZES:
+        name = f"minilm_{size[0]}x{size[1]}"
+        if only and name not in only:
+            continue
+        fs, first, stats = minilm_contenders(size, not args.no_compile)
+        timings = interleaved(fs, args.rounds, 0.3)
+        rows.append({"workload": name, "about": f"all-MiniLM-L6-v2, {size[0]} x {size[1]} tokens",
+                     "first_call_s": first, "ms": {k: t.median * 1e3 for k, t in timings.items()},
+                     "best_ms": {k: t.best * 1e3 for k, t in timings.items()}, "stats": stats})
     names = list(dict.fromkeys(k for r in rows for k in r["ms"]))
     table = Table(title=f"median ms, {args.threads} threads, {cpu_name()}")
     for c in ("workload", *names, "first call s"):
@@ -142,12 +169,20 @@ def main() -> int:
         table.add_row(r["workload"], *cells, ", ".join(f"{k} {v:.2f}" for k, v in
                                                        r["first_call_s"].items()))
     Console(width=140).print(table)
+    for r in rows:
+        if "stats" in r:
+            st = r["stats"]
+            print(f"{r['workload']}: arena {st['arena_bytes'] / 2**20:.1f} MB, "
+                  f"{st['arena_bytes'] / max(1, st['live_bytes']):.2f} of the largest live set; "
+                  f"saturation {st['saturate_seconds']:.2f} s, extraction "
+                  f"{st['extract_seconds']:.2f} s, lowering {st['lower_seconds']:.2f} s")
     record = {"date": date.today().isoformat(), "machine": cpu_name(), "cores": os.cpu_count(),
               "threads": args.threads, "versions": versions(), "rows": rows}
-    if args.json:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps(record, indent=1))
-        print(f"wrote {args.json}")
+    slug = "-".join("".join(c if c.isalnum() else " " for c in cpu_name()).lower().split())
+    path = args.json or HERE / "results" / f"{record['date']}-{slug}-{args.threads}t.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(record, indent=1) + "\n")
+    print(f"wrote {path}")
     return 0
 
 

@@ -46,6 +46,10 @@ def _np_gelu(x: np.ndarray) -> np.ndarray:
     return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
 
 
+def _np_gelu_erf(x: np.ndarray) -> np.ndarray:
+    return x * 0.5 * (1 + _erf(x / math.sqrt(2)))
+
+
 def _np_softmax(x: np.ndarray) -> np.ndarray:
     e = np.exp(x - x.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True)

@@ -5,3 +5,7 @@ from hypothesis import settings
 settings.register_profile("short", deadline=None, max_examples=50)
 settings.register_profile("long", deadline=None, max_examples=2000)
 settings.load_profile("short")
+
+
+def pytest_addoption(parser):
+    parser.addoption("--update-golden", action="store_true", help="rewrite the golden files")

@@ -8,6 +8,7 @@ from kernels import close
 from random_graphs import programs
 from tegg import oracle
 from tegg.compiler import Compiler, Generic
+from tegg.dtype import f32, f64
 from tegg.driver import Options, compile_graph
 
 STACKS = {
@@ -38,8 +39,10 @@ def test_compiled_programs_equal_the_oracle(stack, program):
                   if s.kind != "weight"}
         got = compiled(**arrays)
         results = [got[n] for n in names] + [arrays[g.inputs[s].name] for s in updates]
-        for name, r, w in zip([*names, *updates], results, want):
-            wrong = close(r, w, next(n.dtype for k, n in [*g.outputs.items(), *g.updates.items()]
-                                     if k == name), 16)
+        for name, node, r, w in zip([*names, *updates],
+                                    [*g.outputs.values(), *g.updates.values()], results, want):
+            # a float64 that was computed from float32 is as exact as those
+            narrow = node.dtype is f64 and any(n.dtype is f32 for n in g.reachable([node]))
+            wrong = close(r, w, f32 if narrow else node.dtype, 16)
             assert wrong is None, (stack, name, wrong)
     np.testing.assert_equal(len(compiled.plan.run) > 0 or not compiled.plan.kernels, True)

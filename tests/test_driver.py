@@ -1,38 +1,160 @@
-"""What the driver refuses before it compiles anything."""
+"""From a graph to a program: what is refused, what is cached, what a stack means."""
 
-from __future__ import annotations
-
-import re
-
+import numpy as np
 import pytest
 
-from interpreted import Interpreted
-from tegg import target
+import tegg
+from tegg import driver
 from tegg.compiler import Compiler
 from tegg.driver import Options, compile_graph
-from tegg.errors import ArgumentError, BackendError
+from tegg.errors import ArgumentError, BackendError, LoweringError
 from tegg.graph import Graph
+from tegg.target import find
 
 
-def test_a_graph_has_outputs():
-    with pytest.raises(ArgumentError, match=re.escape(
-            "the graph has no outputs; mark one with tensor.output('name')")):
-        compile_graph(Graph(), Options())
-
-
-def test_a_program_runs_on_one_device():
-    class Other(Interpreted):
-        name = "other"
-
+def doubled():
     g = Graph()
-    g.tensor((2,)).output("y")
-    stack = tuple(Compiler(name=t.name, target=t) for t in (Interpreted(), Other()))
-    with pytest.raises(ArgumentError, match=re.escape(
-            f"the stack names several devices: {Interpreted.name}, other; a program runs on one")):
-        compile_graph(g, Options(stack))
+    x = g.input("x", (3,), "f32")
+    g.outputs["y"] = g.mul(x, 2)
+    return g
 
 
-def test_devices_are_found_by_name():
-    with pytest.raises(BackendError, match=re.escape(
-            "no backend provides device 'cpi'; did you mean 'cpu'? (installed: cpu")):
-        target.find("cpi")
+def test_a_graph_without_outputs_is_refused():
+    g = Graph()
+    g.input("x", (3,), "f32")
+    with pytest.raises(ArgumentError, match="the graph has no outputs; mark one with"):
+        compile_graph(g, Options())
+
+
+def test_an_unknown_device_names_the_nearest():
+    with pytest.raises(BackendError, match="no backend provides device 'cpuu'; did you mean 'cpu'"):
+        compile_graph(doubled(), Options(device="cpuu"))
+
+
+def test_a_stack_runs_on_one_device():
+    class Other:
+        name, ops = "other", ()
+
+    stack = (Compiler(name="a", target=find("cpu")), Compiler(name="b", target=Other()))
+    with pytest.raises(ArgumentError, match="the stack names several devices: cpu, other"):
+        compile_graph(doubled(), Options(stack))
+
+
+def test_the_second_compilation_comes_from_the_cache(monkeypatch, tmp_path):
+    monkeypatch.setenv("TEGG_CACHE", str(tmp_path))
+    x = np.arange(3, dtype=np.float32)
+    np.testing.assert_array_equal(compile_graph(doubled(), Options())(x)["y"], x * 2)
+
+    def never(*_):
+        raise AssertionError("compiled again")
+
+    monkeypatch.setattr(driver, "_make", never)
+    np.testing.assert_array_equal(compile_graph(doubled(), Options())(x)["y"], x * 2)
+    with pytest.raises(AssertionError, match="compiled again"):
+        compile_graph(doubled(), Options(precision="bitwise"))
+
+
+def test_a_damaged_plan_in_the_cache_is_made_again(monkeypatch, tmp_path):
+    monkeypatch.setenv("TEGG_CACHE", str(tmp_path))
+    compile_graph(doubled(), Options())
+    (plan,) = tmp_path.rglob("*.plan")
+    plan.write_bytes(b"garbage")
+    x = np.arange(3, dtype=np.float32)
+    np.testing.assert_array_equal(compile_graph(doubled(), Options())(x)["y"], x * 2)
+
+
+def test_a_refused_kernel_is_taken_out_and_the_choice_made_again(monkeypatch):
+    g = Graph()
+    x = g.input("x", (8, 16), "f32")
+    g.outputs["y"] = g.idiom("Softmax", g.mul(x, 2), 1)
+    target, refused = find("cpu"), []
+    whole = type(target).lower
+
+    def lower(self, fragment, name, constant):
+        if not refused:
+            refused.append(fragment)
+            raise LoweringError("too large for a test")
+        return whole(self, fragment, name, constant)
+
+    monkeypatch.setattr(type(target), "lower", lower)
+    program = compile_graph(g, Options(cache=False))
+    assert refused and program.plan.stats["refused"] == 1 and len(program.plan.run) > 1
+    a = np.random.default_rng(0).standard_normal((8, 16), np.float32)
+    e = np.exp(2 * a - 2 * a.max(1, keepdims=True))
+    np.testing.assert_allclose(program(a)["y"], e / e.sum(1, keepdims=True), 1e-5, 1e-7)
+
+
+def test_an_op_without_a_spelling_names_op_dtype_and_target():
+    row = tegg.Op("Twist", "elementwise", 1, lambda s, a, f: s[0], lambda d, a: d[0],
+                  lambda a, t, s, d: a[0])
+    g = Graph(table={**Graph().table, "Twist": row})
+    g.outputs["y"] = g.op("Twist", g.input("x", (3,), "f32"))
+    with pytest.raises(tegg.ExtractionError, match="Twist has no lowering for f32 on cpu"):
+        compile_graph(g, Options())
+
+
+def test_several_programs_want_one_to_be_named():
+    f = tegg.compile(lambda x: x + 1)
+    f(np.zeros(2, np.float32))
+    assert "k0" in f.source() and f.plan.run and f.stats["calls"] == 1 and f.explain()
+    f(np.zeros(3, np.float32))
+    with pytest.raises(ArgumentError, match="source.. is of one program, and <lambda> has 2"):
+        f.source()
+
+
+def test_compile_takes_functions_and_graphs():
+    with pytest.raises(ArgumentError, match="compile takes a function or a tegg.Graph, not int"):
+        tegg.compile(3)
+    with pytest.raises(ArgumentError, match="dims= is for functions"):
+        tegg.compile(doubled(), dims={"x": (None,)})
+    assert tegg.compile(doubled())(np.ones(3, np.float32))["y"].tolist() == [2, 2, 2]
+    with pytest.raises(ArgumentError, match="dims names z; array arguments are x"):
+        tegg.compile(lambda x: x, dims={"z": (None,)})(np.ones(3, np.float32))
+
+
+def test_static_arguments_and_defaults_are_part_of_the_program():
+    @tegg.compile
+    def f(x, scale=2, *, shift=0):
+        return x * scale + shift
+
+    x = np.arange(3, dtype=np.float32)
+    assert f(x).tolist() == [0, 2, 4]
+    assert f(x, 3).tolist() == [0, 3, 6]
+    assert f(x, shift=1).tolist() == [1, 3, 5]
+    assert f(x).tolist() == [0, 2, 4]
+    assert f(x, x).tolist() == [0, 1, 4]
+    assert f(x).tolist() == [0, 2, 4]
+
+
+def test_nested_results_keep_their_structure():
+    @tegg.compile
+    def f(pair, *, names):
+        a, b = pair
+        return {names: (a + b, [a - b])}
+
+    a, b = np.ones(2, np.float32), np.full(2, 3, np.float32)
+    for _ in range(2):
+        out = f((a, b), names="n")
+        assert out["n"][0].tolist() == [4, 4] and out["n"][1][0].tolist() == [-2, -2]
+
+
+@pytest.mark.parametrize("level, seen, unseen", [
+    ("0", (), ("run:", "phase", "void")), ("1", ("run: k0",), ("phase", "void")),
+    ("2", ("run: k0", "phase algebra"), ("void",)), ("3", ("run: k0", "phase", "void k0_0"), ())])
+def test_debug_prints_plan_rules_and_source(monkeypatch, capsys, level, seen, unseen):
+    monkeypatch.setenv("TEGG_DEBUG", level)
+    doubled().compile([tegg.Generic()])
+    text = capsys.readouterr().err
+    assert all(s in text for s in seen) and not any(u in text for u in unseen)
+
+
+def test_display_shows_graph_egraph_and_plan(capsys, tmp_path):
+    g = Graph()
+    x = g.input("x", (8, 16), "f32")
+    g.outputs["y"] = g.expansion("Softmax", x, 1)
+    assert "MaxReduce" in g.display() and "Softmax" not in g.display()
+    assert "Softmax" in g.display(what="egraph") and "MaxReduce" in g.display(what="egraph")
+    plan = g.display(tmp_path / "plan.txt", what="plan")
+    assert "1 kernels" in plan and "Softmax" in plan and (tmp_path / "plan.txt").read_text() == plan
+    with pytest.raises(ArgumentError, match="display shows 'graph', 'egraph' or 'plan', not 'x'"):
+        g.display(what="x")

@@ -16,11 +16,6 @@ def double(x):
     return x + x
 
 
-def test_only_functions_and_graphs_are_compiled():
-    with pytest.raises(ArgumentError, match=r"^compile takes a function or a tegg\.Graph, not int"):
-        tegg.compile(3)
-
-
 def test_dims_are_for_functions():
     g = Graph()
     g.tensor((2,)).output("y")

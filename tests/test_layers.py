@@ -30,7 +30,7 @@ LAYERS = {
     "choose": ("cost extract plan planning target", "table program kernel"),
     "backends": ("backends", "table program kernel choose"),
     "drive": ("buckets driver fastcall runtime saving workspace",
-              "table program rewrite choose"),
+              "table program display rewrite choose"),
     "testing": ("testing", "table program rewrite"),
     "user": ("__init__ jit", "table program front drive"),
 }
@@ -39,6 +39,8 @@ LAYERS = {
 LATE = {
     ("graph", "tensor"),     # Graph.tensor: an input as a Tensor
     ("graph", "display"),    # Graph.display
+    ("graph", "driver"),     # the same, of an e-graph or a plan
+    ("graph", "jit"),        # Graph.compile
     ("ops.value", "tensor"),  # every op makes Tensors, whose methods are the ops
 }
 

@@ -26,10 +26,12 @@ _ARITHMETIC = {"Add": "({0} + {1})", "Mul": "({0} * {1})", "Sub": "({0} - {1})",
 _FLOAT = {**{name: f"{{m}}{name.lower()}({{0}})" for name in (
     "Log2", "Exp2", "Sin", "Cos", "Sqrt", "Exp", "Log", "Sigmoid", "Tanh", "Erf")},
     "Floor": "{v}floor({0})",
-    "Recip": "({one} / {0})", "Div": "({0} / {1})", "Rsqrt": "({one} / {m}sqrt({0}))",
+    "Recip": "(1.0{f} / {0})", "Div": "({0} / {1})", "Rsqrt": "(1.0{f} / {m}sqrt({0}))",
     "Silu": "({0} * {m}sigmoid({0}))",
-    "Gelu": "({0} * {v}half * ({one} + {m}erf({0} * {v}rsqrt2)))",
-    "GeluTanh": "({0} * {m}sigmoid({0} * ({v}gelu_a + {v}gelu_b * ({0} * {0}))))"}
+    "Gelu": "({0} * 0.5{f} * (1.0{f} + {m}erf({0} * 0.70710678118654752{f})))",
+    # x/2 (1 + tanh y) = x sigmoid(2 y), with 2 sqrt(2/pi) multiplied into the polynomial
+    "GeluTanh": "({0} * {m}sigmoid({0} * (1.5957691216057308{f} + "
+                "0.071354816272600266{f} * ({0} * {0}))))"}
 _INT = {"IntDiv": "{v}div({0}, {1})"}
 _BOOL = {"Add": "{v}or({0}, {1})", "Mul": "{v}and({0}, {1})", "LessThan": "{v}less({0}, {1})",
          "LessEqual": "{v}less_equal({0}, {1})", "Equal": "{v}equal({0}, {1})",

@@ -31,7 +31,7 @@ class Cpu:
     """Kernels in C for the vectors of this machine, compiled by the compiler that is found."""
 
     name = "cpu"
-    features = frozenset({"cpu"})
+    features: frozenset[str] = frozenset()
     ops: tuple[Op, ...] = ()
 
     def __init__(self) -> None:

@@ -154,8 +154,7 @@ INTEGERS(c, vc, int8_t, 1)
   INL V v##L##_add(V a, V b) { return a + b; } \
   INL T s##L##_add(T a, T b) { return (T)(a + b); } \
   INL V v##L##_relu(V a) { return v##L##_sel(v##L##_test(a < 0), (V){0}, a); } \
-  INL T s##L##_relu(T a) { return a < 0 ? 0 : a; } \
-  INL T v##L##_hmax(V a) { T r = a[0]; for (int k = 1; k < TEGG_LANES; k++) r = s##L##_max(r, a[k]); return r; }
+  INL T s##L##_relu(T a) { return a < 0 ? 0 : a; }
 NUMBERS(f, vf, float)
 NUMBERS(d, vd, double)
 NUMBERS(i, vi, int32_t)
@@ -164,59 +163,52 @@ NUMBERS(u, vu, uint8_t)
 NUMBERS(c, vc, int8_t)
 #undef NUMBERS
 
-// The horizontal sum, in pairs.
-#define HADD(L, V, T) \
-  INL T v##L##_hadd(V a) { \
+// Horizontal sums and maxima, in pairs.
+#define HORIZONTAL(L, V, T, OP) \
+  INL T v##L##_h##OP(V a) { \
     T r[TEGG_LANES]; \
     FOR_LANES r[k] = a[k]; \
-    for (int n = TEGG_LANES / 2; n; n /= 2) for (int k = 0; k < n; k++) r[k] = (T)(r[k] + r[k + n]); \
+    for (int n = TEGG_LANES / 2; n; n /= 2) \
+      for (int k = 0; k < n; k++) r[k] = s##L##_##OP(r[k], r[k + n]); \
     return r[0]; \
   }
-HADD(d, vd, double)
-HADD(i, vi, int32_t)
-HADD(l, vl, int64_t)
-HADD(u, vu, uint8_t)
-HADD(c, vc, int8_t)
-#undef HADD
+HORIZONTAL(d, vd, double, add) HORIZONTAL(d, vd, double, max)
+HORIZONTAL(i, vi, int32_t, add) HORIZONTAL(i, vi, int32_t, max)
+HORIZONTAL(l, vl, int64_t, add) HORIZONTAL(l, vl, int64_t, max)
+HORIZONTAL(u, vu, uint8_t, add) HORIZONTAL(u, vu, uint8_t, max)
+HORIZONTAL(c, vc, int8_t, add) HORIZONTAL(c, vc, int8_t, max)
+#undef HORIZONTAL
+
+// Lane k takes lane (k + n) mod TEGG_LANES.
+INL vf vf_rotate(vf a, int n) {
 #ifdef __clang__
-#define SHUFFLE(a, i) ({ __typeof__(a) from_ = a, r_; vi i_ = i; FOR_LANES r_[k] = from_[i_[k]]; r_; })
+  vf r;
+  FOR_LANES r[k] = a[(k + n) & (TEGG_LANES - 1)];
+  return r;
 #else
-#define SHUFFLE __builtin_shuffle
+  return __builtin_shuffle(a, (vi_iota() + n) & (TEGG_LANES - 1));
 #endif
+}
 INL float vf_hadd(vf a) {
-  for (int n = TEGG_LANES / 2; n; n /= 2) a += SHUFFLE(a, (vi_iota() + n) & (TEGG_LANES - 1));
+  for (int n = TEGG_LANES / 2; n; n /= 2) a += vf_rotate(a, n);
+  return a[0];
+}
+INL float vf_hmax(vf a) {
+  for (int n = TEGG_LANES / 2; n; n /= 2) a = vf_max(a, vf_rotate(a, n));
   return a[0];
 }
 INL int vb_hor(vi a) { int r = 0; FOR_LANES r |= a[k]; return r != 0; }
 
 #define REVERSE(L, V) \
   INL V v##L##_reverse(V a) { V r = a; FOR_LANES r[k] = a[TEGG_LANES - 1 - k]; return r; }
+REVERSE(f, vf)
+REVERSE(i, vi)
 REVERSE(d, vd)
 REVERSE(l, vl)
 REVERSE(u, vu)
 REVERSE(c, vc)
 #undef REVERSE
-INL vf vf_reverse(vf a) { return SHUFFLE(a, TEGG_LANES - 1 - vi_iota()); }
-INL vi vi_reverse(vi a) { return SHUFFLE(a, TEGG_LANES - 1 - vi_iota()); }
 #define vb_reverse vi_reverse
-
-// Constants of gelu: x/2 (1 + erf(x / sqrt 2)), and x sigmoid(x (a + b x^2)).
-#define vf_half 0.5f
-#define sf_half 0.5f
-#define vd_half 0.5
-#define sd_half 0.5
-#define vf_rsqrt2 0.70710678118654752f
-#define sf_rsqrt2 0.70710678118654752f
-#define vd_rsqrt2 0.70710678118654752
-#define sd_rsqrt2 0.70710678118654752
-#define vf_gelu_a 1.5957691216057308f
-#define sf_gelu_a 1.5957691216057308f
-#define vd_gelu_a 1.5957691216057308
-#define sd_gelu_a 1.5957691216057308
-#define vf_gelu_b 0.071354816272600266f
-#define sf_gelu_b 0.071354816272600266f
-#define vd_gelu_b 0.071354816272600266
-#define sd_gelu_b 0.071354816272600266
 
 // ---- conversions between registers
 #define TO(A, VA, B, VB, T) \

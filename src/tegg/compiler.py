@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
+from importlib.metadata import entry_points
 from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
@@ -18,6 +19,7 @@ from tegg.providers import Provider
 from tegg.providers.builtin import BUILTIN
 from tegg.rulecheck import check
 from tegg.rulefile import Rule, RuleSet, read_rule_file
+from tegg.ruletext import rule_texts
 from tegg.vocabulary import FACTS as FACT_WORDS, MEMORY, RESERVED, Word, vocabulary
 
 if TYPE_CHECKING:
@@ -89,14 +91,33 @@ def Generic() -> Compiler:
     return Compiler(*rule_folders("generic"), name="Generic")
 
 
-@dataclass(frozen=True, slots=True)
+def find(name: str) -> Compiler:
+    """The compiler that an installed package offers under a name (entry points
+    ``tegg.compilers``: a function without arguments that gives a Compiler).
+
+    Raises ArgumentError for a name that nothing offers.
+    """
+    known = {e.name: e for e in entry_points(group="tegg.compilers")}
+    if name not in known:
+        near = get_close_matches(name, known, 1)
+        raise ArgumentError(f"no package offers a compiler {name!r}"
+                            + (f"; did you mean {near[0]!r}?" if near else "")
+                            + f" (installed: {', '.join(sorted(known)) or 'none'})")
+    return known[name].load()()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Stack:
-    """What a list of compilers means: one op table, checked rule sets in order, providers."""
+    """What a list of compilers means: one op table, checked rule sets in order, providers.
+
+    texts: rule -> the egglog rules that it is made of, with ``{}`` for their rule set.
+    """
 
     table: OpTable
     rule_sets: tuple[RuleSet, ...]
     providers: tuple[Provider, ...]
     words: Mapping[str, Word]
+    texts: Mapping[str, str]
 
     @property
     def rules(self) -> dict[str, Rule]:
@@ -123,9 +144,18 @@ def stack(compilers: Compiler | Sequence[Compiler], table: OpTable = OPS) -> Sta
                             f"rename one of the files")
         sets.setdefault(s.name, s)
     providers = dict.fromkeys((*BUILTIN, *(p for c in compilers for p in c.providers)))
-    words = vocabulary(rows, _declared(sets.values(), providers, rows))
-    _check_sets(sets.values(), words)
-    return Stack(rows, tuple(sets.values()), tuple(providers), words)
+    return _stacked(tuple(rows.values()), tuple(sets.values()), tuple(providers))
+
+
+@lru_cache(maxsize=32)
+def _stacked(ops: tuple[Op, ...], sets: tuple[RuleSet, ...],
+             providers: tuple[Provider, ...]) -> Stack:
+    """Checked once: a rule file that did not change is the same rule set when it is read again."""
+    rows = MappingProxyType({op.name: op for op in ops})
+    words = vocabulary(rows, _declared(sets, providers, rows))
+    _check_sets(sets, words)
+    texts = {r.name: " ".join(rule_texts(r, words, "{}")) for s in sets for r in s.rules}
+    return Stack(rows, sets, providers, words, texts)
 
 
 def _rows(compilers: Iterable[Compiler], table: OpTable) -> OpTable:

@@ -140,8 +140,9 @@ def of_cover(classes: EClasses, cover: Cover) -> Picture:
         types = ", ".join(_type(classes, c) for c in k.outs)
         items.append(Item(f"k{i}", _kernel(k), f"{k.seconds * 1e6:.3g} us -> {types}",
                           scopes.get(k.outs[0], ""), tuple(args), "kernel"))
-    proven = "" if cover.gap is None else f", at most {cover.gap:.1%} from the best cover"
-    return Picture(f"{len(cover.kernels)} kernels, {cover.seconds * 1e6:.4g} us{proven}",
+    proven = ("" if cover.gap is None else ", the best cover" if cover.gap < 1e-6 else
+              f", at most {cover.gap:.1%} from the best cover")
+    return Picture(f"{len(cover.kernels)} kernels, {cover.seconds * 1e3:.4g} ms predicted{proven}",
                    tuple(items))
 
 
@@ -226,7 +227,7 @@ def _lines(items: list[Item], each: bool) -> list[str]:
     if each:
         return [f"{i.id} {i.label.replace(chr(10), ' | ')}  {i.note}"
                 + (f"  <- {' '.join(i.args)}" if i.args else "") for i in items]
-    ops = Counter(i.label.split()[0] for i in items)
+    ops = Counter(i.label.split()[0].rstrip(":") for i in items)
     return [f"{len(items)} items: " + ", ".join(f"{n} {op}" if n > 1 else op
                                                 for op, n in ops.most_common())] if items else []
 

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import pickle
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tegg.buckets import Buckets, hinted
 from tegg.cache import Cache, content_key, default
+from tegg.classes import EClasses, KernelSpec
 from tegg.compiler import Compiler, Generic
+from tegg.env import DEBUG
 from tegg.errors import ArgumentError
 from tegg.fingerprint import describe
 from tegg.graph import Graph
 from tegg.plan import Plan
-from tegg.planning import make_plan
+from tegg.planning import KernelRefused, make_plan
 from tegg.runtime import Compiled
 from tegg.signature import Signature
 from tegg.target import Target, find
 from tegg.version import __version__
+
+if TYPE_CHECKING:
+    from tegg.display import Picture
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +62,17 @@ def _program(graph: Graph, signature: Signature, stack: Sequence[Compiler], targ
              options: Options) -> Compiled:
     weights = {i: s.source for i, s in enumerate(graph.inputs) if s.kind == "weight"}
     plan, explanation = _plan(graph, signature, stack, target, options)
-    return Compiled(signature, plan, weights, target, explanation)
+    program = Compiled(signature, plan, weights, target, explanation)
+    _debug(program, plan, explanation)
+    return program
+
+
+def _debug(program: Compiled, plan: Plan, explanation: str) -> None:
+    """What TEGG_DEBUG asks to see, on standard error."""
+    level = DEBUG.get()
+    parts = (plan.show(), explanation, program.source() if level >= 3 else "")
+    for text in parts[:level]:
+        print(text, file=sys.stderr)
 
 
 def resolve(options: Options) -> tuple[tuple[Compiler, ...], Target]:
@@ -90,16 +107,52 @@ def _cached(cache: Cache | None, key: str) -> tuple[Plan, str] | None:
 def _make(graph: Graph, signature: Signature, stack: Sequence[Compiler], target: Target,
           options: Options) -> tuple[Plan, str]:
     from tegg.egraph import saturate
+    start = time.perf_counter()
+    saturated = saturate(graph, stack, precision=options.precision,
+                         features=(target.name, *target.features))
+    seconds = time.perf_counter() - start
+    plan = _planned(saturated.classes, signature, target, options)
+    plan.stats["saturate_seconds"] = seconds
+    return plan, saturated.report.show()
+
+
+def _planned(classes: EClasses, signature: Signature, target: Target, options: Options) -> Plan:
+    """The plan of the cheapest cover whose kernels the target takes.
+
+    A kernel that it cannot lower is refused by name, and the choice is made again.
+    """
     from tegg.extract import extract, fragment
-    clock = time.perf_counter
-    start = clock()
-    saturated = saturate(graph, stack, precision=options.precision)
-    middle = clock()
-    cover = extract(saturated.classes, target.costs(), lowerable=target.unsupported,
-                    budget_s=options.budget_s, target=target.name)
-    end = clock()
-    plan = make_plan(saturated.classes, cover, tuple(s.name for s in signature.symbols),
-                     lambda s: fragment(s, saturated.classes), target.lower)
-    plan.stats.update(saturate_seconds=middle - start, extract_seconds=end - middle,
-                      lower_seconds=clock() - end)
-    return plan, str(saturated.report)
+    refused: dict[tuple, str] = {}
+
+    def accepts(spec: KernelSpec) -> str | None:
+        return refused.get((spec.outs, spec.leaves))
+
+    while True:
+        start = time.perf_counter()
+        cover = extract(classes, target.costs(), lowerable=target.unsupported, accepts=accepts,
+                        target=target.name, budget_s=options.budget_s)
+        middle = time.perf_counter()
+        try:
+            plan = make_plan(classes, cover, tuple(s.name for s in signature.symbols),
+                             lambda s: fragment(s, classes), target.lower)
+        except KernelRefused as e:
+            refused[(e.spec.outs, e.spec.leaves)] = e.reason
+            continue
+        plan.stats.update(extract_seconds=middle - start,
+                          lower_seconds=time.perf_counter() - middle)
+        return plan
+
+
+def picture(graph: Graph, what: str, compilers: Sequence[Compiler] = ()) -> Picture:
+    """The e-graph or the plan of a graph, for display. Raises ArgumentError for another one."""
+    from tegg.display import of_classes, of_cover
+    from tegg.egraph import saturate
+    from tegg.extract import extract
+    if what not in ("egraph", "plan"):
+        raise ArgumentError(f"display shows 'graph', 'egraph' or 'plan', not {what!r}")
+    stack, target = resolve(Options(tuple(compilers)))
+    classes = saturate(graph, stack, features=(target.name, *target.features)).classes
+    if what == "egraph":
+        return of_classes(classes)
+    return of_cover(classes, extract(classes, target.costs(), lowerable=target.unsupported,
+                                     target=target.name))

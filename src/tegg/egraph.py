@@ -17,7 +17,7 @@ from tegg.pipeline import FACTS, Phase, phases
 from tegg.providers import Provider
 from tegg.report import PhaseReport, Report, RuleReport
 from tegg.rulefile import RuleSet
-from tegg.ruletext import GUARDS, plain_name, rule_texts
+from tegg.ruletext import GUARDS, plain_name
 from tegg.stating import Stater
 from tegg.view import View, look
 from tegg.vocabulary import prelude
@@ -43,7 +43,7 @@ def saturate(graph: Graph, compilers: Compiler | Sequence[Compiler], precision: 
         raise ArgumentError(f"precision is {' or '.join(map(repr, PRECISIONS))}, not {precision!r}")
     run = _Saturation(graph, stack(compilers, graph.table), phases(limits))
     run.declare(precision, features)
-    run.load()
+    run.load(precision)
     for phase in run.order:
         run.phase(phase)
     return Saturated(run.freeze(), run.report)
@@ -86,19 +86,23 @@ class _Saturation:
             self.owner[name] = rule.name
             self.members[s.name].append(name)
             self.report.rules[rule.name] = RuleReport()
-            text = " ".join([f"(ruleset {name})", *rule_texts(rule, self.stack.words, name)])
+            text = self.stack.texts[rule.name].replace("{}", name)
             try:
-                self.engine.run(text)
+                self.engine.run(f"(ruleset {name}) {text}")
             except RuleError as e:
                 raise RuleError(f"{rule.place}: rule {rule.name!r}: {e}") from None
 
     # ---- loading
-    def load(self) -> None:
-        """One command a node; commutative operands in canonical order; idioms united."""
+    def load(self, precision: str) -> None:
+        """One command a node; commutative operands in canonical order; idioms united.
+
+        A named op of floats may round otherwise than its expansion: bitwise keeps the expansion.
+        """
         start = perf_counter()
         graph = self.graph
         live = {n.id: n for n in graph.reachable()}
-        idioms = [i for i in graph.idioms if i.node.id in live]
+        idioms = [i for i in graph.idioms if i.node.id in live
+                  and not (precision == "bitwise" and i.node.dtype.is_float)]
         live.update((n.id, n) for i in idioms for n in graph.reachable(i.args))
         constant: set[int] = set()
         for n in sorted(live.values(), key=lambda n: n.id):

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
-
-from egglog import bindings
 
 from tegg.errors import RuleError
 
-# egglog 14 decomposes queries unless told not to, which is an order of magnitude slower here;
-# 13 knows no such option.
-_KNOWN = "no_decomp" in str(bindings.EGraph.__text_signature__)
-_OPTIONS: dict[str, Any] = {"no_decomp": True} if _KNOWN else {}
-_TICK = 1.0 if _KNOWN else 1e3  # 13 reports whole milliseconds as if they were microseconds
+
+@lru_cache(maxsize=1)
+def _options() -> dict[str, Any]:
+    """How e-graphs are opened. egglog 14 decomposes queries unless told not to, which is an order
+    of magnitude slower here; 13 knows no such option. Imported late: it takes 0.3 s."""
+    from egglog import bindings
+    known = str(bindings.EGraph.__text_signature__)
+    return {"no_decomp": True} if "no_decomp" in known else {}
+
+
+def _open() -> Any:
+    from egglog import bindings
+    return bindings.EGraph(**_options())
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +43,9 @@ class Engine:
     __slots__ = ("_egraph", "changes", "log")
 
     def __init__(self) -> None:
-        self._egraph = bindings.EGraph(**_OPTIONS)
+        self._egraph = _open()
         self.log: list[str] = []  # everything that was run, so that a failure can be replayed
-        self.changes = 0  # grows whenever the e-graph may have changed
+        self.changes = 0  # grows whenever rules changed something
 
     def run(self, text: str) -> list:
         """Run a command or a few. Raises Conflict or RuleError with egglog's words."""
@@ -51,16 +58,14 @@ class Engine:
             kind = Conflict if "Illegal merge" in words else RuleError
             raise kind(f"egglog refuses {_cut(text)}: {words}") from None
         self.log.append(text)
-        self.changes += 1
         return out
 
     def run_rules(self, ruleset: str) -> Run:
         """One round of a rule set."""
-        before = self.changes
         report = self.run(f"(run-schedule (run {ruleset}))")[0].report
-        if not report.updated:
-            self.changes = before
-        seconds = {n: t.total_seconds() * _TICK
+        self.changes += report.updated
+        tick = 1.0 if _options() else 1e3  # 13 gives whole milliseconds as if microseconds
+        seconds = {n: t.total_seconds() * tick
                    for n, t in report.search_and_apply_time_per_rule.items()}
         return Run(report.updated, dict(report.num_matches_per_rule), seconds)
 

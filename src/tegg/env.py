@@ -38,7 +38,8 @@ class Variable:
 CACHE = Variable("TEGG_CACHE", "path", None, "folder of the on-disk cache")
 CACHE_LIMIT = Variable("TEGG_CACHE_LIMIT", "int", 2048, "megabytes that the on-disk cache may hold")
 THREADS = Variable("TEGG_THREADS", "int", 0, "threads a run may use; 0 takes those it is allowed")
-DEBUG = Variable("TEGG_DEBUG", "int", 0, "1 prints kernels and times, 2 rules, 3 plans, 4 source")
+DEBUG = Variable("TEGG_DEBUG", "int", 0,
+                 "what each compilation prints: 1 its plan, 2 also the rules, 3 also the source")
 CC = Variable("TEGG_CC", "path", None, "the C compiler to use instead of the first one found")
 
 VARIABLES = (CACHE, CACHE_LIMIT, THREADS, DEBUG, CC)

@@ -319,11 +319,28 @@ class Graph:
                 todo.extend(n.args)
         return [self.nodes[i] for i in sorted(live)]
 
-    def display(self, path: str | os.PathLike[str] | None = None, scope: str | None = None) -> str:
+    def compile(self, compilers: Any = (), **options: Any) -> Any:
+        """The program that computes the outputs: ``g.compile([tegg.Generic(), ...])``.
+
+        Options are those of ``tegg.compile``: device, precision, budget_s, cache.
+        """
+        from tegg.jit import compile
+        stack = compilers if isinstance(compilers, (list, tuple)) else (compilers,)
+        return compile(self, *stack, **options)
+
+    def display(self, path: str | os.PathLike[str] | None = None, scope: str | None = None,
+                what: str = "graph", compilers: Any = ()) -> str:
         """Print what the outputs need, or write it to a .txt, .dot, .svg or .html file; see
-        ``tegg.display.display``."""
+        ``tegg.display.display``.
+
+        what: ``"graph"`` as recorded, ``"egraph"`` (every way to compute each value, after a stack
+          of compilers) or ``"plan"`` (the kernels that are chosen for the CPU).
+        """
         from tegg.display import display, of_graph
-        return display(of_graph(self), path, scope)
+        if what == "graph":
+            return display(of_graph(self), path, scope)
+        from tegg.driver import picture
+        return display(picture(self, what, compilers), path, scope)
 
     def count(self, node: Node) -> Dim:
         """Number of elements of a node."""

@@ -7,9 +7,17 @@ from collections.abc import Callable, Mapping, Sequence
 from tegg.classes import Cover, EClasses, Fragment, KernelSpec
 from tegg.dim import Dim, product, symbols
 from tegg.dtype import DType
-from tegg.errors import ExtractionError
+from tegg.errors import ExtractionError, LoweringError
 from tegg.kernel.code import KernelCode
 from tegg.plan import Buffer, Call, Plan
+
+
+class KernelRefused(LoweringError):
+    """The target cannot lower one kernel of a cover; a cover without it may do."""
+
+    def __init__(self, spec: KernelSpec, reason: str) -> None:
+        super().__init__(reason)
+        self.spec, self.reason = spec, reason
 
 
 def make_plan(classes: EClasses, cover: Cover, symbols: tuple[str, ...],
@@ -18,6 +26,7 @@ def make_plan(classes: EClasses, cover: Cover, symbols: tuple[str, ...],
     """Lower every kernel of a cover once, give each class its buffer, and order the calls.
 
     ``symbols``: the names of the program's sizes, in the order in which runs are given them.
+    Raises KernelRefused where ``lower`` does not take a kernel.
     """
     order = _order(classes, cover.kernels)
     maker = _Maker(classes, lower)
@@ -165,8 +174,12 @@ class _Maker:
                           if self.buffers[b].kind in ("weight", "ahead"))
         key = (_structure(fragment), fixed)
         if key not in self._known:
+            try:
+                kernel = self.lower(fragment, f"k{len(self.kernels)}", fixed)
+            except LoweringError as e:
+                raise KernelRefused(spec, str(e)) from None
             self._known[key] = len(self.kernels)
-            self.kernels.append(self.lower(fragment, f"k{len(self.kernels)}", fixed))
+            self.kernels.append(kernel)
         number = self._known[key]
         kernel = self.kernels[number]
         outs = tuple(self._of[x] for x in spec.outs)

@@ -44,7 +44,7 @@ class Relation:
     place: Place
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class RuleSet:
     """One rule file, read; ``text`` is what it holds."""
 

@@ -54,7 +54,7 @@ class Stater:
 
     # ---- naming classes
     def terms(self, view: View, wanted: set[int]) -> dict[int, str]:
-        """A short term for each wanted class; a class without one is given a node."""
+        """A short term for each wanted class; one without a node is named, in the view too."""
         terms = {c: f"(Node {i})" for i, c in view.of.items()}
         waiting = wanted - set(terms)
         while waiting:
@@ -64,6 +64,7 @@ class Stater:
                     ready = next((n for n in nodes if all(a in terms for a in n.args)), None)
                     if ready is not None:
                         terms[c] = self._named(ready, terms)
+                        view.of[self.next_name - 1] = c
                         waiting.discard(c)
             assert len(terms) > before, "a class without a finite term"
         return terms

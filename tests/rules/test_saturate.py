@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tegg.bits import bits_of
-from tegg.compiler import Compiler, Generic, stack
+from tegg.compiler import Compiler, Generic, find, stack
 from tegg.dim import dim
 from tegg.egraph import saturate
 from tegg.errors import ArgumentError, RuleError, ShapeError
@@ -283,3 +283,29 @@ def test_what_egglog_refuses_is_an_error_of_ours():
     engine.run(command)
     with pytest.raises(RuleError, match="twice"):  # a Rust panic in egglog 13
         engine.run(command)
+
+
+def test_compilers_are_found_by_name():
+    assert [s.name for s in find("generic").rule_sets()] == [
+        s.name for s in Generic().rule_sets()]
+    with pytest.raises(ArgumentError, match="no package offers a compiler 'genric'; did you mean "
+                                            "'generic'[?] .installed: .*generic"):
+        find("genric")
+
+
+def test_facts_about_classes_that_rules_made_are_stated_once():
+    """A class without a node of the graph is named; stating the same again is not news."""
+    class All:
+        name = "all"
+        relations = {"seen": ("Tensor",)}
+
+        def facts(self, view):
+            return [("seen", c) for c in view.nodes]
+
+    made = rules(rule("rewrite (Sqrt x) (Abs (Sin (Sin x)))")
+                 + rule("rule ((= e (Sin x)) (seen e)) ((union e (Neg (Neg e))))", "two"),
+                 uses="seen")
+    graph = small()
+    report = saturate(graph, Compiler(made, providers=[All()])).report
+    assert report.phases[0].hit == "" and report.phases[0].rounds < 10
+    assert report.rules["mine/two"].matches

@@ -39,7 +39,8 @@ class Candidates:
             seconds, values = self.pricer.price(outs, leaves, body)
             if values <= 2 * self.limits.values:
                 found.append(self._kernel(outs, leaves, body, seconds))
-        found = [k for k in found if self._sound(k)]
+        # what is known ahead is written ahead, or not stored at all
+        found = [k for k in found if k.ahead or self.roles.ahead.isdisjoint(k.outs)]
         return self._forms(undominated(found, self.roles)) + self._conversions()
 
     def _reachable(self) -> list[int]:
@@ -71,22 +72,15 @@ class Candidates:
         return Candidate(outs, order, body, seconds,
                          all(o in self.roles.ahead for o in outs) and still.issuperset(order))
 
-    def _sound(self, k: Candidate) -> bool:
-        """What is known ahead is written ahead; leaves come before all that is written.
-
-        The second condition, in one order for all kernels, is what makes every choice of kernels
-        one that can run.
-        """
-        if not k.ahead and any(o in self.roles.ahead for o in k.outs):
-            return False
-        rank = self.roles.rank
-        first = min(rank[o] for o in k.outs)
-        return all(a in self.roles.given or rank[a] < first for a in k.leaves)
-
     def _stores(self, z: Cone, readers: dict[int, set[int]]) -> list[tuple[int, ...]]:
-        """Sets of inner values that others read and the cone's kernel could write as well."""
+        """Sets of inner values that others read and the cone's kernel could write as well.
+
+        All leaves that the run computes must come before such a value, in the one order of all
+        classes. Cones and siblings are so by themselves; with this every candidate is, and no
+        choice of candidates can wait for itself.
+        """
         roles, cones = self.roles, self.cones
-        last = max((roles.rank[a] for a in z.leaves if a not in roles.given), default=-1)
+        last = max((roles.rank[a] for a in z.leaves if self._later(a, z.root)), default=-1)
         inner = [k for k in z.body if k != z.root and roles.rank[k] > last
                  and (k in roles.roots and k not in roles.constant
                       or cones.storable(k) and readers[k] - set(z.body))]
@@ -98,6 +92,11 @@ class Candidates:
         inner.sort(key=roles.rank.__getitem__)
         return [extra for n in range(1, len(inner) + 1)
                 for extra in itertools.combinations(inner, n)]
+
+    def _later(self, leaf: int, root: int) -> bool:
+        """Whether a leaf is written in the same phase, ahead or in the run, as what reads it."""
+        known = self.roles.ahead
+        return leaf not in self.roles.given and (leaf not in known or root in known)
 
     def _conversions(self) -> list[Candidate]:
         """A weight that has a storage form can be converted to it ahead."""

@@ -68,7 +68,7 @@ class Vectoriser:
             return 1
         lively = [x for x in reachable(bodies) if v in x.deps and x.op != "const"]
         heavy = sum(1 for x in lively if x.op != "red" and x.cost >= _HEAVY)
-        few, some = len(lively) <= 10 and not heavy, len(lively) <= 20 and heavy <= 1
+        few, some = len(lively) <= 12 and heavy <= 1, len(lively) <= 24 and heavy <= 2
         most = 4 if few else 2 if some else 1
         top = upper_bound(v.extent)
         while most > 1 and top is not None and top < most * self.lanes.width:

@@ -9,6 +9,7 @@ import numpy as np
 from tegg.classes import EClasses, ENode
 from tegg.compiler import Compiler
 from tegg.dim import evaluate as size_of
+from tegg.dtype import dtype
 from tegg.egraph import Saturated, saturate
 from tegg.graph import Graph
 from tegg.op import TOLERANCE
@@ -19,18 +20,24 @@ MOST_ELEMENTS = 1 << 22  # of one value: larger products are checked through wha
 
 def check_egraph(graph: Graph, compilers: Compiler | Sequence[Compiler],
                  inputs: Mapping[int, np.ndarray], sizes: Mapping[str, int] | None = None,
-                 precision: str = "reals") -> Saturated:
+                 precision: str = "reals", slack: float = 1.0) -> Saturated:
     """Saturate a graph and compare every e-node with its class, whose value the oracle gives.
 
-    Raises AssertionError that names the e-node, how far it is off, and how its class was
-    recorded. Returns what saturation gave.
+    ``"bitwise"`` asks for the same bits (NaN = NaN). ``"reals"`` asks for the op's tolerance,
+    relative to its operands and result, times ``slack``, wherever all of them are finite: laws of
+    the reals promise nothing beyond. Raises AssertionError that names the e-node, how far it is
+    off, and what its class holds. Returns what saturation gave.
     """
     done = saturate(graph, compilers, precision)
     values = class_values(done.classes, inputs, sizes or {})
     for c, nodes in done.classes.nodes.items():
         for n in nodes:
             if n.op.name != "Input" and c in values and all(a in values for a in n.args):
-                _check_node(done.classes, c, n, values, sizes or {})
+                got = _value(done.classes, c, n, values, sizes or {})
+                off = _off(n, got, values[c], [values[a] for a in n.args],
+                           None if precision == "bitwise" else slack)
+                assert not off, (f"{n!r} is off its class {c} by {off:.3g}; the class holds "
+                                 f"{[repr(m) for m in nodes]}")
     return done
 
 
@@ -65,21 +72,22 @@ def _value(classes: EClasses, c: int, n: ENode, values: Mapping[int, np.ndarray]
                  sizes)
 
 
-def _check_node(classes: EClasses, c: int, n: ENode, values: Mapping[int, np.ndarray],
-                sizes: Mapping[str, int]) -> None:
-    got, want = _value(classes, c, n, values, sizes), values[c]
-    dtype = classes.dtype[c]
-    if not dtype.is_float:
-        good = np.array_equal(got, want)
-        off = float(np.sum(got != want)) if got.size else 0.0
-    else:
-        got, want = got.astype(np.float64), want.astype(np.float64)
-        scale = 1.0 + np.max(np.abs(want), initial=0.0, where=np.isfinite(want))
-        bound = 8 * max(n.op.tolerance, 1.0) * TOLERANCE[dtype.name] * scale
-        with np.errstate(invalid="ignore"):
-            apart = np.where((got == want) | (np.isnan(got) & np.isnan(want)), 0.0,
-                             np.abs(got - want))
-        off = float(np.max(apart, initial=0.0))
-        good = bool(np.all(apart <= bound))
-    assert good, (f"{n!r} is off its class {c} by {off:.3g}; the class holds "
-                  f"{[repr(m) for m in classes.nodes[c]]}")
+def _off(n: ENode, got: np.ndarray, want: np.ndarray, operands: list[np.ndarray],
+         slack: float | None) -> float:
+    """How far an e-node is off, or 0.0 where that is within bounds. No slack: the same bits."""
+    name = dtype(want.dtype).name
+    if name not in TOLERANCE:
+        return float(np.sum(got != want))
+    got, want, *operands = (x.astype(np.float64) for x in (got, want, *operands))
+    if slack is None:
+        same = (got == want) & (np.signbit(got) == np.signbit(want))
+        return float(np.sum(~(same | (np.isnan(got) & np.isnan(want)))))
+    finite = np.isfinite(got) & np.isfinite(want)
+    if not all(np.all(np.isfinite(x)) for x in operands):
+        return 0.0
+    scale = max([1.0, *(float(np.max(np.abs(x), initial=0.0)) for x in operands),
+                 float(np.max(np.abs(want), initial=0.0, where=finite))])
+    with np.errstate(invalid="ignore"):  # inf - inf, which ``where`` leaves out
+        apart = float(np.max(np.abs(got - want), initial=0.0, where=finite))
+    bound = 8 * slack * max(n.op.tolerance, 1.0) * TOLERANCE[name] * scale
+    return apart if apart > bound else 0.0
