@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -268,7 +269,9 @@ def test_an_idiom_of_another_shape_is_refused():
 
 
 def test_a_rule_that_egglog_refuses_is_named(monkeypatch):
-    monkeypatch.setattr("tegg.egraph.rule_texts", lambda rule, words, name: ["(nonsense)"])
+    good = stack(Generic())
+    broken = replace(good, texts=dict.fromkeys(good.rules, "(nonsense)"))
+    monkeypatch.setattr("tegg.egraph.stack", lambda compilers, table: broken)
     with pytest.raises(RuleError, match=r"\.egg:\d+:\d+: rule '[a-z/-]+': egglog refuses "):
         saturate(small(), Generic())
 
