@@ -38,6 +38,10 @@ def _f32(rng: np.random.Generator, *shape: int, scale: float = 1.0) -> np.ndarra
     return (rng.standard_normal(shape) * scale).astype(np.float32)
 
 
+def _np_gelu_erf(h):
+    return h * 0.5 * (1 + _erf(h / math.sqrt(2)))
+
+
 def _np_gelu(x: np.ndarray) -> np.ndarray:
     return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
 

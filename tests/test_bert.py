@@ -138,7 +138,7 @@ def test_files_that_do_not_fit(tmp_path):
         load_bert(tmp_path)
     del state["embeddings.LayerNorm.bias"]
     write(tmp_path, state)
-    with pytest.raises(WeightsError, match=r"Bert: the state dict does not fit.*missing norm\.bias"):
+    with pytest.raises(WeightsError, match=r"the state dict does not fit.*missing norm\.bias"):
         load_bert(tmp_path)
 
 

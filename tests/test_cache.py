@@ -56,13 +56,15 @@ def test_a_failed_build_leaves_nothing(tmp_path):
     assert [p for p in tmp_path.rglob("*") if p.is_file()] == []
 
 
-@pytest.mark.parametrize("damage", [b"", b"half", b"other bytes of it", b"the right bytes and more"])
+@pytest.mark.parametrize("damage", [b"", b"half", b"other bytes of it",
+                                    b"the right bytes and more"])
 def test_a_damaged_entry_is_built_again(tmp_path, damage):
     cache = Cache(tmp_path, MB)
     path = cache.put("plan", "cd" * 20, b"the right bytes!!")
     path.write_bytes(damage)
     assert cache.get("plan", "cd" * 20) is None and not path.exists()
-    assert cache.build("plan", "cd" * 20, lambda p: p.write_bytes(b"again")).read_bytes() == b"again"
+    built = cache.build("plan", "cd" * 20, lambda p: p.write_bytes(b"again"))
+    assert built.read_bytes() == b"again"
 
 
 def test_an_entry_that_vanishes_counts_as_absent(tmp_path, monkeypatch):
@@ -133,7 +135,7 @@ def test_no_folder_at_all(tmp_path, monkeypatch):
         raise OSError("no room")
 
     monkeypatch.setattr(module.tempfile, "mkdtemp", refuse)
-    with pytest.raises(CacheError, match=r"nor is there a temporary folder \(no room\); set TEGG_C"):
+    with pytest.raises(CacheError, match=r"nor is there a temporary folder \(no room\); set TEGG"):
         Cache(blocked, MB).put("plan", "ab" * 20, b"x")
 
 

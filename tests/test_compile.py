@@ -1,4 +1,4 @@
-"""The whole way: random programs compiled for the CPU agree with the oracle, under several stacks."""
+"""The whole way: random programs compiled for the CPU agree with the oracle, on several stacks."""
 
 import numpy as np
 import pytest

@@ -135,6 +135,22 @@ def test_siblings_share_rows() -> None:
     refused(g, [a, b], [a, b], "must share an operand")
 
 
+def test_siblings_share_batch() -> None:
+    g = Draw()
+    x = g.x(20, 30)
+    a = matmul(g, x, g.x(30, 40))
+    b = g.op("Contract", x, g.x(20, 30, 50), "a,k;a,k,n;a,n", (20, 50))
+    refused(g, [a, b], [a, b], "must have the same rows and batch")
+
+
+def test_siblings_sum_over_the_same_variables() -> None:
+    g = Draw()
+    s = dim("s", 1, 50)
+    a, b = (g.op("Contract", g.permute(g.x(20, k, j), (0, 2, 1)), g.x(j, k, 40),
+                 "a,j,k;j,k,n;a,n", (20, 40)) for j, k in ((s, 5), (5, s)))
+    refused(g, [a, b], [a, b], "must sum over the same variables")
+
+
 def test_inner_reductions_follow_rows() -> None:
     g = Draw()
     x = g.x(20, 30)

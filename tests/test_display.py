@@ -21,7 +21,8 @@ X = np.ones((2, 8), np.float32)
 
 class Deep(tegg.nn.Module):
     def __init__(self, layers):
-        self.layers = [tegg.nn.Sequential(tegg.nn.Linear(8, 8), tegg.nn.GELU(), tegg.nn.LayerNorm(8))
+        self.layers = [tegg.nn.Sequential(tegg.nn.Linear(8, 8), tegg.nn.GELU(),
+                                          tegg.nn.LayerNorm(8))
                        for _ in range(layers)]
 
     def forward(self, x):
@@ -75,7 +76,8 @@ def test_classes_and_covers():
     assert f"c{mul} Add (c0, c0) | Mul (c0, 2)  (2, 8) f32  <- c0" in text and "Input x" in text
     cover = one_op_each(classes_of(small()))
     text = as_text(of_cover(classes, cover))
-    assert text.startswith("6 kernels, 0.006 ms predicted (7 items)\n") and "SumReduce  1 us -> (2, 1) f32" in text
+    assert text.startswith("6 kernels, 0.006 ms predicted (7 items)\n")
+    assert "SumReduce  1 us -> (2, 1) f32" in text
     cover.gap = 0.0
     assert of_cover(classes, cover).title.endswith(", the best cover")
 

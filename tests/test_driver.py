@@ -9,6 +9,7 @@ from tegg.compiler import Compiler
 from tegg.driver import Options, compile_graph
 from tegg.errors import ArgumentError, BackendError, LoweringError
 from tegg.graph import Graph
+from tegg.op import OPS, Op
 from tegg.target import find
 
 
@@ -158,3 +159,22 @@ def test_display_shows_graph_egraph_and_plan(capsys, tmp_path):
     assert "1 kernels" in plan and "Softmax" in plan and (tmp_path / "plan.txt").read_text() == plan
     with pytest.raises(ArgumentError, match="display shows 'graph', 'egraph' or 'plan', not 'x'"):
         g.display(what="x")
+
+
+def test_an_op_that_means_something_else_makes_another_plan(tmp_path):
+    def identity(text, name):
+        path = tmp_path / name
+        path.write_text(text)
+        found = {}
+        exec(compile(text, str(path), "exec"), {"OPS": OPS}, found)  # noqa: S102
+        return Compiler(ops=[found["row"]], name="mine").identity()
+
+    row = ("row = type(OPS['Neg'])('Twice', 'elementwise', 1, OPS['Neg'].shape, OPS['Neg'].dtype, "
+           "None, expand=lambda b, a, t: b.mul(a[0], {}))\n")
+    assert identity(row.format(2), "a.py") == identity(row.format(2), "b.py")
+    assert identity(row.format(2), "c.py") != identity(row.format(3), "d.py")
+    typed = {}
+    exec("def f(a, t, s, d): return a[0]", {}, typed)  # noqa: S102
+    rows = [Op("Twice", "elementwise", 1, OPS["Neg"].shape, OPS["Neg"].dtype, typed["f"])] * 2
+    first, second = (Compiler(ops=[r], name="mine").identity() for r in rows)
+    assert first != second

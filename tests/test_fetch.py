@@ -23,7 +23,8 @@ def wheelhouse(tmp_path, monkeypatch):
         z.writestr("toy_model/files/weights.bin", b"\1\2\3")
         info = "toy_model-1.0.dist-info"
         z.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: toy-model\nVersion: 1.0\n")
-        z.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        z.writestr(f"{info}/WHEEL",
+                   "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         z.writestr(f"{info}/RECORD", "")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(house))
@@ -47,8 +48,8 @@ def test_a_model_is_fetched_once(wheelhouse, monkeypatch):
 def test_what_is_not_pinned_is_not_used(wheelhouse, monkeypatch):
     wrong = Source("toy-model==1.0", "0" * 64, "toy_model/files", "MIT")
     monkeypatch.setitem(module.SOURCES, "toy", wrong)
-    with pytest.raises(WeightsError, match="toy-model==1.0 has SHA-256 .*, not 000.*; it is not what "
-                                           "was pinned, and is not used"):
+    with pytest.raises(WeightsError, match="toy-model==1.0 has SHA-256 .*, not 000.*; it is not "
+                                           "what was pinned, and is not used"):
         fetch("toy")
     assert left(wheelhouse) == []
 
@@ -66,4 +67,13 @@ def test_places_and_names(wheelhouse, monkeypatch):
     (wheelhouse / "file").write_text("")
     monkeypatch.setenv("TEGG_CACHE", str(wheelhouse / "file"))
     with pytest.raises(WeightsError, match="toy cannot be kept in .*; set TEGG_CACHE to a folder"):
+        fetch("toy")
+
+
+def test_a_folder_that_cannot_be_moved_is_an_error(wheelhouse, monkeypatch):
+    def refuse(*_):
+        raise OSError("no room")
+
+    monkeypatch.setattr(module.os, "replace", refuse)
+    with pytest.raises(WeightsError, match="toy cannot be kept in .*no room.*; set TEGG_CACHE"):
         fetch("toy")

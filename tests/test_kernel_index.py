@@ -10,7 +10,10 @@ from hypothesis import strategies as st
 
 from tegg.dim import Facts, dim
 from tegg.dim import evaluate as size_of
+from tegg.errors import LoweringError
+from tegg.graph import Graph
 from tegg.kernel.index import Algebra, Form, Guard, Quotient, Remainder, Var, variable
+from tegg.kernel.propagate import Propagation
 
 EXTENTS = (1, 2, 3, 5, 8, 12)
 
@@ -117,3 +120,15 @@ def test_substitution_simplifies():
 @pytest.mark.parametrize("extent", (0, 1))
 def test_a_loop_of_at_most_one_iteration_is_a_constant(extent):
     assert variable(Var(extent, 0)) == Form(0)
+
+
+def test_too_many_pairs_of_node_and_index_are_refused():
+    g = Graph()
+    x = g.input("x", (4,), "f32")
+    for _ in range(4):
+        x = g.op("Flip", x, 0)
+    p = Propagation(g, frozenset(), limit=1)
+    _, index = p.bind(x.shape, ())
+    with pytest.raises(LoweringError, match="the fragment needs more than 4 pairs of node and "
+                                            "index; store an inner value and lower the parts"):
+        p.at(x, index)

@@ -40,7 +40,8 @@ def differ(got: np.ndarray, want: np.ndarray, dtype: DType, tolerance: float,
     """Why results differ, or None. Errors are relative to the result and ``size``."""
     if not dtype.is_float:
         bad = got != want
-        return f"{got[bad][:4]} for {want[bad][:4]} at {np.argwhere(bad)[:4]}" if bad.any() else None
+        return (f"{got[bad][:4]} for {want[bad][:4]} at {np.argwhere(bad)[:4]}" if bad.any()
+                else None)
     a, b = got.astype(np.float64), want.astype(np.float64)
     unit = {"f64": 4e-15, "f32": 4e-7, "f16": 1e-3, "bf16": 8e-3}[dtype.name] * tolerance
     tiny = {"f64": 1e-300, "f32": 1.2e-38, "f16": 6e-5, "bf16": 1.2e-38}[dtype.name]

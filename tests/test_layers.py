@@ -64,7 +64,8 @@ def module_name(tree: str, path: Path) -> str:
     return ".".join(parts[1:]) or "__init__"
 
 
-FILES = {module_name(tree, p): p for tree, root in TREES.items() for p in sorted(root.rglob("*.py"))}
+FILES = {module_name(tree, p): p for tree, root in TREES.items()
+         for p in sorted(root.rglob("*.py"))}
 
 
 def running(tree: ast.AST) -> list[ast.Import | ast.ImportFrom]:

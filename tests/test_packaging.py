@@ -84,4 +84,5 @@ def test_extras_that_texts_name_exist():
     named = {x for p in (*pages, *texts)
              for x in re.findall(r"tegg\[([\w,]+)\]", p.read_text(encoding="utf-8"))}
     assert named and named <= set(extras)
-    assert set(re.findall(r"tegg\[([\w,]+)\]", " ".join(extras["dev"]))[0].split(",")) <= set(extras)
+    (dev,) = re.findall(r"tegg\[([\w,]+)\]", " ".join(extras["dev"]))
+    assert set(dev.split(",")) <= set(extras)

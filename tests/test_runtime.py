@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from interpreted import compiled
+from interpreted import classes_of, compiled
 from tegg import oracle
+from tegg.classes import KernelSpec
 from tegg.dim import dim
-from tegg.errors import ArgumentError, DTypeError, ShapeError
+from tegg.errors import ArgumentError, DTypeError, ExtractionError, ShapeError
 from tegg.graph import Graph
 from tegg.plan import _pack
+from tegg.planning import _order
 
 
 def chain():
@@ -229,3 +231,30 @@ def test_a_permuted_update_goes_through_scratch():
     want = oracle.evaluate([g.updates[0]], {0: a})[0].copy()
     program(a)
     np.testing.assert_array_equal(a, want)
+
+
+def test_lists_must_fit_the_dtype():
+    g = Graph()
+    g.outputs["y"] = g.input("x", (2,), "i8")
+    with pytest.raises(DTypeError, match=r"input 'x': \[1, 300\] does not fit i8"):
+        compiled(g)([1, 300])
+
+
+def test_values_inside_are_not_too_large():
+    g, b = Graph(), dim("b", 1)
+    x = g.input("x", (b,), "f32")
+    wide = g.expand(g.reshape(x, (b, *[1] * 6)), (b,) * 7)
+    for axis in range(7):
+        wide = g.op("MaxReduce", wide, axis)
+    g.outputs["y"] = wide
+    with pytest.raises(ShapeError, match="a value of shape .* is too large"):
+        compiled(g)(np.ones(1024, np.float32))
+
+
+def test_kernels_that_wait_for_one_another_are_refused():
+    g = Graph()
+    g.input("x", (2,), "f32")
+    kernels = [KernelSpec((i,), (j,), {}, 0.0) for i, j in ((8, 9), (9, 8))]
+    with pytest.raises(ExtractionError, match="the chosen kernels wait for one another; no order "
+                                              "can run them"):
+        _order(classes_of(g), kernels)

@@ -613,3 +613,22 @@ def test_state_errors(make, kind, text):
             tegg.state(x, x)
         tegg.state(*make(x))
     assert text in str(e.value)
+
+
+def test_weights_are_no_states():
+    g = tegg.Graph()
+    w = tegg.Tensor(g, g.input("w", (2,), "f32", "weight", np.ones(2, np.float32)))
+    with pytest.raises(ArgumentError, match="state: 'w' is bound by reference; give it as an "
+                                            "argument"):
+        tegg.state(w, w + 1)
+
+
+def test_symbolic_sizes_that_must_be_known():
+    g = tegg.Graph()
+    n = tegg.dim("n", 1, 9)
+    x = g.tensor((2, n))
+    with pytest.raises(ShapeError, match="attention: the head size n is symbolic; give scale="):
+        tegg.scaled_dot_product_attention(x, x, x)
+    with pytest.raises(ShapeError, match="index: a slice of n elements by steps of -2 has no "
+                                         "known size"):
+        x[:, ::-2]

@@ -47,7 +47,8 @@ def test_values_keep_their_meaning(cache):
     """NaN, infinities and -0.0 survive, and a product is rounded before it is added to."""
     text = EXPORT + """int f(double x, double y, double z) {
         volatile double nan = x - x;  // x is infinite
-        return (nan != nan) + 2 * (x + 1 == x) + 4 * (1 / (y * 0.0) < 0) + 8 * (z * z - 1 == 0); }"""
+        return (nan != nan) + 2 * (x + 1 == x) + 4 * (1 / (y * 0.0) < 0)
+               + 8 * (z * z - 1 == 0); }"""
     f = ctypes.CDLL(str(find().shared_object(cache, {"a": text}, "a test"))).f
     f.argtypes = [ctypes.c_double] * 3
     assert f(float("inf"), -1.0, 1 + 2**-53) == 15

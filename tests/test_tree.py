@@ -13,7 +13,8 @@ from tegg.tree import flatten, unflatten
 
 Point = namedtuple("Point", "x y")
 leaf = st.builds(np.array, st.integers(0, 9))
-trees = st.recursive(st.one_of(leaf, st.none(), st.integers(), st.text(max_size=3)), lambda t: st.one_of(
+plain = st.one_of(leaf, st.none(), st.integers(), st.text(max_size=3))
+trees = st.recursive(plain, lambda t: st.one_of(
     st.lists(t, max_size=3), st.tuples(t, t), st.builds(Point, t, t),
     st.dictionaries(st.text(max_size=3), t, max_size=3)), max_leaves=8)
 

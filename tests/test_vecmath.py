@@ -1,4 +1,4 @@
-"""Vector mathematics: error in units of the last place, special values, scalar forms, all widths."""
+"""Vector mathematics: error in units in the last place, special values, scalars, all widths."""
 
 import ctypes
 import math
@@ -23,7 +23,9 @@ void {n}_f(const float *x, float *y, long c) {{
 void {n}_d(const double *x, double *y, long c) {{
   for (long i = 0; i < c; i += TEGG_LANES) vd_store(y + i, vd_{n}(vd_load(x + i))); }}
 void {n}_sf(const float *x, float *y, long c) {{ for (long i = 0; i < c; i++) y[i] = s_{n}(x[i]); }}
-void {n}_sd(const double *x, double *y, long c) {{ for (long i = 0; i < c; i++) y[i] = sd_{n}(x[i]); }}
+void {n}_sd(const double *x, double *y, long c) {{
+  for (long i = 0; i < c; i++) y[i] = sd_{n}(x[i]);
+}}
 """
 _FMA = """
 void fma_f(const float *x, float *y, long c) {

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tegg.dim import Shape
 from tegg.dtype import DType
 from tegg.graph import Graph, Node
-from tegg.op import Op
+from tegg.op import Op, OpTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,7 @@ class EClasses:
     """The classes of Tensor values. No e-node has its own class as an operand.
 
     of: graph node id -> class. forms: class -> names of storage forms proven for it (``"f16"``).
+    rows: the op table of the stack that made them; empty where it is the graph's own.
     """
 
     graph: Graph
@@ -36,6 +37,12 @@ class EClasses:
     dtype: dict[int, DType]
     of: dict[int, int]
     forms: Mapping[int, frozenset[str]] = field(default_factory=dict)
+    rows: OpTable = field(default_factory=dict)
+
+    @property
+    def table(self) -> OpTable:
+        """The rows of all ops that may stand in the classes, and in their expansions."""
+        return self.rows or self.graph.table
 
     @property
     def outputs(self) -> dict[str, int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -10,7 +12,7 @@ from importlib.metadata import entry_points
 from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tegg.errors import ArgumentError, RuleError
 from tegg.op import OPS, Op, OpTable
@@ -78,8 +80,11 @@ class Compiler:
                 parts.append(source.text)
             else:
                 parts += [_text(path) for path, _ in _files(source)]
-        parts += [f"{op.name} {op.attrs} {op.cost}" for op in self.ops]
-        parts += [f"{type(p).__module__}.{type(p).__qualname__}" for p in self.providers]
+        parts += [f"{op.name} {op.kind} {op.arity} {op.attrs} {op.cost} {op.commutative}"
+                  for op in self.ops]
+        parts += [_written(f) for op in self.ops
+                  for f in (op.shape, op.dtype, op.meaning, op.expand) if f is not None]
+        parts += [_written(type(p)) for p in self.providers]
         return "\n".join(parts)
 
     def __repr__(self) -> str:
@@ -239,6 +244,23 @@ def _cached(path: Path, root: Path | None) -> RuleSet:
     except OSError:
         return read_rule_file(path, root)
     return _read_once(path, root, stamp.st_mtime_ns, stamp.st_size)
+
+
+def _written(thing: Any) -> str:
+    """What a function or class is made of: the text of its file, and what it closes over.
+
+    What has no file of Python is named; what was typed in is like nothing else.
+    """
+    if not isinstance(thing, type) and not hasattr(thing, "__code__"):
+        return repr(thing)
+    try:
+        text = Path(inspect.getfile(thing)).read_text(encoding="utf-8")
+    except (TypeError, OSError):
+        return f"{thing!r} {time.time_ns()}"
+    if isinstance(thing, type):
+        return f"{thing.__qualname__} {text}"
+    closed = [c.cell_contents for c in thing.__closure__ or ()]
+    return f"{thing.__code__.co_firstlineno} {thing.__defaults__} {closed} {text}"
 
 
 def _text(path: Path) -> str:

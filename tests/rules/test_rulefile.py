@@ -58,7 +58,8 @@ FORM = [
     (text(GOOD + '(rule "x\\n"'), 'holds a backslash; strings are plain text here'),
     # ---- the header
     (text(sentence=";; no full stop"), "1:1: the header begins with a sentence, not 'no full "
-                                       "stop'; say in a comment what the file is for, with a full stop"),
+                                       "stop'; say in a comment what the file is for, with a full "
+                                       "stop"),
     (text(phase=None), "1:1: the header lacks 'phase:'; add a comment line 'phase: one of "
                        "rules/pipelines.toml'"),
     (text(grow="no"), "8:1: unknown key 'grow' in the header; it has ruleset, class, phase, uses, "
@@ -112,7 +113,8 @@ FORM = [
     (text(rule("rule (Neg a) ()")), "is not of the form (rule (fact ...) (action ...) :ruleset r"),
     # ---- what rules say
     (text(rule("rewrite (Ad a (Neg b)) (Sub a b)")),
-     "12:10: (Ad a (Neg b)) in rule 'sub/one': Ad is no op, relation or listed primitive; did you mean Add?"),
+     "12:10: (Ad a (Neg b)) in rule 'sub/one': Ad is no op, relation or listed primitive; "
+     "did you mean Add?"),
     (text(rule("rewrite (Xyzzy a) a")), "Xyzzy is no op, relation or listed primitive; ops are in "
                                         "the op table, primitives are + - * / % min max abs"),
     *[(text(rule(f"rewrite (Neg a) (Sub a ({p} \"1\")))".replace(")))", "))"))),
@@ -139,7 +141,8 @@ FORM = [
     (text(rule("rewrite (Add (Add (Add a b) (Add c d)) (Add (Add e f) (Add (Neg g) (Neg h)))) a")),
      "the rule looks for 9 terms, at most 8 are allowed; stage it through a relation"),
     (text(rule("rule ((= e (Neg a))) ((delete (Neg a)))")),
-     "delete is not an action that rules may take; they may union, set, subsume, panic, state a relation or build a term"),
+     "delete is not an action that rules may take; they may union, set, subsume, panic, "
+     "state a relation or build a term"),
     (text(rule("rule ((= e (Neg a))) (e)")), "an action is a parenthesised term"),
     (text(rule("rule ((= e (Neg a))) ((panic \"no\"))")),
      "panic is for tripwires: alone in a rule of class facts"),

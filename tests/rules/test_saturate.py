@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -114,7 +116,7 @@ def test_a_compiler_brings_ops_and_providers():
 
     class Big:
         name = "big"
-        relations = {"big": ("Tensor",)}
+        relations = MappingProxyType({"big": ("Tensor",)})
 
         def facts(self, view):
             return [("big", c) for c, s in view.shape.items() if s == (2, 3)]
@@ -243,7 +245,8 @@ def test_half_stores_are_forms():
 def test_shapes_and_dtypes_that_rules_get_wrong():
     other = Compiler(rules(rule("rewrite (Sqrt x) (LessThan x x)")))
     with pytest.raises(RuleError, match=r"a rule put LessThan\(\d, \d\) of shape \(2, 3\) and "
-                                        r"dtype bool in a class of shape \(2, 3\) and dtype f32; add"):
+                                        r"dtype bool in a class of shape \(2, 3\) and dtype "
+                                        r"f32; add"):
         saturate(small(), other)
     stated = Compiler(rules(rule("rule ((= e (Sqrt x))) ((set (shape (Neg e)) \"7\"))")))
     with pytest.raises(RuleError, match="Neg.* has shape \"2,3\" by the op table, and its class "
@@ -263,6 +266,14 @@ def test_an_idiom_of_another_shape_is_refused():
     with pytest.raises(RuleError, match=r"the idiom \(Bad \(Node 0\) \) was recorded for .*, which "
                                         r"has another shape or dtype; correct the expansion"):
         saturate(graph, Generic())
+
+
+def test_a_rule_that_egglog_refuses_is_named(monkeypatch):
+    good = stack(Generic())
+    broken = replace(good, texts=dict.fromkeys(good.rules, "(nonsense)"))
+    monkeypatch.setattr("tegg.egraph.stack", lambda compilers, table: broken)
+    with pytest.raises(RuleError, match=r"\.egg:\d+:\d+: rule '[a-z/-]+': egglog refuses "):
+        saturate(small(), Generic())
 
 
 def test_what_egglog_refuses_is_an_error_of_ours():

@@ -13,7 +13,7 @@ from tegg.egraph import saturate
 from tegg.rulefile import Rule, read_rules
 from tegg.sexpr import List
 from tegg.testing.instance import instance, leaves
-from tegg.testing.soundness import check_rule, relations
+from tegg.testing.soundness import _Claim, check_rule, relations
 
 STACK = stack(Generic())
 HOME = {r.name: (r, s) for s in STACK.rule_sets for r in s.rules}
@@ -60,6 +60,15 @@ def test_its_guard_is_needed(name, guard):
     with pytest.raises(AssertionError, match="is not|no graph was found"):
         for seed in range(400):
             check_rule(bare, home, STACK, Random(seed))
+
+
+def test_false_facts_and_relations_without_a_meaning_are_caught():
+    rule, home = HOME["sub/mark"]
+    made = instance(rule, STACK.table, relations(STACK), (DTYPES["f32"],), Random(0))
+    claim = _Claim(rule, home.header, made, relations(STACK), {})
+    with pytest.raises(AssertionError, match=r"is not .*: the relation odd has no test in "
+                                             r"tegg\.testing\.soundness"):
+        claim.words("odd", (rule.query[0].items[1],))
 
 
 MUTANTS = [

@@ -46,7 +46,7 @@ def extract(classes: EClasses, costs: Costs, *, lowerable: Lowerable = anything,
     start = time.monotonic()
     roles = assign(classes, lowerable, target)
     values = Values.of({c: classes.shape[c] for c in roles.nodes}, classes.dtype,
-                       classes.graph.table)
+                       classes.table)
     pricer = Pricer(roles, values, costs)
     kernels, stats = _candidates(pricer, values, limits or Limits())
     stats["enumerate_s"] = time.monotonic() - start

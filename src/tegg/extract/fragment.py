@@ -13,7 +13,7 @@ def fragment(spec: KernelSpec, classes: EClasses) -> Fragment:
 
     A leaf or output in a storage form that is a dtype is cast where it is read or written.
     """
-    graph = Graph(table=classes.graph.table, facts=classes.graph.facts)
+    graph = Graph(table=classes.table, facts=classes.graph.facts)
     nodes: dict[int, Node] = {}
     for i, c in enumerate(spec.leaves):
         stored = form_dtype(spec.form_of_leaf(i), classes.dtype[c])

@@ -20,9 +20,9 @@ class Roles:
 
     given: inputs. weights: those of known size that change only between runs. constant: spelled
     inside kernels. moved: movement of others and nothing else; they never rest in memory, the
-    reader moves. ahead: computed from weights and constants of known size alone; a kernel that runs
-    when weights change may store them. users: computed class -> those that read it, through
-    movement.
+    reader moves. ahead: computed from weights and constants of known size alone; a kernel that
+    runs when weights change may store them. users: computed class -> those that read it,
+    through movement.
     """
 
     classes: EClasses
