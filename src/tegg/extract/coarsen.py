@@ -1,7 +1,7 @@
 """Keep the coarsest e-node of an idiom where nobody else reads the idiom's inner values.
 
 Without this every inner value of every softmax, norm and product is a place where a kernel may
-end: forty times the candidates, for covers that are no better.
+end: forty times the candidates, for covers that are hardly better (0.2 % on an encoder layer).
 """
 
 from __future__ import annotations
