@@ -1,5 +1,7 @@
 """From a graph to a program: what is refused, what is cached, what a stack means."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -178,3 +180,17 @@ def test_an_op_that_means_something_else_makes_another_plan(tmp_path):
     rows = [Op("Twice", "elementwise", 1, OPS["Neg"].shape, OPS["Neg"].dtype, typed["f"])] * 2
     first, second = (Compiler(ops=[r], name="mine").identity() for r in rows)
     assert first != second
+
+
+def test_plans_of_other_code_or_costs_are_not_used(monkeypatch, tmp_path):
+    monkeypatch.setenv("TEGG_CACHE", str(tmp_path))
+    compile_graph(doubled(), Options())
+    compile_graph(doubled(), Options())
+    assert len(list(tmp_path.rglob("*.plan"))) == 1
+    monkeypatch.setattr(driver, "code_stamp", lambda: "edited")
+    compile_graph(doubled(), Options())
+    assert len(list(tmp_path.rglob("*.plan"))) == 2
+    costs = find("cpu").costs()
+    monkeypatch.setattr(type(find("cpu")), "costs", lambda self: replace(costs, launch=1.0))
+    compile_graph(doubled(), Options())
+    assert len(list(tmp_path.rglob("*.plan"))) == 3

@@ -22,7 +22,7 @@ from tegg.planning import KernelRefused, make_plan
 from tegg.runtime import Compiled
 from tegg.signature import Signature
 from tegg.target import Target, find
-from tegg.version import __version__
+from tegg.version import code_stamp
 
 if TYPE_CHECKING:
     from tegg.display import Picture
@@ -88,7 +88,7 @@ def resolve(options: Options) -> tuple[tuple[Compiler, ...], Target]:
 def _plan(graph: Graph, signature: Signature, stack: Sequence[Compiler], target: Target,
           options: Options) -> tuple[Plan, str]:
     cache = default() if options.cache else None
-    key = content_key(__version__, describe(graph), target.identity(),
+    key = content_key(code_stamp(), describe(graph), target.identity(), repr(target.costs()),
                       *(c.identity() for c in stack), options.precision, str(options.budget_s))
     found = _cached(cache, key)
     if found is not None:
