@@ -194,3 +194,11 @@ def test_plans_of_other_code_or_costs_are_not_used(monkeypatch, tmp_path):
     monkeypatch.setattr(type(find("cpu")), "costs", lambda self: replace(costs, launch=1.0))
     compile_graph(doubled(), Options())
     assert len(list(tmp_path.rglob("*.plan"))) == 3
+
+
+def test_a_function_that_computes_nothing_is_named():
+    def nothing(x):
+        x + 1
+
+    with pytest.raises(ArgumentError, match="nothing returns no tensor and updates no state"):
+        tegg.compile(nothing)(np.ones(3, np.float32))

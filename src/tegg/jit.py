@@ -79,6 +79,9 @@ class Function:
     def _compile(self, specs: Mapping[str, ArraySpec], tree: Tree) -> tuple[Program, Tree]:
         from tegg.driver import Options, compile_graph
         traced = record(self._fn, self._signature, specs, tree)
+        if not traced.graph.outputs and not traced.graph.updates:
+            raise ArgumentError(f"{self.__name__} returns no tensor and updates no state, so there "
+                                f"is nothing to compile")
         return compile_graph(traced.graph, Options(**self._options)), traced.outputs
 
     # ---- one program
