@@ -11,10 +11,11 @@ from interpreted import classes_of, compiled
 from tegg import oracle
 from tegg.classes import KernelSpec
 from tegg.dim import dim
-from tegg.errors import ArgumentError, DTypeError, ExtractionError, ShapeError
+from tegg.errors import ArgumentError, BackendError, DTypeError, ExtractionError, ShapeError
 from tegg.graph import Graph
 from tegg.plan import _pack
 from tegg.planning import _order
+from tegg.workspace import aligned
 
 
 def chain():
@@ -258,3 +259,9 @@ def test_kernels_that_wait_for_one_another_are_refused():
     with pytest.raises(ExtractionError, match="the chosen kernels wait for one another; no order "
                                               "can run them"):
         _order(classes_of(g), kernels)
+
+
+def test_memory_that_is_not_there_is_an_error_of_ours():
+    for nbytes in (2**55, 2**63):
+        with pytest.raises(BackendError, match=f"a run needs {nbytes:,} bytes for values between"):
+            aligned(nbytes)

@@ -8,14 +8,19 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from tegg.errors import BackendError
 from tegg.plan import ALIGN, Layout, Plan
 
 KEPT_SIZES = 8  # sizes of the symbols whose workspaces are kept; the oldest go first
 
 
 def aligned(nbytes: int) -> np.ndarray:
-    """Fresh bytes that begin at a multiple of ALIGN."""
-    raw = np.empty(nbytes + ALIGN, np.uint8)
+    """Fresh bytes that begin at a multiple of ALIGN. Raises BackendError where there are none."""
+    try:
+        raw = np.empty(nbytes + ALIGN, np.uint8)
+    except (MemoryError, ValueError):
+        raise BackendError(f"a run needs {nbytes:,} bytes for values between its kernels, and this "
+                           f"machine does not have them free; use smaller inputs") from None
     start = -raw.ctypes.data % ALIGN
     return raw[start:start + nbytes]
 
