@@ -46,6 +46,7 @@ def check_cover(cover: Cover, classes: EClasses, inputs, sizes) -> None:
                                           initial=0)))
         assert got.dtype == value.dtype and got.shape == value.shape
         if value.dtype.kind == "f":
-            np.testing.assert_allclose(got, value, 1e-3, 1e-4 * scale)
+            # named ops round otherwise than their expansions, and sums in another order
+            np.testing.assert_allclose(got, value, 0, 2e-5 * scale)
         else:
             np.testing.assert_array_equal(got, value)

@@ -24,7 +24,7 @@ from tegg.kernel.code import KernelCode
 from tegg.kernel.lower import lower
 from tegg.oracle import evaluate
 
-FLAGS = ("-O1", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math",
+FLAGS = ("-O1", "-march=native", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math",
          "-fwrapv", "-fPIC", "-shared", "-std=gnu11", "-Wall", "-Werror", "-Wno-psabi",
          "-Wno-unused-variable", "-Wno-unused-function")
 _SCRATCH = """#include <stdlib.h>

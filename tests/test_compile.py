@@ -34,15 +34,15 @@ def test_compiled_programs_equal_the_oracle(stack, program):
     want = oracle.evaluate([*g.outputs.values(), *g.updates.values()], program.inputs,
                            program.sizes)
     compiled = compile_graph(g, STACKS[stack])
-    for _ in range(2):  # the second call takes the fast path
+    for call in (lambda a: compiled(**a),
+                 lambda a: dict(zip(names, compiled.attempt(tuple(a.values()))))):  # the fast path
         arrays = {s.name: program.inputs[i].copy() for i, s in enumerate(g.inputs)
                   if s.kind != "weight"}
-        got = compiled(**arrays)
+        got = call(arrays)
         results = [got[n] for n in names] + [arrays[g.inputs[s].name] for s in updates]
         for name, node, r, w in zip([*names, *updates],
                                     [*g.outputs.values(), *g.updates.values()], results, want):
             # a float64 that was computed from float32 is as exact as those
             narrow = node.dtype is f64 and any(n.dtype is f32 for n in g.reachable([node]))
-            wrong = close(r, w, f32 if narrow else node.dtype, 16)
+            wrong = close(r, w, f32 if narrow else node.dtype)
             assert wrong is None, (stack, name, wrong)
-    np.testing.assert_equal(len(compiled.plan.run) > 0 or not compiled.plan.kernels, True)

@@ -176,7 +176,7 @@ def test_errors():
         nn.MultiHeadAttention(8, 3)
     with pytest.raises(ArgumentError, match="a container holds Modules, not 3"):
         nn.Sequential(nn.ReLU(), 3)
-    with pytest.raises(NotImplementedError, match="Module has no forward"):
+    with pytest.raises(ArgumentError, match="Module has no forward; define forward"):
         nn.Module()()
 
 

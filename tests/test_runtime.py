@@ -8,11 +8,14 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from interpreted import classes_of, compiled
+
+import tegg
 from tegg import oracle
 from tegg.classes import KernelSpec
 from tegg.dim import dim
 from tegg.errors import ArgumentError, BackendError, DTypeError, ExtractionError, ShapeError
 from tegg.graph import Graph
+from tegg.nn import Parameter
 from tegg.plan import _pack
 from tegg.planning import _order
 from tegg.workspace import aligned
@@ -265,3 +268,21 @@ def test_memory_that_is_not_there_is_an_error_of_ours():
     for nbytes in (2**55, 2**63):
         with pytest.raises(BackendError, match=f"a run needs {nbytes:,} bytes for values between"):
             aligned(nbytes)
+
+
+def test_a_refresh_in_the_middle_of_a_run_leaves_no_old_weights(monkeypatch):
+    w = Parameter(np.ones(4, np.float32))
+    program = tegg.compile(lambda x: x + w * w).program(np.zeros(4, np.float32))
+    loaded, x = program._executable, np.zeros(4, np.float32)
+    whole = type(loaded).run
+
+    def run(self, buffers, sizes):
+        whole(self, buffers, sizes)
+        monkeypatch.undo()
+        w.data[:] = 3
+        program.refresh()
+
+    monkeypatch.setattr(type(loaded), "run", run)
+    assert next(iter(program(x).values())).tolist() == [1] * 4
+    for _ in range(2):
+        assert next(iter(program(x).values())).tolist() == [9] * 4

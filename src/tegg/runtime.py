@@ -135,7 +135,9 @@ class Compiled:
              results: Sequence[np.ndarray]) -> None:
         key, space = self._prepared(arrays, sizes, results)
         self._executable.run(space.pointers, space.sizes)
-        if space.generation != self._spaces.generation or not self._fast.offer(key, space):
+        with self._lock:  # a refresh in between would leave old weights to the fast path
+            kept = space.generation == self._spaces.generation and self._fast.offer(key, space)
+        if not kept:
             self._spaces.give(key, space)
 
     def _prepared(self, arrays, sizes, results) -> tuple[tuple[int, ...], Workspace]:
@@ -234,7 +236,7 @@ class Bound:
         key, space = p._prepared(self._arrays, self._sizes, self._results)
         keep = (space, self._arrays, self._results)
         self._run = p._executable.bound(space.pointers, key, keep)
-        self._generation = p._spaces.generation
+        self._generation = space.generation
 
     def __call__(self) -> None:
         """Run on the bound arrays. Calls from several threads run one after the other."""

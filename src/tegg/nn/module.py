@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tegg.dtype import dtype as as_dtype
-from tegg.errors import WeightsError
+from tegg.errors import ArgumentError, WeightsError
 from tegg.graph import Graph, current_graph
 from tegg.nn.parameter import Parameter
 from tegg.ops.value import Value
@@ -26,7 +26,7 @@ class Module:
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the module computes."""
-        raise NotImplementedError(f"{type(self).__name__} has no forward")
+        raise ArgumentError(f"{type(self).__name__} has no forward; define forward(self, ...)")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         graph = _graph_of(args, kwargs)
