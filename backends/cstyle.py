@@ -28,7 +28,7 @@ from tegg.kernel.loops import (
 )
 from tegg.bits import bits_of
 from tegg.kernel.value import Val
-from tegg.meaning import lowest
+from tegg.ir.meaning import lowest
 
 _STACK = 1 << 16  # bytes of one scratch array up to which it stands on the stack
 

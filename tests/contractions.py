@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from draw import Draw
 from tegg.dim import dim
-from tegg.graph import Node
+from tegg.ir.graph import Node
 
 Fragment = tuple[list[Node], list[Node]]
 

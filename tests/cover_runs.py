@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tegg import oracle
-from tegg.classes import Cover, EClasses
+from tegg.ir import oracle
+from tegg.ir.classes import Cover, EClasses
 from tegg.extract import fragment
 
 

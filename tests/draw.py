@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tegg.bits import bits_of
 from tegg.dim import Dim
-from tegg.graph import Graph, Node
+from tegg.ir.graph import Graph, Node
 from tegg.shape import broadcast
 
 

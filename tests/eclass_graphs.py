@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from tegg.bits import bits_of
-from tegg.classes import EClasses, ENode
+from tegg.ir.classes import EClasses, ENode
 from tegg.dtype import f32
-from tegg.graph import Graph, Node
+from tegg.ir.graph import Graph, Node
 
 
 def classes_of(graph: Graph, forms=None) -> EClasses:

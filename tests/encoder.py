@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tegg.dim import Dim
-from tegg.graph import Graph, Node
+from tegg.ir.graph import Graph, Node
 
 
 class Encoder:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tegg.classes import EClasses
-from tegg.cost import Costs, load_costs
+from tegg.ir.classes import EClasses
+from tegg.extract.cost import Costs, load_costs
 from tegg.extract import Limits
 from tegg.extract.borders import inner
 from tegg.extract.candidate import Pricer
@@ -12,7 +12,7 @@ from tegg.extract.cones import Cones
 from tegg.extract.problem import Problem
 from tegg.extract.prune import anything
 from tegg.extract.roles import Roles, assign
-from tegg.work import Values
+from tegg.ir.work import Values
 
 COSTS = load_costs("cpu/generic")
 

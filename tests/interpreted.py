@@ -8,14 +8,14 @@ import time
 
 import numpy as np
 
-from tegg import oracle
-from tegg.classes import Cover, EClasses, ENode, Fragment, KernelSpec
+from tegg.ir import oracle
+from tegg.ir.classes import Cover, EClasses, ENode, Fragment, KernelSpec
 from tegg.dim import evaluate
-from tegg.graph import Graph
+from tegg.ir.graph import Graph
 from tegg.kernel.code import KernelCode, Stage, Work
-from tegg.planning import make_plan
-from tegg.runtime import Compiled
-from tegg.signature import Signature
+from tegg.planning.make import make_plan
+from tegg.runtime.compiled import Compiled
+from tegg.ir.signature import Signature
 
 
 def classes_of(graph: Graph) -> EClasses:

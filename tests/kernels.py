@@ -19,10 +19,10 @@ from tegg.backends.cpu.emit import C
 
 from tegg.dim import evaluate as size_of
 from tegg.dtype import DType
-from tegg.graph import Graph, Node
+from tegg.ir.graph import Graph, Node
 from tegg.kernel.code import KernelCode
 from tegg.kernel.lower import lower
-from tegg.oracle import evaluate
+from tegg.ir.oracle import evaluate
 
 FLAGS = ("-O1", "-march=native", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math",
          "-fwrapv", "-fPIC", "-shared", "-std=gnu11", "-Wall", "-Werror", "-Wno-psabi",

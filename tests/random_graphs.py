@@ -10,7 +10,7 @@ from tegg.dim import Dim, dim, evaluate, product
 from tegg.dtype import bool_, f32, f64, i32
 from tegg.dtype import dtype as as_dtype
 from tegg.errors import TeggError
-from tegg.graph import Graph, Node
+from tegg.ir.graph import Graph, Node
 
 UNARY = ("Exp2", "Sin", "Sqrt", "Recip", "Log2", "Contiguous")
 # Named ops round differently from their expansions, so they are not drawn together with ops that

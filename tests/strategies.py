@@ -8,7 +8,7 @@ from hypothesis import settings, strategies as st
 from tegg.bits import bits_of
 from tegg.dtype import DTYPES, f64
 from tegg.errors import DTypeError
-from tegg.op import Op
+from tegg.ir.op import Op
 
 # For tests that stand once for each row of a table; the long profile scales it.
 few = settings(max_examples=max(8, settings.default.max_examples // 4))

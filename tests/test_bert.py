@@ -13,7 +13,7 @@ from tegg.errors import WeightsError
 from tegg.models.bert import (Bert, BertConfig, SentenceEncoder, load_bert, load_sentence_encoder,
                               padded, renamed)
 from tegg.models.fetch import fetch
-from tegg.oracle import evaluate
+from tegg.ir.oracle import evaluate
 
 REFERENCE = np.load(Path(__file__).parent / "data" / "minilm_reference.npz")
 TINY = BertConfig(vocab_size=11, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,

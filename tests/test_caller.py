@@ -21,7 +21,7 @@ from tegg.backends.cpu.runtime import _is_as_expected, arrays_are_as_expected, r
 
 from tegg.dim import dim, symbols
 from tegg.kernel.code import KernelCode, Stage, Work
-from tegg.plan import Call
+from tegg.planning.plan import Call
 
 F32 = np.dtype(np.float32)
 HEAD = "void {name}(void *const *b, const int64_t *n, int tid, int nt) {{ {body} }}\n"

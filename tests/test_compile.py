@@ -6,10 +6,10 @@ from hypothesis import Phase, given, settings
 
 from kernels import close
 from random_graphs import programs
-from tegg import oracle
-from tegg.compiler import Compiler, Generic
+from tegg.ir import oracle
+from tegg.rewrite.compiler import Compiler, Generic
 from tegg.dtype import f32, f64
-from tegg.driver import Options, compile_graph
+from tegg.runtime.driver import Options, compile_graph
 
 STACKS = {
     "no rules": Options((Compiler(name="nothing"),), cache=False),

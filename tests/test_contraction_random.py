@@ -9,7 +9,7 @@ from kernels import build, check
 from tegg.backends.cpu.contraction import lower_contraction
 from tegg.backends.cpu.emit import C
 from tegg.dim import dim
-from tegg.graph import Node
+from tegg.ir.graph import Node
 
 SIZES = st.one_of(st.integers(1, 7), st.sampled_from((0, 8, 15, 16, 17, 31, 33, 48, 49, 70)))
 SYMBOLS = {c: dim(f"size_{c}", 0, 200) for c in "abmnk"}

@@ -13,7 +13,7 @@ from tegg.backends.cpu.emit import C
 from tegg.dim import dim
 from tegg.dtype import f32, f64
 from tegg.errors import LoweringError
-from tegg.graph import Node
+from tegg.ir.graph import Node
 from tegg.kernel.contraction_shape import GemmShape, choose, estimate
 
 

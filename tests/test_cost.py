@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from tegg.cost import load_costs
+from tegg.extract.cost import load_costs
 from tegg.dtype import f16, f32
 from tegg.errors import ArgumentError
-from tegg.work import Demand, Product
+from tegg.ir.work import Demand, Product
 
 COSTS = load_costs("cpu/generic")
 

@@ -18,7 +18,7 @@ from tegg.cache import Cache
 from tegg.dim import dim, evaluate
 from tegg.errors import BackendError
 from tegg.kernel.code import KernelCode, Stage, Work
-from tegg.plan import Call
+from tegg.planning.plan import Call
 
 NO_WORK = Work(0, 0, 0, 0)
 HEAD = "void {name}(void *const *b, const int64_t *n, int tid, int nt) {{ {body} }}\n"

@@ -10,11 +10,11 @@ import pytest
 
 import tegg
 from interpreted import classes_of, one_op_each
-from tegg.classes import ENode
+from tegg.ir.classes import ENode
 from tegg.display import Picture, as_text, display, of_classes, of_cover, of_graph
 from tegg.drawing import MANY
 from tegg.errors import ArgumentError
-from tegg.op import OPS
+from tegg.ir.op import OPS
 
 X = np.ones((2, 8), np.float32)
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 import tegg
-from tegg import driver
-from tegg.compiler import Compiler
-from tegg.driver import Options, compile_graph
+from tegg.runtime import driver
+from tegg.rewrite.compiler import Compiler
+from tegg.runtime.driver import Options, compile_graph
 from tegg.errors import ArgumentError, BackendError, LoweringError
-from tegg.graph import Graph
-from tegg.op import OPS, Op
-from tegg.target import find
+from tegg.ir.graph import Graph
+from tegg.ir.op import OPS, Op
+from tegg.planning.target import find
 
 
 def doubled():

@@ -6,7 +6,7 @@ from eclass_graphs import classes_of, contract, row
 from extraction import COSTS, Stages
 
 from tegg.extract import Limits, extract
-from tegg.graph import Graph
+from tegg.ir.graph import Graph
 
 
 def inner_of(g: Graph, **limits) -> set[int]:

@@ -10,7 +10,7 @@ from hypothesis import given
 from random_graphs import programs
 
 from tegg.extract import Limits, extract
-from tegg.graph import Graph
+from tegg.ir.graph import Graph
 
 
 @given(programs())

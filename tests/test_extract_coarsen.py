@@ -7,7 +7,7 @@ from eclass_graphs import classes_of, encoder, row
 from extraction import COSTS, Stages
 
 from tegg.extract import coarsen, extract, roles
-from tegg.graph import Graph
+from tegg.ir.graph import Graph
 
 
 def softmax_graph() -> tuple[Graph, object]:

@@ -9,7 +9,7 @@ from random_graphs import programs
 
 from tegg.extract import Limits, extract
 from tegg.extract.cones import Cone
-from tegg.graph import Graph
+from tegg.ir.graph import Graph
 
 
 def test_the_cones_of_a_chain():

@@ -7,7 +7,7 @@ from eclass_graphs import classes_of
 from hypothesis import given
 from random_graphs import programs
 
-from tegg.cost import load_costs
+from tegg.extract.cost import load_costs
 from tegg.extract import Limits, extract
 
 COSTS = load_costs("cpu/generic")

@@ -8,7 +8,7 @@ import pytest
 from eclass_graphs import classes_of, encoder
 from extraction import COSTS, Stages, ops
 
-from tegg.cost import Costs, Level
+from tegg.extract.cost import Costs, Level
 from tegg.extract import Limits, extract
 
 INF = float("inf")

@@ -7,12 +7,12 @@ import pytest
 from eclass_graphs import classes_of, contract
 from extraction import COSTS
 
-from tegg import oracle
-from tegg.classes import ENode, KernelSpec
+from tegg.ir import oracle
+from tegg.ir.classes import ENode, KernelSpec
 from tegg.dtype import f16
 from tegg.errors import ExtractionError
 from tegg.extract import extract, fragment
-from tegg.graph import Graph
+from tegg.ir.graph import Graph
 
 
 def product_graph():

@@ -7,7 +7,7 @@ from eclass_graphs import classes_of, contract, row
 from extraction import Stages, ops
 
 from tegg.extract import Limits
-from tegg.graph import Graph, Node
+from tegg.ir.graph import Graph, Node
 
 
 def fits(g: Graph, out: Node, **limits) -> bool:
@@ -98,7 +98,7 @@ def test_a_target_may_refuse_a_gate():
 def test_names_of_the_ops_of_a_body():
     g = Graph()
     g.outputs["y"] = g.op("Sin", g.permute(matrix(g), (1, 0)))
-    from tegg.cost import load_costs
+    from tegg.extract.cost import load_costs
     from tegg.extract import extract
     assert ops(extract(classes_of(g), load_costs("cpu")).kernels[0]) == ["Sin"]
 

@@ -9,11 +9,11 @@ from extraction import COSTS, Stages
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tegg.classes import ENode
+from tegg.ir.classes import ENode
 from tegg.extract import extract
 from tegg.extract.order import ordered
-from tegg.graph import Graph
-from tegg.op import OPS
+from tegg.ir.graph import Graph
+from tegg.ir.op import OPS
 
 
 @given(st.data())

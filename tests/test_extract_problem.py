@@ -11,7 +11,7 @@ from random_graphs import programs
 from tegg.errors import ExtractionError
 from tegg.extract import extract
 from tegg.extract.heuristic import search
-from tegg.graph import Graph
+from tegg.ir.graph import Graph
 
 
 @given(programs())

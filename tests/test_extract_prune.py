@@ -6,12 +6,12 @@ import pytest
 from eclass_graphs import classes_of
 from extraction import ops
 
-from tegg.classes import ENode
-from tegg.cost import load_costs
+from tegg.ir.classes import ENode
+from tegg.extract.cost import load_costs
 from tegg.dtype import f64
 from tegg.errors import ExtractionError
 from tegg.extract import extract
-from tegg.graph import Graph
+from tegg.ir.graph import Graph
 
 COSTS = load_costs("cpu/generic")
 

@@ -7,7 +7,7 @@ from extraction import COSTS, Stages, ops
 
 from tegg.dim import dim
 from tegg.extract import extract
-from tegg.graph import Graph
+from tegg.ir.graph import Graph
 
 
 def test_roles_of_a_small_graph():

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from eclass_graphs import classes_of, contract, encoder, layer_norm, linear, row
 
-from tegg.classes import EClasses
-from tegg.cost import load_costs
+from tegg.ir.classes import EClasses
+from tegg.extract.cost import load_costs
 from tegg.dim import dim
 from tegg.extract import extract, show
-from tegg.graph import Graph
+from tegg.ir.graph import Graph
 
 GOLDEN = Path(__file__).parent / "golden" / "covers"
 

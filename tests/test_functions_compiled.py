@@ -8,7 +8,7 @@ import pytest
 import tegg
 from strategies import array
 from tegg.dtype import f32, i32
-from tegg.oracle import evaluate
+from tegg.ir.oracle import evaluate
 
 RNG = np.random.default_rng(0)
 X, Y = array(RNG, (3, 5, 8), f32), array(RNG, (3, 5, 8), f32, "nonzero")

@@ -12,8 +12,8 @@ from strategies import array, shapes
 from tegg.dim import dim
 from tegg.dtype import f32, i64
 from tegg.errors import ArgumentError, DTypeError, ShapeError
-from tegg.graph import Graph, current_graph
-from tegg.oracle import evaluate
+from tegg.ir.graph import Graph, current_graph
+from tegg.ir.oracle import evaluate
 
 
 class Holder:

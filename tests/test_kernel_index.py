@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tegg.dim import Facts, dim
 from tegg.dim import evaluate as size_of
 from tegg.errors import LoweringError
-from tegg.graph import Graph
+from tegg.ir.graph import Graph
 from tegg.kernel.index import Algebra, Form, Guard, Quotient, Remainder, Var, variable
 from tegg.kernel.propagate import Propagation
 

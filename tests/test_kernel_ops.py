@@ -10,10 +10,10 @@ from tegg.backends.cpu.emit import C
 
 from tegg.dtype import DTYPES, DType
 from tegg.errors import DTypeError
-from tegg.graph import Node
+from tegg.ir.graph import Node
 from tegg.kernel.lower import lower
-from tegg.op import OPS
-from tegg.oracle import evaluate
+from tegg.ir.op import OPS
+from tegg.ir.oracle import evaluate
 
 ELEMENTWISE = [o for o in OPS.values() if o.kind == "elementwise" and o.name != "Cast"]
 N = 75

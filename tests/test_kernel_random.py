@@ -13,9 +13,9 @@ from tegg.dim import Dim, Poly, dim, exact_div, hint, product
 from tegg.dim import evaluate as size_of
 from tegg.dtype import DTYPES
 from tegg.errors import LoweringError, ShapeError
-from tegg.graph import Node
+from tegg.ir.graph import Node
 from tegg.kernel.lower import lower
-from tegg.oracle import evaluate
+from tegg.ir.oracle import evaluate
 
 S, B, P = dim("s", 0, 64, hint=20), dim("b", 0, 64, hint=3), dim("p", 1, 64, hint=20)
 DIMS: tuple[Dim, ...] = (0, 1, 1, 2, 3, 5, 16, 17, 20, S, S, B, P, P + S, 2 * S, 4 * B)

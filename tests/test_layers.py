@@ -20,33 +20,30 @@ TREES = {"tegg": ROOT / "src" / "tegg", "tegg.backends": ROOT / "backends"}
 # above the ground that it may import besides its own.
 LAYERS = {
     "ground": ("bits cache contraction dim dtype env errors shape tree version", ""),
-    "table": ("expand meaning op", ""),
-    "program": ("classes fingerprint graph oracle signature work", "table"),
-    "display": ("display drawing", "table program"),
-    "front": ("models nn ops tensor trace weights", "table program"),
-    "rewrite": ("compiler egraph encode engine freeze pipeline providers report rulecheck rulefile "
-                "ruleheader ruletext sexpr stating view vocabulary", "table program"),
-    "kernel": ("kernel", "table program"),
-    "choose": ("cost extract plan planning target", "table program kernel"),
-    "backends": ("backends", "table program kernel choose"),
-    "drive": ("buckets driver fastcall runtime saving workspace",
-              "table program display rewrite choose"),
-    "testing": ("testing", "table program rewrite"),
-    "user": ("__init__ jit", "table program front drive"),
+    "program": ("ir", ""),
+    "display": ("display drawing", "program"),
+    "front": ("models nn ops tensor trace weights", "program"),
+    "rewrite": ("rewrite", "program"),
+    "kernel": ("kernel", "program"),
+    "choose": ("extract planning", "program kernel"),
+    "backends": ("backends", "program kernel choose"),
+    "drive": ("runtime", "program display rewrite choose"),
+    "testing": ("testing", "program rewrite"),
+    "user": ("__init__ jit", "program front drive"),
 }
 
 # Methods whose result belongs to a layer above, where a user looks for them below.
 LATE = {
-    ("graph", "tensor"),     # Graph.tensor: an input as a Tensor
-    ("graph", "display"),    # Graph.display
-    ("graph", "driver"),     # the same, of an e-graph or a plan
-    ("graph", "jit"),        # Graph.compile
+    ("ir.graph", "tensor"),     # Graph.tensor: an input as a Tensor
+    ("ir.graph", "display"),    # Graph.display
+    ("ir.graph", "runtime.driver"),  # the same, of an e-graph or a plan
+    ("ir.graph", "jit"),        # Graph.compile
     ("ops.value", "tensor"),  # every op makes Tensors, whose methods are the ops
 }
 
 # Every package that only some modules may import. NumPy and the standard library are everywhere.
 DOORS = {
-    "egglog": {"engine"},
+    "egglog": {"rewrite.engine"},
     "highspy": {"extract.milp"},
     "ml_dtypes": {"dtype", "ops.value", "weights"},
     "platformdirs": {"cache", "models.fetch"},

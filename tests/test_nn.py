@@ -9,7 +9,7 @@ import tegg
 from tegg import nn
 from tegg.errors import ArgumentError, DTypeError, ShapeError, WeightsError
 from tegg.nn import Parameter
-from tegg.oracle import evaluate
+from tegg.ir.oracle import evaluate
 
 X = np.random.default_rng(0).normal(size=(2, 5, 8)).astype(np.float32)
 

@@ -10,9 +10,9 @@ from strategies import accepted, few, row_calls
 from tegg.bits import bits_of, float_of, value_of
 from tegg.dtype import DTYPES, bf16, bool_, f16, f32, f64, i8, i32, i64, u8
 from tegg.errors import DTypeError
-from tegg.graph import Graph
-from tegg.op import OPS, PRIMOPS, TOLERANCE
-from tegg.oracle import apply, evaluate
+from tegg.ir.graph import Graph
+from tegg.ir.op import OPS, PRIMOPS, TOLERANCE
+from tegg.ir.oracle import apply, evaluate
 
 PAIRS = [(row, d) for row in OPS.values() if row.kind in ("elementwise", "reduce", "composite",
                                                           "contract")

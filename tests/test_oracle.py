@@ -8,9 +8,9 @@ import pytest
 from tegg.bits import bits_of
 from tegg.dim import dim
 from tegg.errors import ArgumentError, ShapeError
-from tegg.graph import Graph
+from tegg.ir.graph import Graph
 from tegg.dtype import f32
-from tegg.oracle import evaluate
+from tegg.ir.oracle import evaluate
 
 
 def run(build, *arrays, sizes=None):

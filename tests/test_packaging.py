@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import tegg
-from tegg import target
+from tegg.planning import target
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))

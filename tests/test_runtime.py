@@ -10,15 +10,15 @@ from hypothesis import given, settings, strategies as st
 from interpreted import classes_of, compiled
 
 import tegg
-from tegg import oracle
-from tegg.classes import KernelSpec
+from tegg.ir import oracle
+from tegg.ir.classes import KernelSpec
 from tegg.dim import dim
 from tegg.errors import ArgumentError, BackendError, DTypeError, ExtractionError, ShapeError
-from tegg.graph import Graph
+from tegg.ir.graph import Graph
 from tegg.nn import Parameter
-from tegg.plan import _pack
-from tegg.planning import _order
-from tegg.workspace import aligned
+from tegg.planning.plan import _pack
+from tegg.planning.make import _order
+from tegg.runtime.workspace import aligned
 
 
 def chain():

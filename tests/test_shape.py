@@ -11,7 +11,7 @@ from tegg import shape as S
 from tegg.dim import Facts, Poly, dim
 from tegg.dtype import f32
 from tegg.errors import ShapeError
-from tegg.op import OPS
+from tegg.ir.op import OPS
 
 N, M = dim("n", 1, 64), dim("m", 1, 64)
 ones = st.lists(st.sampled_from([1, 2, 3]), max_size=3).map(tuple)

@@ -14,7 +14,7 @@ import tegg
 from strategies import FLOATS, SPECIALS, array, arrays, dims, few, shapes
 from tegg.dtype import DTYPES, f32, f64, i8, i32, i64, u8
 from tegg.errors import ArgumentError, DTypeError, ShapeError
-from tegg.oracle import evaluate
+from tegg.ir.oracle import evaluate
 
 INTS = (u8, i8, i32, i64)
 TOL = {"f64": 1e-11, "f32": 1e-5, "f16": 4e-3, "bf16": 4e-2}

@@ -8,7 +8,7 @@ import pytest
 import tegg
 from tegg.errors import ArgumentError, DTypeError, ShapeError
 from tegg.nn import Parameter
-from tegg.oracle import evaluate
+from tegg.ir.oracle import evaluate
 from tegg.trace import ArraySpec, with_dims
 from tegg.tree import unflatten
 

@@ -9,9 +9,9 @@ from tegg.backends.cpu.emit import C
 from tegg.bits import bits_of
 from tegg.dim import dim
 from tegg.dtype import f32
-from tegg.graph import Graph, Node
+from tegg.ir.graph import Graph, Node
 from tegg.kernel.lower import lower
-from tegg.work import Step, Values, WorkModel
+from tegg.ir.work import Step, Values, WorkModel
 
 ROWS, COLUMNS = 64, 128
 

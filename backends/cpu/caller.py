@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tegg.dim import Dim, Poly, Symbol
-from tegg.target import ArraySpec
+from tegg.planning.target import ArraySpec
 
 from .program import Program, encoded
 from .runtime import runtime

@@ -10,7 +10,7 @@ from tegg.backends.cpu.contraction_text import Text
 from tegg.backends.cpu.emit import C
 from tegg.dim import hint
 from tegg.dtype import DType, f32
-from tegg.graph import Graph, Node
+from tegg.ir.graph import Graph, Node
 from tegg.kernel.code import KernelCode, Stage, Temporary, Work
 from tegg.kernel.contraction_classify import Contraction, classify
 from tegg.kernel.contraction_shape import GemmParams, GemmShape, choose, estimate

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from tegg.dim import Dim, Poly
 from tegg.kernel.code import KernelCode
-from tegg.plan import Call
+from tegg.planning.plan import Call
 
 from .runtime import runtime
 

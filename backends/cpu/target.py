@@ -6,15 +6,15 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any
 
-from tegg.classes import Fragment
-from tegg.cost import Costs, load_costs
+from tegg.ir.classes import Fragment
+from tegg.extract.cost import Costs, load_costs
 from tegg.dim import Dim, Symbol
 from tegg.dtype import DType
 from tegg.kernel.code import KernelCode
 from tegg.kernel.lower import lower
-from tegg.op import Op
-from tegg.plan import Call, Plan
-from tegg.target import ArraySpec
+from tegg.ir.op import Op
+from tegg.planning.plan import Call, Plan
+from tegg.planning.target import ArraySpec
 
 from . import caller, toolchain
 from .caller import Caller

@@ -8,17 +8,26 @@ from tegg.dim import dim
 from tegg.dtype import DType, bf16, bool_, dtype, f16, f32, f64, i8, i32, i64, u8
 from tegg.errors import (ArgumentError, BackendError, CacheError, DTypeError, ExtractionError,
                          RuleError, ShapeError, TeggError, WeightsError)
-from tegg.graph import Graph
+from tegg.ir.graph import Graph
 from tegg.ops import *
 from tegg.tensor import Tensor, state
 from tegg.trace import ArraySpec, assume, same, trace
 from tegg.version import __version__
 
 # What needs more than NumPy, or is not always needed, is imported when it is first named.
-_LAZY = {"compile": "tegg.jit", "Compiled": "tegg.runtime", "load": "tegg.saving",
-         "save": "tegg.saving", "Compiler": "tegg.compiler", "Generic": "tegg.compiler",
-         "Op": "tegg.op", "load_safetensors": "tegg.weights", "save_safetensors": "tegg.weights",
-         "nn": "", "models": ""}
+_LAZY = {
+    "compile": "tegg.jit",
+    "Compiled": "tegg.runtime.compiled",
+    "Compiler": "tegg.rewrite.compiler",
+    "Generic": "tegg.rewrite.compiler",
+    "Op": "tegg.ir.op",
+    "load": "tegg.runtime.saving",
+    "load_safetensors": "tegg.weights",
+    "models": "",
+    "nn": "",
+    "save": "tegg.runtime.saving",
+    "save_safetensors": "tegg.weights",
+}
 
 __all__ = [
     "ArgumentError",

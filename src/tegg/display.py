@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tegg.bits import value_of
-from tegg.classes import Cover, EClasses, ENode
+from tegg.ir.classes import Cover, EClasses, ENode
 from tegg.dim import Shape
 from tegg.dtype import DType
 from tegg.errors import ArgumentError
-from tegg.graph import Graph, Node
+from tegg.ir.graph import Graph, Node
 from tegg.shape import show
 
 FEW = 80  # items that are listed one by one; more are counted

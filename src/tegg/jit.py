@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from tegg.buckets import Buckets
+from tegg.runtime.buckets import Buckets
 from tegg.dtype import DType
 from tegg.errors import ArgumentError
-from tegg.graph import Graph
-from tegg.runtime import Bound, Compiled
+from tegg.ir.graph import Graph
+from tegg.runtime.compiled import Bound, Compiled
 from tegg.trace import ArraySpec, Arguments, arguments, record, signature_of, with_dims
 from tegg.tree import Tree, unflatten
 
@@ -77,7 +77,7 @@ class Function:
         return {n: d for n, d in self._dims.items() if n in names}
 
     def _compile(self, specs: Mapping[str, ArraySpec], tree: Tree) -> tuple[Program, Tree]:
-        from tegg.driver import Options, compile_graph
+        from tegg.runtime.driver import Options, compile_graph
         traced = record(self._fn, self._signature, specs, tree)
         if not traced.graph.outputs and not traced.graph.updates:
             raise ArgumentError(f"{self.__name__} returns no tensor and updates no state, so there "
@@ -143,7 +143,7 @@ def compile(fn: Callable | Graph | None = None, *compilers: Any, device: str = "
         return lambda f: compile(f, *compilers, dims=dims, **{k: v for k, v in options.items()
                                                               if k != "compilers"})
     if isinstance(fn, Graph):
-        from tegg.driver import Options, compile_graph
+        from tegg.runtime.driver import Options, compile_graph
         if dims:
             raise ArgumentError("dims= is for functions; give a graph its dims in g.tensor(...)")
         return compile_graph(fn, Options(**options))

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from tegg.dim import Dim, Shape
 from tegg.dtype import DType
 from tegg.errors import ArgumentError, DTypeError, ShapeError
-from tegg.graph import Graph, Node
+from tegg.ir.graph import Graph, Node
 from tegg.ops import attention, compare, elementwise, index, linalg, movement, norm, reduce
 from tegg.ops.value import Operand, Value, fail
 from tegg.shape import show

@@ -12,8 +12,8 @@ import numpy as np
 from tegg.dim import Claim, Dim, Poly, Shape
 from tegg.dtype import DType, dtype as as_dtype
 from tegg.errors import ArgumentError, DTypeError, ShapeError
-from tegg.graph import Graph, current_graph
-from tegg.op import OPS, OpTable
+from tegg.ir.graph import Graph, current_graph
+from tegg.ir.op import OPS, OpTable
 from tegg.ops.value import Value, fail, node_of
 from tegg.shape import as_shape, show
 from tegg.tensor import Tensor

@@ -7,10 +7,10 @@ from collections import Counter
 import pytest
 
 from encoder import Encoder, draw
-from tegg.compiler import Compiler, Generic
+from tegg.rewrite.compiler import Compiler, Generic
 from tegg.dim import dim
-from tegg.egraph import Saturated, saturate
-from tegg.rulefile import read_rules
+from tegg.rewrite.egraph import Saturated, saturate
+from tegg.rewrite.rulefile import read_rules
 from tegg.testing.agree import check_egraph
 
 SMALL = {"width": 24, "heads": 4, "inner": 48, "words": 50, "positions": 16}

@@ -7,12 +7,12 @@ import random
 import pytest
 
 from tegg.bits import bits_of
-from tegg.compiler import Generic
+from tegg.rewrite.compiler import Generic
 from tegg.dim import dim
 from tegg.dtype import f64
-from tegg.egraph import saturate
-from tegg.graph import Graph, Node
-from tegg.op import OPS
+from tegg.rewrite.egraph import saturate
+from tegg.ir.graph import Graph, Node
+from tegg.ir.op import OPS
 
 # The recorder states these itself (Graph.idiom): their expansions are too long for patterns.
 IDIOMS = ("Erf", "Abs", "Floor", "Maximum", "Minimum", "Equal", "LessEqual", "Not")

@@ -6,14 +6,14 @@ import re
 
 import pytest
 
-from tegg.compiler import Compiler, Generic, builtin_root, stack
+from tegg.rewrite.compiler import Compiler, Generic, builtin_root, stack
 from tegg.errors import RuleError
-from tegg.op import OPS
-from tegg.pipeline import phases
-from tegg.rulecheck import check
-from tegg.rulefile import RuleSet, read_rule_file, read_rules
-from tegg.ruletext import plain_name, rule_texts
-from tegg.vocabulary import Word, vocabulary
+from tegg.ir.op import OPS
+from tegg.rewrite.pipeline import phases
+from tegg.rewrite.rulecheck import check
+from tegg.rewrite.rulefile import RuleSet, read_rule_file, read_rules
+from tegg.rewrite.ruletext import plain_name, rule_texts
+from tegg.rewrite.vocabulary import Word, vocabulary
 
 KEYS = {"ruleset": "sub", "class": "reals", "phase": "names", "uses": "-", "grows": "no",
         "targets": "any"}
@@ -217,8 +217,8 @@ def test_built_in_files():
 
 
 def test_subsumed_nodes_are_gone():
-    from tegg.egraph import saturate
-    from tegg.graph import Graph
+    from tegg.rewrite.egraph import saturate
+    from tegg.ir.graph import Graph
     source = text(rule("rewrite (Mul a (Const 2.0)) (Add a a) :subsume"))
     graph = Graph()
     x = graph.input("x", (3,), "f32")

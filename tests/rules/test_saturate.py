@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from tegg.bits import bits_of
-from tegg.compiler import Compiler, Generic, find, stack
+from tegg.rewrite.compiler import Compiler, Generic, find, stack
 from tegg.dim import dim
-from tegg.egraph import saturate
+from tegg.rewrite.egraph import saturate
 from tegg.errors import ArgumentError, RuleError, ShapeError
-from tegg.graph import Graph
-from tegg.op import OPS, Op
-from tegg.rulefile import read_rules
+from tegg.ir.graph import Graph
+from tegg.ir.op import OPS, Op
+from tegg.rewrite.rulefile import read_rules
 from tegg.dtype import f64
 
 HEADER = """;; Rules for a test.
@@ -271,13 +271,13 @@ def test_an_idiom_of_another_shape_is_refused():
 def test_a_rule_that_egglog_refuses_is_named(monkeypatch):
     good = stack(Generic())
     broken = replace(good, texts=dict.fromkeys(good.rules, "(nonsense)"))
-    monkeypatch.setattr("tegg.egraph.stack", lambda compilers, table: broken)
+    monkeypatch.setattr("tegg.rewrite.egraph.stack", lambda compilers, table: broken)
     with pytest.raises(RuleError, match=r"\.egg:\d+:\d+: rule '[a-z/-]+': egglog refuses "):
         saturate(small(), Generic())
 
 
 def test_what_egglog_refuses_is_an_error_of_ours():
-    from tegg.engine import Engine
+    from tegg.rewrite.engine import Engine
     engine = Engine()
     with pytest.raises(RuleError, match="egglog refuses .nonsense.: "):
         engine.run("(nonsense)")

@@ -7,11 +7,11 @@ from random import Random
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from tegg.compiler import Generic, stack
+from tegg.rewrite.compiler import Generic, stack
 from tegg.dtype import DTYPES
-from tegg.egraph import saturate
-from tegg.rulefile import Rule, read_rules
-from tegg.sexpr import List
+from tegg.rewrite.egraph import saturate
+from tegg.rewrite.rulefile import Rule, read_rules
+from tegg.rewrite.sexpr import List
 from tegg.testing.instance import instance, leaves
 from tegg.testing.soundness import _Claim, check_rule, relations
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from tegg.classes import Cover, EClasses, KernelSpec
-from tegg.cost import Costs
+from tegg.ir.classes import Cover, EClasses, KernelSpec
+from tegg.extract.cost import Costs
 from tegg.extract.assemble import assemble
 from tegg.extract.borders import inner
 from tegg.extract.candidate import Candidate, Pricer
@@ -20,7 +20,7 @@ from tegg.extract.problem import Problem
 from tegg.extract.prune import Lowerable, anything
 from tegg.extract.roles import assign
 from tegg.extract.show import show
-from tegg.work import Values
+from tegg.ir.work import Values
 
 __all__ = ["Accepts", "Limits", "Lowerable", "extract", "fragment", "show"]
 

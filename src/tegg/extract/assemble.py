@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tegg.classes import KernelSpec
+from tegg.ir.classes import KernelSpec
 from tegg.extract.candidate import Candidate, Pricer
 from tegg.extract.legal import below, products
 from tegg.extract.problem import Problem

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tegg.classes import ENode
+from tegg.ir.classes import ENode
 from tegg.extract.limits import Limits
 from tegg.extract.roles import Roles
-from tegg.work import Values
+from tegg.ir.work import Values
 
 HEAVY = ("reduce", "composite", "contract")  # at most one of a kind in a kernel
 

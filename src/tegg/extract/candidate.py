@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tegg.classes import ENode
-from tegg.cost import Costs
+from tegg.ir.classes import ENode
+from tegg.extract.cost import Costs
 from tegg.extract.roles import Roles
-from tegg.work import Values, WorkModel
+from tegg.ir.work import Values, WorkModel
 
 Body = Mapping[int, ENode]
 

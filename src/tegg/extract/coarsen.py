@@ -6,7 +6,7 @@ end: forty times the candidates, for covers that are hardly better (0.2 % on an 
 
 from __future__ import annotations
 
-from tegg.classes import ENode
+from tegg.ir.classes import ENode
 from tegg.extract.prune import Nodes, live
 
 

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tegg.classes import ENode
+from tegg.ir.classes import ENode
 from tegg.extract.candidate import Body, Pricer
 from tegg.extract.legal import Legality
 from tegg.extract.limits import Limits

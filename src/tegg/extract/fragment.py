@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tegg.classes import EClasses, Fragment, KernelSpec
+from tegg.ir.classes import EClasses, Fragment, KernelSpec
 from tegg.dtype import DTYPES, DType
 from tegg.errors import ExtractionError
-from tegg.graph import Graph, Node
+from tegg.ir.graph import Graph, Node
 
 
 def fragment(spec: KernelSpec, classes: EClasses) -> Fragment:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tegg.classes import EClasses, ENode
+from tegg.ir.classes import EClasses, ENode
 from tegg.contraction import Spec
 from tegg.dim import Dim, Shape, product
 from tegg.extract.limits import Limits
-from tegg.work import WorkModel, axis_of
+from tegg.ir.work import WorkModel, axis_of
 
 Space = tuple
 ONE_TO_ONE = ("Permute", "Reshape", "Flip")  # movement that a template's epilogue can follow

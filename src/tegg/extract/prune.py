@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tegg.classes import EClasses, ENode
+from tegg.ir.classes import EClasses, ENode
 from tegg.dtype import DType
 from tegg.errors import ExtractionError
-from tegg.op import Op
+from tegg.ir.op import Op
 
 Lowerable = Callable[[Op, DType], str | None]
 """``(op, dtype of its result) -> None``, or the guard that failed as text."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tegg.classes import EClasses, ENode
+from tegg.ir.classes import EClasses, ENode
 from tegg.dim import Poly
 from tegg.extract.coarsen import coarsened
 from tegg.extract.order import ordered

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tegg.bits import value_of
-from tegg.classes import Cover, EClasses, ENode, KernelSpec
+from tegg.ir.classes import Cover, EClasses, ENode, KernelSpec
 
 
 def show(cover: Cover, classes: EClasses, seconds: bool = True) -> str:

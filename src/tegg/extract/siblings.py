@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from tegg.classes import ENode
+from tegg.ir.classes import ENode
 from tegg.extract.candidate import Body
 from tegg.extract.cones import Cone, Cones
 from tegg.extract.legal import below, products

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tegg.contraction import Spec
 from tegg.dim import Dim, hint, product
 from tegg.errors import LoweringError
-from tegg.graph import Graph, Node
+from tegg.ir.graph import Graph, Node
 from tegg.kernel.domain import Write, adjacent, settle
 from tegg.kernel.index import ZERO, Form, Var, variable
 from tegg.kernel.propagate import Index, Propagation, Request, Splits

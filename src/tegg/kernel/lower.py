@@ -8,7 +8,7 @@ from typing import Protocol
 
 from tegg.dim import Dim, Poly, product, symbols
 from tegg.dtype import DType
-from tegg.graph import Graph, Node
+from tegg.ir.graph import Graph, Node
 from tegg.kernel.code import KernelCode, Stage, Temporary, Work
 from tegg.kernel.domain import Write, settle
 from tegg.kernel.fuse import fuse

@@ -8,10 +8,10 @@ from typing import Any
 
 from tegg.dim import Dim, Facts, Poly, Shape, evaluate, exact_div, product, symbols
 from tegg.errors import LoweringError
-from tegg.graph import Graph, Node
+from tegg.ir.graph import Graph, Node
 from tegg.kernel.index import ZERO, Algebra, Form, Gathered, Guard, Var, variable
 from tegg.kernel.value import Kind, Val, Values
-from tegg.meaning import lowest
+from tegg.ir.meaning import lowest
 
 Index = tuple[Form, ...]
 Request = Generator[tuple[Node, Index], Any, Val]  # asks for operands, gives a value

@@ -11,7 +11,7 @@ from tegg.dim import Dim
 from tegg.dtype import DType, bool_
 from tegg.errors import LoweringError
 from tegg.kernel.index import Algebra, Form, Guard, Var, variable
-from tegg.op import OPS
+from tegg.ir.op import OPS
 
 # Scalar operations of values that are no op of the table.
 _COST = {"load": 1.0, "const": 0.0, "size": 0.0, "index": 0.5, "cond": 1.0, "red": 1.0}

@@ -9,7 +9,7 @@ import numpy as np
 
 from tegg.dtype import dtype as as_dtype
 from tegg.errors import ArgumentError, WeightsError
-from tegg.graph import Graph, current_graph
+from tegg.ir.graph import Graph, current_graph
 from tegg.nn.parameter import Parameter
 from tegg.ops.value import Value
 from tegg.shape import show

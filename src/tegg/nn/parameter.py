@@ -9,7 +9,7 @@ import numpy as np
 
 from tegg.dtype import DType, dtype as as_dtype
 from tegg.errors import ArgumentError, DTypeError, ShapeError
-from tegg.graph import Graph, Node, current_graph
+from tegg.ir.graph import Graph, Node, current_graph
 from tegg.ops.value import fail
 from tegg.shape import as_shape, show
 from tegg.tensor import Tensor

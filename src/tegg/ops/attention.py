@@ -9,7 +9,7 @@ from tegg.contraction import Spec
 from tegg.dim import Dim, exact_div
 from tegg.dtype import bool_, i64
 from tegg.errors import ShapeError
-from tegg.graph import Graph, Node
+from tegg.ir.graph import Graph, Node
 from tegg.ops.compare import where
 from tegg.ops.elementwise import add, mul
 from tegg.ops.linalg import contraction

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tegg.dtype import bool_
 from tegg.errors import DTypeError
-from tegg.graph import Graph, Node
+from tegg.ir.graph import Graph, Node
 from tegg.ops.value import Operand, exact, fail, graph_of, one, operands, primitive, wrap
 
 if TYPE_CHECKING:

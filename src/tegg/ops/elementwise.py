@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tegg.dtype import DType, bool_, dtype as as_dtype
 from tegg.errors import ArgumentError, DTypeError
-from tegg.graph import Graph, Node
+from tegg.ir.graph import Graph, Node
 from tegg.ops.value import (Operand, exact, fail, in_float32, is_scalar, named, one, operands,
                             primitive, wrap)
 

@@ -9,7 +9,7 @@ import numpy as np
 from tegg.dim import Dim, Poly, exact_div
 from tegg.dtype import i64
 from tegg.errors import ArgumentError, DTypeError, ShapeError
-from tegg.graph import Graph, Node
+from tegg.ir.graph import Graph, Node
 from tegg.ops.movement import axis_of
 from tegg.ops.spelling import spelled
 from tegg.ops.value import Operand, Value, fail, graph_of, is_scalar, node_of, one, wrap

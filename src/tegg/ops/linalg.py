@@ -9,7 +9,7 @@ from tegg.contraction import Spec
 from tegg.dim import Dim, Shape
 from tegg.dtype import f32
 from tegg.errors import DTypeError, ShapeError
-from tegg.graph import Graph, Node
+from tegg.ir.graph import Graph, Node
 from tegg.ops.value import Operand, fail, operands, wrap
 from tegg.shape import broadcast, show
 

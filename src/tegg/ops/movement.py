@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tegg.dim import Dim, Poly, Shape, exact_div, product
 from tegg.dtype import DType
 from tegg.errors import ArgumentError, DTypeError, ShapeError
-from tegg.graph import Graph, Node
+from tegg.ir.graph import Graph, Node
 from tegg.ops.spelling import spelled
 from tegg.ops.value import (Operand, fail, graph_of, is_scalar, joined, node_of, one, scalar_node,
                             weak_dtype, wrap)

@@ -9,7 +9,7 @@ from tegg.bits import bits_of
 from tegg.dim import product
 from tegg.dtype import f64
 from tegg.errors import ShapeError
-from tegg.graph import Graph, Node
+from tegg.ir.graph import Graph, Node
 from tegg.ops.elementwise import div, maximum, mul, sqrt
 from tegg.ops.movement import sizes_of
 from tegg.ops.reduce import sum as sum_over

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tegg.dim import Dim, Poly, product
 from tegg.dtype import DType, bool_, dtype as as_dtype, i64
 from tegg.errors import DTypeError, ShapeError
-from tegg.graph import Graph, Node
+from tegg.ir.graph import Graph, Node
 from tegg.ops.compare import logical_not, ne
 from tegg.ops.spelling import spelled
 from tegg.ops.value import Operand, fail, in_float32, one, wrap

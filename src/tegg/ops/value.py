@@ -13,7 +13,7 @@ import numpy as np
 from tegg.dim import Poly
 from tegg.dtype import DType, bool_, dtype as as_dtype, f32, i64, promote
 from tegg.errors import ArgumentError, DTypeError, TeggError
-from tegg.graph import Graph, Node, current_graph, user_place
+from tegg.ir.graph import Graph, Node, current_graph, user_place
 
 if TYPE_CHECKING:
     from tegg.tensor import Tensor

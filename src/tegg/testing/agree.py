@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tegg.classes import EClasses, ENode
-from tegg.compiler import Compiler
+from tegg.ir.classes import EClasses, ENode
+from tegg.rewrite.compiler import Compiler
 from tegg.dim import evaluate as size_of
 from tegg.dtype import dtype
-from tegg.egraph import Saturated, saturate
-from tegg.graph import Graph
-from tegg.op import TOLERANCE
-from tegg.oracle import apply, evaluate
+from tegg.rewrite.egraph import Saturated, saturate
+from tegg.ir.graph import Graph
+from tegg.ir.op import TOLERANCE
+from tegg.ir.oracle import apply, evaluate
 
 MOST_ELEMENTS = 1 << 22  # of one value: larger products are checked through what sums them
 

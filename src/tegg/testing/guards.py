@@ -10,12 +10,12 @@ import numpy as np
 
 from tegg.bits import bits_of
 from tegg.dtype import DType, dtype as as_dtype
-from tegg.expand import contract
-from tegg.graph import Node
-from tegg.oracle import evaluate
-from tegg.providers.dims import inverses
-from tegg.providers.dtypes import holds
-from tegg.sexpr import Expr, Symbol
+from tegg.ir.expand import contract
+from tegg.ir.graph import Node
+from tegg.ir.oracle import evaluate
+from tegg.rewrite.providers.dims import inverses
+from tegg.rewrite.providers.dtypes import holds
+from tegg.rewrite.sexpr import Expr, Symbol
 
 if TYPE_CHECKING:
     from tegg.testing.instance import Instance

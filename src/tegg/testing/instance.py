@@ -10,10 +10,10 @@ from typing import Any
 from tegg.bits import bits_of
 from tegg.dtype import DType, bool_, dtype as as_dtype, i64
 from tegg.errors import TeggError
-from tegg.graph import Graph, Node
-from tegg.op import Op, OpTable
-from tegg.rulefile import Relation, Rule
-from tegg.sexpr import Expr, List, Symbol, is_float
+from tegg.ir.graph import Graph, Node
+from tegg.ir.op import Op, OpTable
+from tegg.rewrite.rulefile import Relation, Rule
+from tegg.rewrite.sexpr import Expr, List, Symbol, is_float
 from tegg.testing.guards import BUILDERS, TESTS, Miss
 from tegg.testing.preimage import choose
 

@@ -7,8 +7,8 @@ from random import Random
 
 from tegg.bits import bits_of
 from tegg.dtype import DType, f64
-from tegg.graph import Node
-from tegg.op import Op
+from tegg.ir.graph import Node
+from tegg.ir.op import Op
 from tegg.testing.guards import Miss
 
 Choice = tuple[list[tuple], list]  # shapes of the operands, values of the attributes

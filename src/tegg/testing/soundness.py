@@ -7,13 +7,13 @@ from random import Random
 
 import numpy as np
 
-from tegg.compiler import Stack
+from tegg.rewrite.compiler import Stack
 from tegg.dtype import DTYPES, DType, bool_, f64, i64
-from tegg.graph import Node
-from tegg.oracle import evaluate
-from tegg.ruleheader import Header
-from tegg.rulefile import Relation, Rule, RuleSet
-from tegg.sexpr import List, Symbol
+from tegg.ir.graph import Node
+from tegg.ir.oracle import evaluate
+from tegg.rewrite.ruleheader import Header
+from tegg.rewrite.rulefile import Relation, Rule, RuleSet
+from tegg.rewrite.sexpr import List, Symbol
 from tegg.testing.guards import Miss, rotate
 from tegg.testing.instance import Instance, instance, rename
 

@@ -1,0 +1,1 @@
+"""The program: the op table, graphs, the oracle, e-classes."""

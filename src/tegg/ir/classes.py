@@ -1,0 +1,112 @@
+"""The saturated e-graph as plain data: what rules give to extraction, and that to lowering."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tegg.dim import Shape
+from tegg.dtype import DType
+from tegg.ir.graph import Graph, Node
+from tegg.ir.op import Op, OpTable
+
+
+@dataclass(frozen=True, slots=True)
+class ENode:
+    """One way to compute a class: an op over classes."""
+
+    op: Op
+    args: tuple[int, ...]
+    attrs: tuple
+
+    def __repr__(self) -> str:
+        return f"{self.op.name}({', '.join(map(str, (*self.args, *self.attrs)))})"
+
+
+@dataclass(slots=True)
+class EClasses:
+    """The classes of Tensor values. No e-node has its own class as an operand.
+
+    of: graph node id -> class. forms: class -> names of storage forms proven for it (``"f16"``).
+    rows: the op table of the stack that made them; empty where it is the graph's own.
+    """
+
+    graph: Graph
+    nodes: dict[int, list[ENode]]
+    shape: dict[int, Shape]
+    dtype: dict[int, DType]
+    of: dict[int, int]
+    forms: Mapping[int, frozenset[str]] = field(default_factory=dict)
+    rows: OpTable = field(default_factory=dict)
+
+    @property
+    def table(self) -> OpTable:
+        """The rows of all ops that may stand in the classes, and in their expansions."""
+        return self.rows or self.graph.table
+
+    @property
+    def outputs(self) -> dict[str, int]:
+        """Output name -> class."""
+        return {name: self.of[n.id] for name, n in self.graph.outputs.items()}
+
+    @property
+    def updates(self) -> dict[int, int]:
+        """Input slot -> class of its new value."""
+        return {slot: self.of[n.id] for slot, n in self.graph.updates.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSpec:
+    """One kernel of a cover: the classes it writes and reads, and one e-node per class inside.
+
+    outs: classes written, in order; leaves: classes read from memory, in order. A class that is
+      both is a weight that is converted to another form.
+    body: operands before users; what stands between the leaves and the outputs.
+    anchor: the class whose e-node is a template (a contraction on a gemm), or None for a loop
+      nest. Further contractions of a body are its siblings: the same x, the same spec.
+    ahead: whether it depends on weights only, and runs when they change.
+    leaf_forms, out_forms: the storage form of each leaf and output ("" is its own dtype), or
+      empty where all are their own.
+    """
+
+    outs: tuple[int, ...]
+    leaves: tuple[int, ...]
+    body: Mapping[int, ENode]
+    seconds: float
+    anchor: int | None = None
+    ahead: bool = False
+    leaf_forms: tuple[str, ...] = ()
+    out_forms: tuple[str, ...] = ()
+
+    def form_of_leaf(self, i: int) -> str:
+        """The storage form that leaf i is read in."""
+        return self.leaf_forms[i] if self.leaf_forms else ""
+
+    def form_of_out(self, i: int) -> str:
+        """The storage form that output i is written in."""
+        return self.out_forms[i] if self.out_forms else ""
+
+
+@dataclass(slots=True)
+class Cover:
+    """The chosen kernels in an order that can run, with what is known of their cost.
+
+    A class that several outputs or updates name is written once, and one that is an input not at
+    all: the runtime copies them.
+    seconds: predicted time of a run, without kernels that run ahead.
+    gap: certified relative distance to the best cover of the candidates (0.0: optimal), or None.
+    """
+
+    kernels: list[KernelSpec]
+    seconds: float
+    gap: float | None
+    stats: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """A kernel's body as a graph of its own. Input slot i reads the class ``spec.leaves[i]``."""
+
+    graph: Graph
+    outputs: tuple[Node, ...]  # in the order of spec.outs
+    anchors: tuple[Node, ...]  # the products of a template, siblings first to last; () for loops

@@ -1,0 +1,351 @@
+"""What one run of a kernel executes: elements evaluated, passes over rows, bytes, products.
+
+The model follows the lowering. A value is evaluated once per index at which it is wanted:
+elementwise users ask for their own index, every other movement asks for another one, and an
+expanded value is computed before it is expanded. A reduction closes a *pass* over its row, and
+whoever needs its result runs in a later pass: cheap values are evaluated again in each pass that
+wants them, dear ones are kept in a scratch row. A contraction evaluates its operands' bodies while
+it packs them, once per panel of the other side.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tegg.contraction import Spec
+from tegg.dim import hint, product
+from tegg.dtype import DType
+from tegg.ir.graph import Graph
+from tegg.ir.op import Op, OpTable
+
+
+def axis_of(node) -> int:
+    """The axis that a reduction or an idiom works along; the last one where it names none."""
+    return next((v for v, (_, kind) in zip(node.attrs, node.op.attrs) if kind == "axis"), -1)
+
+
+@dataclass(slots=True)
+class Values:
+    """Shapes at the sizes that costs assume, and dtypes, of the values that kernels are made of."""
+
+    shape: dict[int, tuple[int, ...]]
+    dtype: Mapping[int, DType]
+    table: OpTable
+    size: dict[int, int] = field(default_factory=dict)
+
+    @staticmethod
+    def of(shapes: Mapping[int, tuple], dtypes: Mapping[int, DType], table: OpTable) -> Values:
+        """The values of classes (or nodes): every symbolic dim at its hint."""
+        out = Values({c: tuple(map(hint, s)) for c, s in shapes.items()}, dtypes, table)
+        out.size = {c: math.prod(s) for c, s in out.shape.items()}
+        return out
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A contraction that a template runs: extents of its loops."""
+
+    batch: int
+    m: int
+    n: int
+    k: int
+    dtype: DType
+
+    @property
+    def flops(self) -> int:
+        return 2 * self.batch * self.m * self.n * self.k
+
+
+@dataclass(slots=True)
+class Demand:
+    """What a kernel executes. ``reads``: leaf -> elements read from memory, each at most once.
+
+    loops: ``(dtype, scalar operations)`` of everything outside templates, repeats included.
+    values: distinct (value, index) pairs, which is what generated code grows with.
+    rows: independent pieces that threads can share, or None where every element is one.
+    """
+
+    reads: dict[int, int] = field(default_factory=dict)
+    loops: list[tuple[DType, float]] = field(default_factory=list)
+    products: list[Product] = field(default_factory=list)
+    values: int = 0
+    evaluations: float = 0.0
+    rows: int | None = None
+
+
+Keys = dict[tuple[int, int], float]  # (index, pass) -> elements wanted
+
+
+@dataclass(slots=True)
+class Footprint:
+    """How an idiom over an axis reads its operands: per operand ``(index, pass, share)``.
+
+    The rest per element of the result, from the expansion. late, late_evaluations: what is done
+    in the last pass, and so again in each further pass that wants the result.
+    """
+
+    reads: tuple[tuple[tuple[int, int, float], ...], ...]
+    passes: int
+    values: int
+    evaluations: float
+    late: float
+    late_evaluations: float
+
+
+@dataclass(slots=True)
+class WorkModel:
+    """Computes the Demand of kernels over one set of values.
+
+    keep: scalar operations from which a value wanted in several passes is kept in a scratch row.
+    panel: extent of the other side after which a packed operand is packed again.
+    """
+
+    values: Values
+    cost: Mapping[str, float]
+    keep: float = 8.0
+    load: float = 0.5
+    panel: int = 512
+    footprints: dict[tuple, Footprint] = field(default_factory=dict)
+
+    def demand(self, outs: Sequence[int], body: Mapping[int, object]) -> Demand:
+        """The demand of a kernel; ``body`` lists operands before their users."""
+        return _Walk(self, outs, body).run()
+
+    def weight(self, op: Op) -> float:
+        """Scalar operations per element of an op."""
+        return self.cost.get(op.name, op.cost)
+
+    def footprint(self, c: int, node) -> Footprint:
+        """How a composite reads its operands, from its expansion."""
+        rank = len(self.values.shape[c])
+        key = (node.op.name, node.attrs, rank)
+        found = self.footprints.get(key)
+        if found is None:
+            found = self.footprints[key] = self._expansion(node)
+        return found
+
+    def _expansion(self, node) -> Footprint:
+        graph = Graph(self.values.table)
+        args = tuple(graph.input(f"x{i}", self.values.shape[a], self.values.dtype[a])
+                     for i, a in enumerate(node.args))
+        root = node.op.expand(graph, args, node.attrs)
+        inner = Values.of({n.id: n.shape for n in graph.nodes},
+                          {n.id: n.dtype for n in graph.nodes}, self.values.table)
+        body = {n.id: Step(n.op, tuple(a.id for a in n.args), n.attrs)
+                for n in graph.reachable([root]) if n.op.name != "Input"}
+        model = WorkModel(inner, self.cost, self.keep, self.load, self.panel)
+        walk = _Walk(model, (root.id,), body)
+        walk.run()
+        reads = tuple(tuple((index, turn, count / max(1, inner.size[a.id]))
+                            for (index, turn), count in sorted(walk.need.get(a.id, {}).items()))
+                      for a in args)
+        size = max(1, inner.size[root.id])
+        return Footprint(reads, walk.after[root.id], walk.out.values, walk.out.evaluations / size,
+                         walk.late / size, walk.late_evaluations / size)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """An op over values, as an e-node is."""
+
+    op: Op
+    args: tuple[int, ...]
+    attrs: tuple
+
+
+class _Walk:
+    """One kernel: passes from the leaves up, then demand from the outputs down."""
+
+    def __init__(self, model: WorkModel, outs: Sequence[int], body: Mapping) -> None:
+        self.model, self.outs, self.body = model, outs, body
+        self.size = model.values.size
+        self.after: dict[int, int] = {}      # the pass after which a value is known
+        self.depth: dict[int, float] = {}    # operations per element down to loads and kept values
+        self.need: dict[int, Keys] = {}
+        self.paths: dict[tuple, int] = {}    # (index, step) -> index
+        self.last = 0                        # the pass in which outputs are written
+        self.late = self.late_evaluations = 0.0
+        self.out = Demand()
+
+    def run(self) -> Demand:
+        for c, node in self.body.items():
+            self._up(c, node)
+        self.last = max((self.after.get(o, 0) for o in self.outs), default=0)
+        for o in self.outs:
+            self._want(o, (0, self.after.get(o, 0)), self.size[o])
+        for c in reversed(list(self.body)):
+            self._down(c, self.body[c])
+        for leaf, keys in self.need.items():
+            if leaf not in self.body:
+                widest: dict[int, float] = {}
+                for (index, _), n in keys.items():
+                    widest[index] = max(widest.get(index, 0.0), n)
+                self.out.reads[leaf] = int(min(self.size[leaf], sum(widest.values())))
+        return self.out
+
+    # ---- from the leaves up
+    def _up(self, c: int, node) -> None:
+        kind, name = node.op.kind, node.op.name
+        before = max((self.after.get(a, 0) for a in node.args), default=0)
+        depths = [self._depth(a) for a in node.args]
+        if kind == "reduce":
+            self.after[c], self.depth[c] = before + 1, 0.0
+        elif kind == "composite":
+            self.after[c] = before + self.model.footprint(c, node).passes
+            self.depth[c] = 2.0
+        elif kind == "contract":
+            self.after[c], self.depth[c] = 0, 0.0
+        elif kind == "movement":
+            self.after[c] = before
+            self.depth[c] = 0.0 if name == "Expand" else depths[0]
+        elif kind == "source":
+            self.after[c], self.depth[c] = 0, 0.0
+        else:
+            self.after[c] = before
+            self.depth[c] = self.model.weight(node.op) + sum(depths)
+
+    def _depth(self, a: int) -> float:
+        if a not in self.body:
+            return self.model.load
+        d = self.depth[a]
+        return self.model.load if d >= self.model.keep else d
+
+    # ---- from the outputs down
+    def _want(self, a: int, key: tuple[int, int], count: float) -> None:
+        keys = self.need.setdefault(a, {})
+        if count > keys.get(key, 0.0):
+            keys[key] = count
+
+    def _path(self, index: int, step: object) -> int:
+        return self.paths.setdefault((index, step), len(self.paths) + 1)
+
+    def _down(self, c: int, node) -> None:
+        keys = self.need.get(c)
+        if not keys:
+            return
+        kind = node.op.kind
+        if kind == "source":
+            return
+        if kind == "movement":
+            self._move(c, node, keys)
+            return
+        if len(keys) > 1 and self.depth[c] >= self.model.keep:
+            keys = self._kept(c, keys)
+        self.out.values += len({index for index, _ in keys})
+        if kind == "contract":
+            self._contract(c, node, keys)
+            return
+        self._charge(c, node, keys)
+        if kind == "reduce":
+            (a,) = node.args
+            share = self.size[a] / max(1, self.size[c])
+            for (index, _), n in keys.items():
+                self._want(a, (index, self.after.get(a, 0)), n * share)
+            self._rows(self.size[c])
+        elif kind == "composite":
+            self._composite(c, node, keys)
+        elif kind == "index":
+            self._index(c, node, keys)
+        else:
+            for a in node.args:
+                for key, n in keys.items():
+                    self._want(a, key, n)
+
+    def _kept(self, c: int, keys: Keys) -> Keys:
+        """A dear value is evaluated in the first pass that wants it, and kept for the others."""
+        first: dict[int, int] = {}
+        for index, turn in keys:
+            first[index] = min(turn, first.get(index, turn))
+        out: Keys = {}
+        again = 0.0
+        for (index, turn), n in keys.items():
+            if turn == first[index]:
+                out[index, turn] = max(n, out.get((index, turn), 0.0))
+            else:
+                again += n
+        self.out.loops.append((self.model.values.dtype[c], again * self.model.load))
+        return out
+
+    def _charge(self, c: int, node, keys: Keys) -> None:
+        """Operations of a value; a reduction works on every element of its operand, once."""
+        dtype = self.model.values.dtype[c]
+        if dtype.kind == "bool" and node.args:
+            dtype = self.model.values.dtype[node.args[0]]
+        weight, count = self.model.weight(node.op), sum(keys.values())
+        operations, evaluations = count * weight, count
+        if node.op.kind == "reduce":
+            evaluations = max(keys.values()) * self.size[node.args[0]] / max(1, self.size[c])
+            operations = evaluations * weight
+        elif node.op.kind == "composite":
+            foot = self.model.footprint(c, node)
+            first: dict[int, float] = {}
+            for (index, _), n in keys.items():
+                first[index] = max(n, first.get(index, 0.0))
+            once = sum(first.values())
+            operations = once * weight + (count - once) * foot.late
+            evaluations = once * foot.evaluations + (count - once) * foot.late_evaluations
+        else:
+            last = sum(n for (_, turn), n in keys.items() if turn == self.last)
+            self.late += last * weight
+            self.late_evaluations += last
+        self.out.evaluations += evaluations
+        self.out.loops.append((dtype, operations))
+
+    def _move(self, c: int, node, keys: Keys) -> None:
+        (a,), name = node.args, node.op.name
+        share = self.size[a] / max(1, self.size[c])
+        for (index, turn), n in keys.items():
+            if name == "Expand":
+                self._want(a, (index, self.after.get(a, 0)), n * min(1.0, share))
+            elif name == "Pad":
+                self._want(a, (self._path(index, c), turn), n * share)
+            else:
+                self._want(a, (self._path(index, c), turn), n)
+
+    def _composite(self, c: int, node, keys: Keys) -> None:
+        foot = self.model.footprint(c, node)
+        before = self.after[c] - foot.passes
+        self.out.values += foot.values - 1
+        for a, reads in zip(node.args, foot.reads):
+            for (index, turn), n in keys.items():
+                scale = n / max(1, self.size[c]) * self.size[a]
+                for inner, step, share in reads:
+                    at = index if inner == 0 else self._path(index, (c, inner))
+                    when = turn if step == foot.passes else before + step
+                    self._want(a, (at, when), scale * share)
+        if foot.passes:
+            shape = self.model.values.shape[c]
+            self._rows(self.size[c] // max(1, shape[axis_of(node)] if shape else 1))
+
+    def _index(self, c: int, node, keys: Keys) -> None:
+        """Gather asks its operand for as many elements as it gives; Scatter for all of each."""
+        for (index, turn), n in keys.items():
+            share = n / max(1, self.size[c])
+            for i, a in enumerate(node.args):
+                at = self._path(index, (c, i))
+                whole = node.op.name == "Gather" and i == 0
+                self._want(a, (at, turn), n if whole else share * self.size[a])
+
+    def _contract(self, c: int, node, keys: Keys) -> None:
+        x, y = node.args
+        shape = self.model.values.shape
+        spec = Spec.parse(node.attrs[0])
+        size = spec.sizes(shape[x], shape[y])
+
+        def extent(letters: str) -> int:
+            return hint(product(tuple(size[letter] for letter in letters)))
+
+        done = Product(extent(spec.batch), extent(spec.m), extent(spec.n), extent(spec.k),
+                       self.model.values.dtype[x])
+        self.out.products.append(done)
+        self._rows(done.batch * -(-done.m // 8) * -(-done.n // 16))
+        for a, other in ((x, done.n), (y, done.m)):
+            times = max(1, -(-other // self.model.panel)) if a in self.body else 1
+            # siblings that share an operand and its index pack it once
+            self._want(a, (self._path(0, (a, node.attrs[0])), self.after.get(a, 0)),
+                       self.size[a] * times)
+
+    def _rows(self, n: int) -> None:
+        self.out.rows = n if self.out.rows is None else max(self.out.rows, n)

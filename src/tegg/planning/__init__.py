@@ -1,0 +1,1 @@
+"""From a cover to a plan: memory, lowered kernels, calls."""

@@ -1,0 +1,249 @@
+"""Making a plan of a cover: lower each distinct kernel once, place every class, order the calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from tegg.ir.classes import Cover, EClasses, Fragment, KernelSpec
+from tegg.dim import Dim, product, symbols
+from tegg.dtype import DType
+from tegg.errors import ExtractionError, LoweringError
+from tegg.kernel.code import KernelCode
+from tegg.planning.plan import Buffer, Call, Plan
+
+
+class KernelRefused(LoweringError):
+    """The target cannot lower one kernel of a cover; a cover without it may do."""
+
+    def __init__(self, spec: KernelSpec, reason: str) -> None:
+        super().__init__(reason)
+        self.spec, self.reason = spec, reason
+
+
+def make_plan(classes: EClasses, cover: Cover, symbols: tuple[str, ...],
+              rebuild: Callable[[KernelSpec], Fragment],
+              lower: Callable[[Fragment, str, frozenset[int]], KernelCode]) -> Plan:
+    """Lower every kernel of a cover once, give each class its buffer, and order the calls.
+
+    ``symbols``: the names of the program's sizes, in the order in which runs are given them.
+    Raises KernelRefused where ``lower`` does not take a kernel.
+    """
+    order = _order(classes, cover.kernels)
+    maker = _Maker(classes, lower)
+    maker.place(order)
+    for spec in order:
+        maker.call(spec, rebuild(spec))
+    return Plan(maker.kernels, maker.buffers, maker.ahead, maker.run, maker.before, maker.after,
+                symbols, cover.seconds, cover.gap, dict(cover.stats))
+
+
+def _order(classes: EClasses, specs: Sequence[KernelSpec]) -> list[KernelSpec]:
+    """A topological order in which, where possible, a state's readers run before its writer."""
+    writer = {o: s for s in reversed(specs) for o in s.outs}
+    after: dict[int, set[int]] = {i: set() for i in range(len(specs))}
+    index = {id(s): i for i, s in enumerate(specs)}
+    for i, s in enumerate(specs):
+        for leaf in s.leaves:
+            if leaf in writer and writer[leaf] is not s:
+                after[i].add(index[id(writer[leaf])])
+    strict = {i: set(a) for i, a in after.items()}
+    for slot, new in classes.updates.items():
+        old = _input_class(classes, slot)
+        if old is not None and new in writer:
+            w = index[id(writer[new])]
+            after[w] |= {i for i, s in enumerate(specs) if old in s.leaves and i != w}
+    order = _topological(after)
+    if order is None:
+        order = _topological(strict)
+    if order is None:
+        raise ExtractionError("the chosen kernels wait for one another; no order can run them")
+    return [specs[i] for i in order]
+
+
+def _topological(after: dict[int, set[int]]) -> list[int] | None:
+    done: list[int] = []
+    seen: set[int] = set()
+    left = dict(after)
+    while left:
+        ready = [i for i, a in left.items() if a <= seen]
+        if not ready:
+            return None
+        done.append(ready[0])
+        seen.add(ready[0])
+        del left[ready[0]]
+    return done
+
+
+def _input_class(classes: EClasses, slot: int) -> int | None:
+    for n in classes.graph.nodes:
+        if n.op.name == "Input" and n.attrs[0] == slot:
+            return classes.of.get(n.id)
+    return None
+
+
+class _Maker:
+    """Buffers by class, kernels by the structure of their fragment."""
+
+    def __init__(self, classes: EClasses, lower: Callable) -> None:
+        self.classes, self.lower = classes, lower
+        self.buffers: list[Buffer] = []
+        self.kernels: list[KernelCode] = []
+        self.ahead: list[Call] = []
+        self.run: list[Call] = []
+        self.before: list[tuple[int, int]] = []
+        self.after: list[tuple[int, int]] = []
+        self._of: dict[int, int] = {}       # class -> the buffer it is read from
+        self._known: dict[tuple, int] = {}  # structure of a fragment -> kernel
+        self._kept: dict[tuple, int] = {}   # (kernel, weight buffers) -> temporary packed ahead
+
+    def _buffer(self, kind: str, dtype: DType, size: Dim, index: int = -1) -> int:
+        self.buffers.append(Buffer(kind, dtype, size, index))
+        return len(self.buffers) - 1
+
+    def place(self, order: Sequence[KernelSpec]) -> None:
+        """Inputs, outputs, updates and everything that rests in memory get their buffers."""
+        c = self.classes
+        for n in c.graph.nodes:
+            if n.op.name == "Input" and n.id in c.of:
+                spec = c.graph.inputs[n.attrs[0]]
+                kind = "weight" if spec.kind == "weight" else "input"
+                self._of[c.of[n.id]] = self._buffer(kind, n.dtype, product(n.shape), n.attrs[0])
+        states = {slot: self._state(slot) for slot in c.updates}
+        given = set(self._of)
+        written = {o: s for s in order for o in s.outs if o not in given}
+        self._ahead = self._fixed_size(order)
+        in_place = self._in_place(order, states)
+        for number, (_, cls) in enumerate(c.outputs.items()):
+            out = self._buffer("output", c.dtype[cls], product(c.shape[cls]), number)
+            if cls in given:  # copied first: a state is overwritten by the run
+                self.before.append((self._of[cls], out))
+            elif cls in self._of or cls in in_place:
+                self.after.append((self._of[cls] if cls in self._of else in_place[cls], out))
+            else:
+                self._of[cls] = out
+        for cls, state in in_place.items():
+            self._of[cls] = state
+        for slot, cls in c.updates.items():
+            state = states[slot]
+            if self._of.get(cls) != state:
+                if cls not in self._of:
+                    self._of[cls] = self._buffer("arena", c.dtype[cls], product(c.shape[cls]))
+                self.after.append((self._of[cls], state))
+        for cls, spec in written.items():
+            if cls not in self._of:
+                kind = "ahead" if id(spec) in self._ahead else "arena"
+                self._of[cls] = self._buffer(kind, c.dtype[cls], product(c.shape[cls]))
+
+    def _state(self, slot: int) -> int:
+        """The buffer of a state, whether or not its old value is read."""
+        old = _input_class(self.classes, slot)
+        if old is not None:
+            return self._of[old]
+        spec = self.classes.graph.inputs[slot]
+        return self._buffer("input", spec.dtype, product(spec.shape), slot)
+
+    def _fixed_size(self, order: Sequence[KernelSpec]) -> set[int]:
+        """Kernels that run ahead: they depend on weights, and no symbol sizes what they do."""
+        c, out = self.classes, set()
+        late = {*c.outputs.values(), *c.updates.values()}
+        for s in order:
+            shapes = [c.shape[x] for x in (*s.outs, *s.leaves, *s.body)]
+            if (not s.ahead or late & {*s.leaves, *s.outs}
+                    or any(symbols(d) for h in shapes for d in h)):
+                late |= set(s.outs)
+            else:
+                out.add(id(s))
+        return out
+
+    def _in_place(self, order: Sequence[KernelSpec], states: Mapping[int, int]) -> dict[int, int]:
+        """Updates whose kernel can write over the old value: class -> the state's buffer."""
+        c, out = self.classes, {}
+        for slot, cls in c.updates.items():
+            old = _input_class(c, slot)
+            at = next((i for i, s in enumerate(order) if cls in s.outs), None)
+            if at is None or cls in out:
+                continue
+            later = any(old in s.leaves for s in order[at + 1:])
+            if not later and (old not in order[at].leaves or _pointwise(order[at], old, cls, c)):
+                out[cls] = states[slot]
+        return out
+
+    def call(self, spec: KernelSpec, fragment: Fragment) -> None:
+        ins = tuple(self._of[x] for x in spec.leaves)
+        fixed = frozenset(i for i, b in enumerate(ins)
+                          if self.buffers[b].kind in ("weight", "ahead"))
+        key = (_structure(fragment), fixed)
+        if key not in self._known:
+            try:
+                kernel = self.lower(fragment, f"k{len(self.kernels)}", fixed)
+            except LoweringError as e:
+                raise KernelRefused(spec, str(e)) from None
+            self._known[key] = len(self.kernels)
+            self.kernels.append(kernel)
+        number = self._known[key]
+        kernel = self.kernels[number]
+        outs = tuple(self._of[x] for x in spec.outs)
+        ahead = id(spec) in self._ahead
+        early = () if ahead else self._early(kernel, fixed, len(ins) + len(outs))
+        temps = self._temporaries(number, kernel, ins, outs, early, "ahead" if ahead else "arena")
+        stages = tuple(i for i in range(len(kernel.stages)) if i not in early)
+        label = "+".join(sorted({n.op.name for n in spec.body.values()
+                                 if n.op.kind in ("contract", "composite", "reduce", "index")}))
+        made = Call(number, ins + outs + temps, stages, spec.seconds, label or "elementwise")
+        (self.ahead if ahead else self.run).append(made)
+
+    @staticmethod
+    def _early(kernel: KernelCode, fixed: frozenset[int], first: int) -> tuple[int, ...]:
+        """Stages that read weights only and write one temporary: packing, done ahead."""
+        return tuple(i for i, s in enumerate(kernel.stages)
+                     if s.reads and s.reads <= fixed
+                     and len(s.writes) == 1 and min(s.writes) >= first
+                     and all(not symbols(kernel.temporaries[w - first].size) for w in s.writes))
+
+    def _temporaries(self, number: int, kernel: KernelCode, ins: tuple[int, ...],
+                     outs: tuple[int, ...], early: tuple[int, ...],
+                     kind: str) -> tuple[int, ...]:
+        base, temps = len(ins) + len(outs), []
+        for t, temp in enumerate(kernel.temporaries):
+            stage = next((i for i in early if base + t in kernel.stages[i].writes), None)
+            if stage is None:
+                temps.append(self._buffer(kind, temp.dtype, temp.size))
+                continue
+            reads = tuple(ins[r] for r in sorted(kernel.stages[stage].reads))
+            key = (number, t, reads)
+            if key not in self._kept:
+                self._kept[key] = self._buffer("ahead", temp.dtype, temp.size)
+                padded = ins + outs + tuple(temps) + (self._kept[key],) * (
+                    len(kernel.temporaries) - t)
+                self.ahead.append(Call(number, padded, (stage,), 0.0, "pack"))
+            temps.append(self._kept[key])
+        return tuple(temps)
+
+
+def _pointwise(spec: KernelSpec, old: int, new: int, classes: EClasses) -> bool:
+    """Whether every use of ``old`` in a kernel is at the very index that is written, or the base
+    of a Scatter that becomes ``new``."""
+    shape = classes.shape[old]
+    root = spec.body.get(new)
+    if root is not None and root.op.name == "Scatter" and root.args[0] == old:
+        return all(old not in n.args[1:] for n in spec.body.values()) and not any(
+            old in n.args for c, n in spec.body.items() if c != new)
+    reached = {old}
+    grew = True
+    while grew:
+        grew = False
+        for c, n in spec.body.items():
+            if c not in reached and reached & set(n.args):
+                if n.op.kind != "elementwise" or classes.shape[c] != shape:
+                    return False
+                reached.add(c)
+                grew = True
+    return True
+
+
+def _structure(f: Fragment) -> tuple:
+    """Equal for fragments that lower to the same kernel, whatever buffers they read."""
+    nodes = tuple((n.op.name, tuple(a.id for a in n.args), n.attrs, n.dtype.name, n.shape)
+                  for n in f.graph.nodes)
+    return nodes, tuple(o.id for o in f.outputs), tuple(a.id for a in f.anchors)
+

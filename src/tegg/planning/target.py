@@ -1,0 +1,106 @@
+"""What a backend provides, and how it is found by name."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from tegg.ir.classes import Fragment
+from tegg.dim import Dim, Shape, Symbol
+from tegg.dtype import DType
+from tegg.errors import BackendError
+from tegg.kernel.code import KernelCode
+from tegg.ir.op import Op
+from tegg.planning.plan import Plan
+
+if TYPE_CHECKING:
+    from tegg.extract.cost import Costs
+
+
+@dataclass(frozen=True, slots=True)
+class ArraySpec:
+    """One array of a call, for a fast call path. ``buffers`` of the plan get its pointer.
+
+    ``allocate(shape, dtype)`` makes a result.
+    """
+
+    name: str
+    dtype: np.dtype
+    shape: Shape
+    buffers: tuple[int, ...]
+    writable: bool = False
+    allocate: Callable[[tuple[int, ...], np.dtype], np.ndarray] = np.empty
+
+
+class Executable(Protocol):
+    """A plan that is built for a device and can run. ``buffers``: a table of one pointer per
+    buffer of the plan; ``sizes``: int64, in the order of the plan's symbols."""
+
+    def run(self, buffers: Any, sizes: Any) -> None:
+        """Run the plan: copies before, its calls, copies after."""
+
+    def run_ahead(self, buffers: Any, sizes: Any) -> None:
+        """Run the calls that depend on weights only."""
+
+    def profile(self, buffers: Any, sizes: Any) -> list[float]:
+        """Run once and give the seconds of each call of the plan."""
+
+    def source(self) -> str:
+        """The program text that was compiled."""
+
+    def bound(self, buffers: Any, sizes: Sequence[int], keep: object) -> Callable[[], None]:
+        """A function of no arguments that runs on these buffers; ``keep`` lives as long as it.
+        Calls of it from several threads run one after the other."""
+
+    def caller(self, inputs: Sequence[ArraySpec], outputs: Sequence[ArraySpec],
+               symbols: Sequence[Symbol], claims: Sequence[Dim]) -> Any | None:
+        """A fast call path (``call(*arrays)``, ``clear()``), or None. ``call`` gives None, with
+        nothing done, where arguments need more than a run on prepared memory."""
+
+    def prepare(self, caller: Any, buffers: Any, keep: object, sizes: Sequence[int]) -> None:
+        """Give the fast path memory for one more run in flight at these sizes."""
+
+
+class Target(Protocol):
+    """A device: which compilers lower for it, what its kernels cost, how they are made and run."""
+
+    name: str
+    features: frozenset[str]
+    ops: tuple[Op, ...]
+
+    def identity(self) -> str:
+        """Everything that makes plans for this device differ: features, toolchain, version."""
+
+    def costs(self) -> Costs:
+        """The cost profile in use."""
+
+    def unsupported(self, op: Op, dtype: DType) -> str | None:
+        """Why an op cannot be lowered for a dtype of its result, or None if it can."""
+
+    def lower(self, fragment: Fragment, name: str, constant: frozenset[int]) -> KernelCode:
+        """Source of one kernel. ``constant``: input slots that hold weights, or what was computed
+        from them ahead; a stage that reads only those runs ahead."""
+
+    def build(self, plan: Plan) -> Executable:
+        """Compile and load a plan."""
+
+
+def targets() -> dict[str, Any]:
+    """Name -> entry point of every installed backend."""
+    return {e.name: e for e in entry_points(group="tegg.backends")}
+
+
+def find(name: str) -> Target:
+    """The target of a device name. Raises BackendError for a name that nothing provides."""
+    known = targets()
+    if name not in known:
+        near = difflib.get_close_matches(name, known, 1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise BackendError(f"no backend provides device {name!r}{hint} "
+                           f"(installed: {', '.join(sorted(known)) or 'none'})")
+    return known[name].load()()

@@ -1,0 +1,1 @@
+"""Rules and the e-graph: from a graph to its saturated classes."""

@@ -1,0 +1,276 @@
+"""Compilers: rule sets, op rows and fact providers that a user stacks, and what a stack means."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import lru_cache
+from importlib.metadata import entry_points
+from importlib.resources import files
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from tegg.errors import ArgumentError, RuleError
+from tegg.ir.op import OPS, Op, OpTable
+from tegg.rewrite.pipeline import FACTS, phases, rule_folders
+from tegg.rewrite.providers import Provider
+from tegg.rewrite.providers.builtin import BUILTIN
+from tegg.rewrite.rulecheck import check
+from tegg.rewrite.rulefile import Rule, RuleSet, read_rule_file
+from tegg.rewrite.ruletext import rule_texts
+from tegg.rewrite.vocabulary import FACTS as FACT_WORDS, MEMORY, RESERVED, Word, vocabulary
+
+if TYPE_CHECKING:
+    from tegg.planning.target import Target
+
+PRECISIONS = MappingProxyType({"bitwise": ("facts", "bitwise"),
+                               "reals": ("facts", "bitwise", "reals", "rounds")})
+
+
+class Compiler:
+    """Rule sets with the op rows and fact providers that they need.
+
+    rules: paths of ``.egg`` files or of folders of them, names of built-in rule sets or folders
+      (``"fuse.sub"``, ``"algebra"``), or rule sets that were read. rounds: whether rule sets of
+      class ``rounds`` may be among them, so that results lose precision. target: the device that
+      they are for, if any; its rows join the op table.
+    """
+
+    __slots__ = ("name", "ops", "providers", "rounds", "sources", "target")
+
+    def __init__(self, *rules: str | Path | RuleSet, ops: Iterable[Op] = (),
+                 providers: Iterable[Provider] = (), name: str = "", rounds: bool = False,
+                 target: Target | None = None) -> None:
+        self.sources = rules
+        self.target = target
+        self.ops = tuple(ops)
+        self.providers = tuple(providers)
+        self.name = name or ", ".join(s.name if isinstance(s, RuleSet) else str(s) for s in rules)
+        self.rounds = rounds
+        for op in self.ops:
+            if not isinstance(op, Op):
+                raise ArgumentError(f"ops= of compiler {self.name!r} takes rows tegg.Op(...), "
+                                    f"not {op!r}")
+        for p in self.providers:
+            if not isinstance(p, Provider):
+                raise ArgumentError(f"providers= of compiler {self.name!r} takes objects with "
+                                    f"name, relations and facts(view), not {p!r}")
+
+    def rule_sets(self) -> tuple[RuleSet, ...]:
+        """Its rule sets, read. Raises RuleError where a file is malformed or missing."""
+        found: list[RuleSet] = []
+        for source in self.sources:
+            found += [source] if isinstance(source, RuleSet) else _read(source)
+        for s in found:
+            if s.header.kind == "rounds" and not self.rounds:
+                raise RuleError(f"{s.file}: rule set {s.name} loses precision (class rounds), "
+                                f"which compiler {self.name!r} does not admit; write "
+                                f"Compiler(..., rounds=True)")
+        return tuple(found)
+
+    def identity(self) -> str:
+        """Everything about it that decides a plan: its rules' texts, its rows, its providers."""
+        parts = [self.name, str(self.rounds)]
+        for source in self.sources:
+            if isinstance(source, RuleSet):
+                parts.append(source.text)
+            else:
+                parts += [_text(path) for path, _ in _files(source)]
+        parts += [f"{op.name} {op.kind} {op.arity} {op.attrs} {op.cost} {op.commutative}"
+                  for op in self.ops]
+        parts += [_written(f) for op in self.ops
+                  for f in (op.shape, op.dtype, op.meaning, op.expand) if f is not None]
+        parts += [_written(type(p)) for p in self.providers]
+        return "\n".join(parts)
+
+    def __repr__(self) -> str:
+        return f"<compiler {self.name}>"
+
+
+def Generic() -> Compiler:
+    """Identities, constants, named ops, idioms and contractions: what every device wants."""
+    return Compiler(*rule_folders("generic"), name="Generic")
+
+
+def find(name: str) -> Compiler:
+    """The compiler that an installed package offers under a name (entry points
+    ``tegg.compilers``: a function without arguments that gives a Compiler).
+
+    Raises ArgumentError for a name that nothing offers.
+    """
+    known = {e.name: e for e in entry_points(group="tegg.compilers")}
+    if name not in known:
+        near = get_close_matches(name, known, 1)
+        raise ArgumentError(f"no package offers a compiler {name!r}"
+                            + (f"; did you mean {near[0]!r}?" if near else "")
+                            + f" (installed: {', '.join(sorted(known)) or 'none'})")
+    return known[name].load()()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stack:
+    """What a list of compilers means: one op table, checked rule sets in order, providers.
+
+    texts: rule -> the egglog rules that it is made of, with ``{}`` for their rule set.
+    """
+
+    table: OpTable
+    rule_sets: tuple[RuleSet, ...]
+    providers: tuple[Provider, ...]
+    words: Mapping[str, Word]
+    texts: Mapping[str, str]
+
+    @property
+    def rules(self) -> dict[str, Rule]:
+        """Every rule by name."""
+        return {r.name: r for s in self.rule_sets for r in s.rules}
+
+
+def stack(compilers: Compiler | Sequence[Compiler], table: OpTable = OPS) -> Stack:
+    """Read, check and combine compilers over an op table.
+
+    Raises ArgumentError or RuleError where they do not fit together.
+    """
+    compilers = (compilers,) if isinstance(compilers, Compiler) else tuple(compilers)
+    for c in compilers:
+        if not isinstance(c, Compiler):
+            raise ArgumentError(f"compilers are tegg.Compiler objects, not {c!r}; "
+                                f"write tegg.Compiler({c!r})" if isinstance(c, (str, Path)) else
+                                f"compilers are tegg.Compiler objects, not {c!r}")
+    rows = _rows(compilers, table)
+    sets: dict[str, RuleSet] = {}
+    for s in (s for c in compilers for s in c.rule_sets()):
+        if s.name in sets and sets[s.name].file != s.file:
+            raise RuleError(f"rule set {s.name} is defined by {sets[s.name].file} and by {s.file}; "
+                            f"rename one of the files")
+        sets.setdefault(s.name, s)
+    providers = dict.fromkeys((*BUILTIN, *(p for c in compilers for p in c.providers)))
+    return _stacked(tuple(rows.values()), tuple(sets.values()), tuple(providers))
+
+
+@lru_cache(maxsize=32)
+def _stacked(ops: tuple[Op, ...], sets: tuple[RuleSet, ...],
+             providers: tuple[Provider, ...]) -> Stack:
+    """Checked once: a rule file that did not change is the same rule set when it is read again."""
+    rows = MappingProxyType({op.name: op for op in ops})
+    words = vocabulary(rows, _declared(sets, providers, rows))
+    _check_sets(sets, words)
+    texts = {r.name: " ".join(rule_texts(r, words, "{}")) for s in sets for r in s.rules}
+    return Stack(rows, sets, providers, words, texts)
+
+
+def _rows(compilers: Iterable[Compiler], table: OpTable) -> OpTable:
+    rows = dict(table)
+    for c in compilers:
+        for op in (*c.ops, *(c.target.ops if c.target else ())):
+            if rows.get(op.name, op) is not op:
+                raise ArgumentError(f"compiler {c.name!r} brings an op {op.name!r}, which the op "
+                                    f"table has already; give it another name")
+            rows[op.name] = op
+    return MappingProxyType(rows)
+
+
+def _declared(sets: Iterable[RuleSet], providers: Iterable[Provider], rows: OpTable) -> list[Word]:
+    """Relations and functions of rule sets and providers; the same twice is one."""
+    found: dict[str, tuple[Word, str]] = {}
+    taken = {*rows, *(w.name for w in (*MEMORY, *FACT_WORDS)), *RESERVED}
+    sources = [(r.word, str(r.place)) for s in sets for r in s.relations]
+    sources += [(Word(n, tuple(sorts), "", "relation"), f"provider {p.name}")
+                for p in providers for n, sorts in p.relations.items()]
+    for word, where in sources:
+        if word.name in taken:
+            raise RuleError(f"{where}: {word.name} is the name of an op or a built-in function; "
+                            f"choose another")
+        if word.name in found and found[word.name][0] != word:
+            raise RuleError(f"{where}: {word.name} is declared otherwise by "
+                            f"{found[word.name][1]}; make them agree or rename one")
+        found.setdefault(word.name, (word, where))
+    return [w for w, _ in found.values()]
+
+
+def _check_sets(sets: Iterable[RuleSet], words: Mapping[str, Word]) -> None:
+    names: dict[str, Rule] = {}
+    known = (FACTS, *(p.name for p in phases()))
+    for s in sets:
+        if s.header.phase not in known:
+            near = get_close_matches(s.header.phase, known, 1)
+            raise RuleError(f"{s.file}:1:1: there is no phase {s.header.phase!r}; there are "
+                            f"{', '.join(known)}" + (f"; did you mean {near[0]}?" if near else ""))
+        check(s, words)
+        for r in s.rules:
+            if r.name in names:
+                raise RuleError(f"{r.place}: the name {r.name!r} is taken by "
+                                f"{names[r.name].place}; each rule has its own")
+            names[r.name] = r
+
+
+# ---- finding rule files
+def builtin_root() -> Path:
+    """The folder of the built-in rule files."""
+    return Path(str(files("tegg.rules")))
+
+
+def _read(source: str | Path) -> list[RuleSet]:
+    return [_cached(path, root) for path, root in _files(source)]
+
+
+def _files(source: str | Path) -> list[tuple[Path, Path | None]]:
+    """The rule files that a source means, each with the folder that its name counts from."""
+    path = Path(source)
+    if path.is_dir():
+        return [(p, None) for p in sorted(path.rglob("*.egg"))]
+    if path.suffix == ".egg":
+        return [(path, None)]
+    root = builtin_root()
+    inside = root.joinpath(*str(source).split("."))
+    if inside.is_dir():
+        return [(p, root) for p in sorted(inside.rglob("*.egg"))]
+    if inside.with_suffix(".egg").is_file():
+        return [(inside.with_suffix(".egg"), root)]
+    names = sorted({".".join(p.relative_to(root).with_suffix("").parts)
+                    for p in root.rglob("*.egg")} | {p.name for p in root.iterdir() if p.is_dir()})
+    near = get_close_matches(str(source), names, 1)
+    raise RuleError(f"{source}: is no .egg file, no folder and no built-in rule set"
+                    + (f"; did you mean {near[0]}?" if near else f"; there are {', '.join(names)}"))
+
+
+def _cached(path: Path, root: Path | None) -> RuleSet:
+    try:
+        stamp = path.stat()
+    except OSError:
+        return read_rule_file(path, root)
+    return _read_once(path, root, stamp.st_mtime_ns, stamp.st_size)
+
+
+def _written(thing: Any) -> str:
+    """What a function or class is made of: the text of its file, and what it closes over.
+
+    What has no file of Python is named; what was typed in is like nothing else.
+    """
+    if not isinstance(thing, type) and not hasattr(thing, "__code__"):
+        return repr(thing)
+    try:
+        text = Path(inspect.getfile(thing)).read_text(encoding="utf-8")
+    except (TypeError, OSError):
+        return f"{thing!r} {time.time_ns()}"
+    if isinstance(thing, type):
+        return f"{thing.__qualname__} {text}"
+    closed = [c.cell_contents for c in thing.__closure__ or ()]
+    return f"{thing.__code__.co_firstlineno} {thing.__defaults__} {closed} {text}"
+
+
+def _text(path: Path) -> str:
+    """The text of a rule file; reading it as rules says what is wrong with one that has none."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+@lru_cache(maxsize=512)
+def _read_once(path: Path, root: Path | None, changed: int, size: int) -> RuleSet:
+    return read_rule_file(path, root)

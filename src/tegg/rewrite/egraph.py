@@ -1,0 +1,246 @@
+"""Saturation: a graph becomes terms, rule sets run in phases, and the classes come back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+
+from tegg.ir.classes import EClasses
+from tegg.rewrite.compiler import PRECISIONS, Compiler, Stack, stack
+from tegg.rewrite.encode import Codec
+from tegg.rewrite.engine import Conflict, Engine
+from tegg.errors import ArgumentError, RuleError
+from tegg.rewrite.freeze import freeze
+from tegg.ir.graph import Graph, Node
+from tegg.rewrite.pipeline import FACTS, Phase, phases
+from tegg.rewrite.providers import Provider
+from tegg.rewrite.report import PhaseReport, Report, RuleReport
+from tegg.rewrite.rulefile import RuleSet
+from tegg.rewrite.ruletext import GUARDS, plain_name
+from tegg.rewrite.stating import Stater
+from tegg.rewrite.view import View, look
+from tegg.rewrite.vocabulary import prelude
+
+
+@dataclass(frozen=True, slots=True)
+class Saturated:
+    """The classes of a saturated graph, and what happened on the way."""
+
+    classes: EClasses
+    report: Report
+
+
+def saturate(graph: Graph, compilers: Compiler | Sequence[Compiler], precision: str = "reals",
+             limits: Mapping[str, Mapping[str, float]] | None = None,
+             features: Iterable[str] = ("cpu",)) -> Saturated:
+    """Load a graph, run the rule sets of a stack of compilers in phases, and freeze the classes.
+
+    precision: ``"bitwise"`` or ``"reals"``. limits: as in ``pipeline.phases``. features: what the
+    target can do, as names, with a level where rules ask for one: ``("cuda", "sm=80")``.
+    """
+    if precision not in PRECISIONS:
+        raise ArgumentError(f"precision is {' or '.join(map(repr, PRECISIONS))}, not {precision!r}")
+    run = _Saturation(graph, stack(compilers, graph.table), phases(limits))
+    run.declare(precision, features)
+    run.load(precision)
+    for phase in run.order:
+        run.phase(phase)
+    return Saturated(run.freeze(), run.report)
+
+
+class _Saturation:
+    """One saturation, in one thread. The engine dies with it."""
+
+    def __init__(self, graph: Graph, stacked: Stack, order: tuple[Phase, ...]) -> None:
+        self.graph, self.stack, self.order = graph, stacked, order
+        self.engine, self.codec = Engine(), Codec(graph.facts)
+        self.stater = Stater(self.engine, stacked.table, self.codec, len(graph.nodes))
+        self.report = Report()
+        self.sets: list[RuleSet] = []
+        self.members: dict[str, list[str]] = {}  # rule set -> its egglog rule sets, one a rule
+        self.owner: dict[str, str] = {}  # egglog rule set -> rule
+        self.combined: dict[tuple[str, ...], str] = {}
+        self.seen: tuple[int, View] | None = None  # the last view, and when it was taken
+
+    # ---- declaring
+    def declare(self, precision: str, features: Iterable[str]) -> None:
+        """Tell egglog the sorts, the ops and every rule that may run."""
+        start = perf_counter()
+        for command in prelude(self.stack.words):
+            self.engine.run(command)
+        for s in self.stack.rule_sets:
+            if s.header.kind not in PRECISIONS[precision]:
+                self.report.skipped[s.name] = f"class {s.header.kind}, precision {precision}"
+            elif not _runs_on(s.header.targets, features):
+                self.report.skipped[s.name] = f"for {', '.join(s.header.targets)} only"
+            else:
+                self.declare_set(s)
+        self.report.declare_ms = (perf_counter() - start) * 1e3
+
+    def declare_set(self, s: RuleSet) -> None:
+        self.sets.append(s)
+        self.members[s.name] = []
+        for rule in s.rules:
+            name = f"r{len(self.owner)}"
+            self.owner[name] = rule.name
+            self.members[s.name].append(name)
+            self.report.rules[rule.name] = RuleReport()
+            text = self.stack.texts[rule.name].replace("{}", name)
+            try:
+                self.engine.run(f"(ruleset {name}) {text}")
+            except RuleError as e:
+                raise RuleError(f"{rule.place}: rule {rule.name!r}: {e}") from None
+
+    # ---- loading
+    def load(self, precision: str) -> None:
+        """One command a node; commutative operands in canonical order; idioms united.
+
+        A named op of floats may round otherwise than its expansion: bitwise keeps the expansion.
+        """
+        start = perf_counter()
+        graph = self.graph
+        live = {n.id: n for n in graph.reachable()}
+        idioms = [i for i in graph.idioms if i.node.id in live
+                  and not (precision == "bitwise" and i.node.dtype.is_float)]
+        live.update((n.id, n) for i in idioms for n in graph.reachable(i.args))
+        constant: set[int] = set()
+        for n in sorted(live.values(), key=lambda n: n.id):
+            if n.op.name == "Full" or (n.args and all(a.id in constant for a in n.args)):
+                constant.add(n.id)
+            shape, dtype = self.codec.quoted("shape", n.shape), self.codec.quoted("dtype", n.dtype)
+            term = self.term(n.op, n.args, n.attrs, constant)
+            self.engine.run(f"(loaded {term} {n.id} {shape} {dtype})")
+        self.engine.run_rules("loading")
+        for i in idioms:
+            self.load_idiom(i.node, self.term(i.op, i.args, i.attrs, constant))
+        self.report.loaded = len(live)
+        self.report.load_ms = (perf_counter() - start) * 1e3
+
+    def load_idiom(self, node: Node, term: str) -> None:
+        try:
+            self.engine.run(f"(union (Node {node.id}) {term})")
+        except Conflict:
+            raise RuleError(f"the idiom {term} was recorded for {node!r}, which has another shape "
+                            f"or dtype; correct the expansion of its op") from None
+
+    def term(self, op, args: tuple[Node, ...], attrs: tuple, constant: set[int]) -> str:
+        """An op over loaded nodes: a plain operand, then an Expand, then a constant."""
+        if op.commutative:
+            args = tuple(sorted(args, key=lambda a: (a.id in constant, a.op.name == "Expand",
+                                                     a.id)))
+        nodes = " ".join(f"(Node {a.id})" for a in args)
+        return f"({op.name} {nodes} {self.codec.attrs(op, attrs)})"
+
+    # ---- running
+    def phase(self, phase: Phase) -> None:
+        """Rounds and providers in turn, until neither changes anything or a limit is hit."""
+        active = [s for s in self.sets if s.header.phase in (phase.name, FACTS)]
+        if not any(s.header.phase == phase.name for s in active):
+            return
+        report = PhaseReport(phase.name)
+        self.report.phases.append(report)
+        providers = self.needed(active)
+        start = perf_counter()
+        self.provide(providers, report)
+        self.rounds(phase, active, report, start)
+        while not report.hit and self.provide(providers, report):
+            self.rounds(phase, active, report, start)
+        report.enodes = self.enodes()
+        report.ms = (perf_counter() - start) * 1e3 - report.provider_ms
+
+    def rounds(self, phase: Phase, active: list[RuleSet], report: PhaseReport,
+               start: float) -> None:
+        """One round after the other, until one changes nothing or a limit is hit."""
+        while not (hit := self.limit(phase, report, start)):
+            ran = self.round(active, report.rounds)
+            report.rounds += 1
+            if not ran:
+                return
+        report.hit = hit
+
+    def limit(self, phase: Phase, report: PhaseReport, start: float) -> str:
+        if report.rounds >= phase.rounds:
+            return f"rounds {phase.rounds}"
+        if (perf_counter() - start) * 1e3 > phase.ms:
+            return f"ms {phase.ms}"
+        return f"nodes {phase.nodes}" if self.enodes() > phase.nodes else ""
+
+    def round(self, active: list[RuleSet], number: int) -> bool:
+        """One round of the sets that still may run. Whether it changed anything."""
+        names = tuple(r for s in active for r in self.members[s.name]
+                      if s.header.grows is None or number < s.header.grows)
+        ruleset = self.combined.get(names)
+        if ruleset is None:
+            ruleset = self.combined[names] = f"c{len(self.combined)}"
+            self.engine.run(f"(unstable-combined-ruleset {ruleset} {' '.join(names)})")
+        try:
+            run = self.engine.run_rules(ruleset)
+        except Conflict as e:
+            raise self.culprit(names, e) from None
+        for name, count in run.matches.items():
+            rule = self.report.rules[plain_name(name)]
+            rule.matches += count
+            rule.ms += run.seconds.get(name, 0.0) * 1e3
+        return run.changed
+
+    def culprit(self, names: tuple[str, ...], conflict: Conflict) -> RuleError:
+        """Run everything up to the failed round again, then its rules one by one."""
+        engine = self.engine.replay()
+        for name in names:
+            try:
+                engine.run_rules(name)
+            except Conflict:
+                rule = self.stack.rules[self.owner[name]]
+                return RuleError(f"{rule.place}: rule {rule.name!r} puts values of different shape "
+                                 f"or dtype in one class; add a guard on (shape e) or (dtype e)")
+        return conflict
+
+    def enodes(self) -> int:
+        sizes = self.engine.sizes()
+        return sum(sizes.get(name, 0) for name in self.stack.table)
+
+    # ---- facts from Python
+    def needed(self, active: list[RuleSet]) -> list[Provider]:
+        """Providers of a relation that a rule set of the phase reads, itself or by a constant."""
+        uses = {u for s in active for u in s.header.uses} | set(GUARDS)
+        return [p for p in self.stack.providers if uses & set(p.relations)]
+
+    def provide(self, providers: list[Provider], report: PhaseReport) -> int:
+        """State what the providers see now. How many facts were new."""
+        start = perf_counter()
+        view = self.view()
+        new = self.stater.complete(view)
+        for p in providers:
+            n = self.stater.state(p, view)
+            report.provided[p.name] = report.provided.get(p.name, 0) + n
+            new += n
+        report.provider_ms += (perf_counter() - start) * 1e3
+        return new
+
+    def view(self) -> View:
+        """The e-graph as it is now."""
+        if self.seen is None or self.seen[0] != self.engine.changes:
+            self.seen = self.engine.changes, look(self.engine, self.stack.table, self.codec)
+        return self.seen[1]
+
+    def freeze(self) -> EClasses:
+        """The classes that outputs and updates need."""
+        start = perf_counter()
+        self.stater.complete(self.view())
+        classes = freeze(self.graph, self.view())
+        self.report.enodes = sum(map(len, classes.nodes.values()))
+        self.report.classes = len(classes.nodes)
+        self.report.freeze_ms = (perf_counter() - start) * 1e3
+        return classes
+
+
+def _runs_on(targets: tuple[str, ...], features: Iterable[str]) -> bool:
+    """Whether a target has one of the features that a rule set asks for; none asks for any."""
+    levels = {name: int(level or 0) for name, _, level in (f.partition("=") for f in features)}
+
+    def has(target: str) -> bool:
+        name, _, level = target.partition(">=")
+        return name in levels and levels[name] >= int(level or 0)
+
+    return not targets or any(map(has, targets))

@@ -1,0 +1,54 @@
+"""Freezing: the part of a saturated e-graph that the results need, as plain data."""
+
+from __future__ import annotations
+
+from tegg.ir.classes import EClasses, ENode
+from tegg.errors import RuleError
+from tegg.ir.graph import Graph
+from tegg.rewrite.stating import type_of
+from tegg.rewrite.view import View
+
+
+def freeze(graph: Graph, view: View) -> EClasses:
+    """The classes reachable from outputs and updates, without self-loops and mirror twins.
+
+    Raises RuleError where an e-node does not have the shape and dtype of its class.
+    """
+    roots = [view.of[n.id] for n in (*graph.outputs.values(), *graph.updates.values())]
+    nodes = _reachable(roots, view)
+    for c, forms in nodes.items():
+        for n in forms:
+            _verify(c, n, view)
+    return EClasses(graph, nodes, {c: view.shape[c] for c in nodes},
+                    {c: view.dtype[c] for c in nodes},
+                    {i: c for i, c in view.of.items() if c in nodes and i < len(graph.nodes)},
+                    {c: forms for c, forms in view.forms.items() if c in nodes}, view.table)
+
+
+def _reachable(roots: list[int], view: View) -> dict[int, list[ENode]]:
+    out: dict[int, list[ENode]] = {}
+    todo = list(reversed(roots))
+    while todo:
+        c = todo.pop()
+        if c not in out:
+            out[c] = _distinct(c, view.nodes[c])
+            todo.extend(a for n in reversed(out[c]) for a in reversed(n.args))
+    return out
+
+
+def _distinct(c: int, nodes: list[ENode]) -> list[ENode]:
+    """Without nodes that have their own class as operand, or swap operands of another."""
+    found: dict[tuple, ENode] = {}
+    for n in nodes:
+        if c not in n.args:
+            args = tuple(sorted(n.args)) if n.op.commutative else n.args
+            found.setdefault((n.op.name, args, n.attrs), n)
+    return list(found.values())
+
+
+def _verify(c: int, n: ENode, view: View) -> None:
+    shape, dtype = type_of(n, view)
+    if shape != view.shape[c] or dtype is not view.dtype[c]:
+        raise RuleError(f"a rule put {n!r} of shape {shape} and dtype {dtype.name} in a class of "
+                        f"shape {view.shape[c]} and dtype {view.dtype[c].name}; add the guard "
+                        f"that it lacks")

@@ -1,0 +1,115 @@
+"""Writing facts into the e-graph: classes named by terms, missing shapes worked out."""
+
+from __future__ import annotations
+
+from tegg.ir.classes import ENode
+from tegg.dim import Shape
+from tegg.dtype import DType
+from tegg.rewrite.encode import Codec
+from tegg.rewrite.engine import Conflict, Engine
+from tegg.errors import RuleError, TeggError
+from tegg.ir.op import OpTable
+from tegg.rewrite.providers import Fact, Provider
+from tegg.rewrite.view import View
+
+
+class Stater:
+    """States facts about the classes of a view; text names a class by a node or a short term."""
+
+    def __init__(self, engine: Engine, table: OpTable, codec: Codec, first_name: int) -> None:
+        self.engine, self.table, self.codec = engine, table, codec
+        self.next_name = first_name  # names for classes without a node of the graph
+        self.known: set[str] = set()
+
+    def state(self, provider: Provider, view: View) -> int:
+        """State the facts of a provider. How many were not stated before."""
+        facts = list(provider.facts(view))
+        classes = {a for f in facts for a, s in zip(f[1:], self._sorts(provider, f))
+                   if s == "Tensor"}
+        terms = self.terms(view, classes)
+        texts = [self._text(f, self._sorts(provider, f), terms) for f in facts]
+        new = [t for t in dict.fromkeys(texts) if t not in self.known]
+        for text in new:
+            self.engine.run(text)
+        self.known.update(new)
+        return len(new)
+
+    def _sorts(self, provider: Provider, fact: Fact) -> tuple[str, ...]:
+        sorts = provider.relations.get(fact[0])
+        if sorts is None or len(sorts) != len(fact) - 1:
+            raise RuleError(f"provider {provider.name!r} states {fact!r}, which its relations "
+                            f"{dict(provider.relations)!r} do not declare")
+        return tuple(sorts)
+
+    def _text(self, fact: Fact, sorts: tuple[str, ...], terms: dict[int, str]) -> str:
+        def argument(value, sort: str) -> str:
+            if sort == "Tensor":
+                return terms[value]
+            if sort == "i64":
+                return str(value)
+            kind = "mode" if isinstance(value, str) else "dims"
+            return self.codec.quoted(kind, value)
+
+        return f"({fact[0]} {' '.join(map(argument, fact[1:], sorts))})"
+
+    # ---- naming classes
+    def terms(self, view: View, wanted: set[int]) -> dict[int, str]:
+        """A short term for each wanted class; one without a node is named, in the view too."""
+        terms = {c: f"(Node {i})" for i, c in view.of.items()}
+        waiting = wanted - set(terms)
+        while waiting:
+            before = len(terms)
+            for c, nodes in view.nodes.items():
+                if c not in terms:
+                    ready = next((n for n in nodes if all(a in terms for a in n.args)), None)
+                    if ready is not None:
+                        terms[c] = self._named(ready, terms)
+                        view.of[self.next_name - 1] = c
+                        waiting.discard(c)
+            assert len(terms) > before, "a class without a finite term"
+        return terms
+
+    def _named(self, n: ENode, terms: dict[int, str]) -> str:
+        name = f"(Node {self.next_name})"
+        args = " ".join(terms[a] for a in n.args)
+        self.engine.run(f"(union {name} ({n.op.name} {args} {self.codec.attrs(n.op, n.attrs)}))")
+        self.next_name += 1
+        return name
+
+    # ---- shapes and dtypes
+    def complete(self, view: View) -> int:
+        """Work out shape and dtype of classes that rules made; the view learns them too."""
+        missing = {c for c in view.nodes if c not in view.shape or c not in view.dtype}
+        found: dict[int, ENode] = {}
+        while True:
+            ready = {c: n for c in missing - set(found) for n in view.nodes[c]
+                     if all(a in view.shape and a in view.dtype for a in n.args)}
+            if not ready:
+                break
+            for c, n in ready.items():
+                view.shape[c], view.dtype[c] = type_of(n, view)
+            found.update(ready)
+        terms = self.terms(view, set(found))
+        for c, n in found.items():
+            shape = self.codec.quoted("shape", view.shape[c])
+            try:
+                self.engine.run(f"(set (shape {terms[c]}) {shape})"
+                                f"(set (dtype {terms[c]}) \"{view.dtype[c].name}\")")
+            except Conflict:
+                raise RuleError(f"{n!r} has shape {shape} by the op table, and its class another; "
+                                f"a rule built it without a guard on shapes") from None
+        return len(found)
+
+
+def type_of(n: ENode, view: View) -> tuple[Shape, DType]:
+    """Shape and dtype of an e-node by its row of the op table; the dims are canonical.
+
+    Raises RuleError where the row refuses: then a rule built it.
+    """
+    try:
+        shape = n.op.shape([view.shape[a] for a in n.args], n.attrs, view.codec.facts)
+        dtype = n.op.dtype([view.dtype[a] for a in n.args], n.attrs)
+    except TeggError as e:
+        raise RuleError(f"a rule built {n!r}, which is no valid op: {e}; add the guard that the "
+                        f"rule lacks") from None
+    return tuple(map(view.codec.facts.canonical, shape)), dtype

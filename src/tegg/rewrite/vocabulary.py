@@ -1,0 +1,75 @@
+"""The words that rules may use, with their sorts: ops of the table, memory, facts, primitives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from tegg.ir.op import ATTR_SORTS, OpTable
+
+SORTS = ("Tensor", "Buffer", "String", "i64")
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A function of the e-graph. kind: ``op memory fact relation function primitive``.
+
+    commutative: the loader matches both orders of its operands. merge: of a declared function.
+    """
+
+    name: str
+    args: tuple[str, ...]
+    out: str
+    kind: str
+    commutative: bool = False
+    merge: str = ""
+
+
+MEMORY = (
+    Word("Load", ("Buffer",), "Tensor", "memory"),
+    Word("Store", ("Tensor",), "Buffer", "memory"),
+    Word("StoreAs", ("String", "Tensor"), "Buffer", "memory"),
+    Word("ToDevice", ("Buffer",), "Buffer", "memory"),
+    Word("ToHost", ("Buffer",), "Buffer", "memory"),
+)
+FACTS = (Word("shape", ("Tensor",), "String", "fact"), Word("dtype", ("Tensor",), "String", "fact"))
+ARITHMETIC = ("+", "-", "*", "/", "%", "min", "max", "abs")
+COMPARISONS = ("<", ">", "<=", ">=")
+PRIMITIVES = (*ARITHMETIC, *COMPARISONS, "!=")
+
+
+def vocabulary(table: OpTable, declared: Iterable[Word] = ()) -> Mapping[str, Word]:
+    """Every word that a rule may use: the ops, memory, shape and dtype, and what was declared."""
+    ops = (Word(op.name, ("Tensor",) * op.arity + tuple(ATTR_SORTS[k] for _, k in op.attrs),
+                "Tensor", "op", op.commutative) for op in table.values())
+    return MappingProxyType({w.name: w for w in (*ops, *MEMORY, *FACTS, *declared)})
+
+
+def prelude(words: Mapping[str, Word]) -> list[str]:
+    """The egglog declarations of a vocabulary, one command each.
+
+    ``shape`` and ``dtype`` have no merge: two different facts about one class stop the run.
+    """
+    out = ["(sort Tensor)", "(sort Buffer)"]
+    for w in words.values():
+        args = f"({' '.join(w.args)})"
+        if w.kind in ("op", "memory"):
+            out.append(f"(constructor {w.name} {args} {w.out})")
+        elif w.kind == "relation":
+            out.append(f"(relation {w.name} {args})")
+        else:
+            out.append(f"(function {w.name} {args} {w.out} {w.merge or ':no-merge'})")
+    return out + NAMES
+
+
+# A class is named by (Node i). Loading states one (loaded term i shape dtype) a node, which is
+# the cheapest command there is, and one rule then unites and states everything at once.
+NAMES = [
+    "(constructor Node (i64) Tensor)",
+    "(relation loaded (Tensor i64 String String))",
+    "(ruleset loading)",
+    "(rule ((loaded t i s d)) ((union t (Node i)) (set (shape t) s) (set (dtype t) d))"
+    " :ruleset loading :name \"loading\")",
+]
+RESERVED = ("Node", "loaded")

@@ -1,0 +1,256 @@
+"""A compiled program: call it with NumPy arrays, bind it, profile it, save it."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tegg.dim import evaluate
+from tegg.dtype import dtype as as_dtype
+from tegg.errors import ArgumentError, DTypeError, ShapeError
+from tegg.planning.plan import Plan
+from tegg.ir.signature import Signature
+from tegg.planning.target import Target, find
+from tegg.runtime.fastcall import FastCalls
+from tegg.runtime.workspace import Workspace, Workspaces, address, aligned
+
+
+class Compiled:
+    """A program for one device: NumPy arrays in, a dict of NumPy arrays out.
+
+    Calls may come from several threads at once; a state must not be shared by two calls in flight.
+    Weights are used where they lie; what was computed from them ahead is computed again after a
+    ``Parameter`` was assigned or loaded (or after ``refresh()``, for arrays changed in place).
+    """
+
+    def __init__(self, signature: Signature, plan: Plan, weights: Mapping[int, Any],
+                 target: Target, explanation: str = "") -> None:
+        self.signature, self.plan, self.target = signature, plan, target
+        self._weights = dict(weights)
+        self._explanation = explanation
+        self._executable = target.build(plan)
+        self._spaces = Workspaces(plan)
+        self._lock = threading.Lock()
+        self._versions: tuple | None = None
+        self._inputs = [self._buffers_of("input", a.slot) for a in signature.arguments]
+        self._outputs = [self._buffers_of("output", i) for i in range(len(signature.results))]
+        self._fast = FastCalls(self._executable, signature, self._inputs, self._outputs)
+
+    def _buffers_of(self, kind: str, index: int) -> tuple[int, ...]:
+        return tuple(i for i, b in enumerate(self.plan.buffers)
+                     if b.kind == kind and b.index == index)
+
+    # ---- weights
+    def _current(self) -> tuple:
+        return tuple(getattr(w, "version", 0) for w in self._weights.values())
+
+    def refresh(self) -> None:
+        """Compute again what depends on weights only."""
+        with self._lock:
+            versions = self._current()
+            arrays = {slot: _data(w) for slot, w in self._weights.items()}
+            fixed: dict[int, np.ndarray] = {}
+            for i, b in enumerate(self.plan.buffers):
+                if b.kind == "weight":
+                    fixed[i] = np.ascontiguousarray(arrays[b.index], b.dtype.numpy)
+                elif b.kind == "ahead":
+                    fixed[i] = aligned(b.bytes({}))
+            if self.plan.ahead:
+                self._run_ahead(fixed)
+            self._fast.clear()
+            self._spaces.refresh(fixed)
+            self._versions = versions
+
+    def _run_ahead(self, fixed: Mapping[int, np.ndarray]) -> None:
+        pointers = (ctypes.c_void_p * len(self.plan.buffers))()
+        for i, array in fixed.items():
+            pointers[i] = address(array)
+        sizes = (ctypes.c_int64 * max(1, len(self.plan.symbols)))()
+        self._executable.run_ahead(pointers, sizes)
+
+    # ---- calls
+    def attempt(self, args: tuple) -> tuple[np.ndarray, ...] | None:
+        """The results by the fast path, or None, with nothing done, where it does not apply."""
+        if self._weights and self._versions != self._current():
+            return None
+        return self._fast.call(*args)
+
+    def __call__(self, *args: Any, out: Mapping[str, np.ndarray] | None = None,
+                 **kwargs: Any) -> dict[str, np.ndarray]:
+        """Run. Inputs by position or name; ``out`` maps output names to arrays to write into.
+
+        Raises ArgumentError, DTypeError or ShapeError, before anything is written.
+        """
+        values = self.signature.by_name(args, kwargs)
+        if out is None:
+            done = self.attempt(tuple(values))
+            if done is not None:
+                return {r.name: v for r, v in zip(self.signature.results, done)}
+        arrays = [self.signature.array(a, v) for a, v in zip(self.signature.arguments, values)]
+        sizes = self.signature.sizes(arrays)
+        results = self._results(sizes, out, arrays)
+        self._run(arrays, sizes, [r[0] for r in results])
+        for made, wanted in results:
+            if wanted is not made:
+                wanted[...] = made
+        return {r.name: wanted for r, (_, wanted) in zip(self.signature.results, results)}
+
+    def _results(self, sizes: Mapping[str, int], out: Mapping[str, np.ndarray] | None,
+                 arrays: Sequence[np.ndarray]) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Per result the array that kernels write, and the one the caller gets."""
+        unknown = set(out or ()) - {r.name for r in self.signature.results}
+        if unknown:
+            names = ", ".join(r.name for r in self.signature.results)
+            raise ArgumentError(f"out= names {', '.join(sorted(unknown))}; outputs are {names}")
+        pairs = []
+        for r in self.signature.results:
+            shape = tuple(evaluate(d, sizes) for d in r.shape)
+            wanted = (out or {}).get(r.name)
+            if wanted is None:
+                made = wanted = np.empty(shape, r.dtype.numpy)
+            else:
+                made = self._given(r.name, wanted, shape, r.dtype.numpy, arrays)
+            pairs.append((made, wanted))
+        return pairs
+
+    @staticmethod
+    def _given(name: str, wanted: np.ndarray, shape: tuple[int, ...], dtype: np.dtype,
+               arrays: Sequence[np.ndarray]) -> np.ndarray:
+        if not isinstance(wanted, np.ndarray) or wanted.dtype.newbyteorder("=") != dtype:
+            kind = getattr(wanted, "dtype", type(wanted).__name__)
+            raise DTypeError(f"out {name!r} is {kind}; it must be an array of {dtype}")
+        if wanted.shape != shape:
+            raise ShapeError(f"out {name!r} has shape {wanted.shape}; the result is {shape}")
+        if not wanted.flags.writeable:
+            raise ArgumentError(f"out {name!r} is read-only")
+        usable = (wanted.flags.c_contiguous and wanted.dtype == dtype
+                  and not any(np.may_share_memory(wanted, a) for a in arrays))
+        return wanted if usable else np.empty(shape, dtype)
+
+    def _run(self, arrays: Sequence[np.ndarray], sizes: Mapping[str, int],
+             results: Sequence[np.ndarray]) -> None:
+        key, space = self._prepared(arrays, sizes, results)
+        self._executable.run(space.pointers, space.sizes)
+        with self._lock:  # a refresh in between would leave old weights to the fast path
+            kept = space.generation == self._spaces.generation and self._fast.offer(key, space)
+        if not kept:
+            self._spaces.give(key, space)
+
+    def _prepared(self, arrays, sizes, results) -> tuple[tuple[int, ...], Workspace]:
+        if self._versions != self._current():
+            self.refresh()
+        key = tuple(sizes[s] for s in self.plan.symbols)
+        space = self._spaces.take(key)
+        pointers = space.pointers
+        for where, a in zip(self._inputs, arrays):
+            for i in where:
+                pointers[i] = address(a)
+        for where, r in zip(self._outputs, results):
+            for i in where:
+                pointers[i] = address(r)
+        return key, space
+
+    def bind(self, *args: Any, out: Mapping[str, np.ndarray] | None = None,
+             **kwargs: Any) -> Bound:
+        """Arguments and outputs prepared once. Arrays must need no conversion: they are read
+        and written in place by every call. Raises ArgumentError for one that would be copied."""
+        values = self.signature.by_name(args, kwargs)
+        arrays = [self.signature.array(a, v) for a, v in zip(self.signature.arguments, values)]
+        for a, made, value in zip(self.signature.arguments, arrays, values):
+            if not isinstance(value, np.ndarray) or address(made) != address(value):
+                raise ArgumentError(f"bind needs {a.name!r} as a C-contiguous NumPy array of "
+                                    f"{a.dtype.name}: a copy would not see later changes")
+        sizes = self.signature.sizes(arrays)
+        pairs = self._results(sizes, out, arrays)
+        for r, (made, wanted) in zip(self.signature.results, pairs):
+            if made is not wanted:
+                raise ArgumentError(f"bind needs out {r.name!r} C-contiguous, of native byte "
+                                    f"order, and apart from every input")
+        return Bound(self, arrays, [made for made, _ in pairs], sizes)
+
+    # ---- what it is made of
+    @property
+    def stats(self) -> dict[str, float]:
+        """Counts and times of the compilation, and the arena at the hints of symbolic sizes."""
+        sizes = {s.name: s.hint for s in self.signature.symbols}
+        layout = self.plan.layout(sizes)
+        return {**self.plan.stats, "kernels": len(self.plan.kernels),
+                "calls": len(self.plan.run), "calls_ahead": len(self.plan.ahead),
+                "arena_bytes": layout.peak, "live_bytes": layout.live,
+                "predicted_seconds": self.plan.seconds}
+
+    def explain(self) -> str:
+        """Which rules fired, what was chosen, and what it is predicted to cost."""
+        return f"{self._explanation}\n{self.plan.show()}"
+
+    def source(self) -> str:
+        """The program text that was compiled for the device."""
+        return self._executable.source()
+
+    def profile(self, *args: Any, repeats: int = 5, **kwargs: Any) -> list[dict[str, Any]]:
+        """Per call of the plan: the best measured seconds of ``repeats`` runs beside the predicted
+        ones, bytes and share of the run."""
+        values = self.signature.by_name(args, kwargs)
+        arrays = [self.signature.array(a, v).copy() if a.state else self.signature.array(a, v)
+                  for a, v in zip(self.signature.arguments, values)]
+        sizes = self.signature.sizes(arrays)
+        results = [m for m, _ in self._results(sizes, None, arrays)]
+        key, space = self._prepared(arrays, sizes, results)
+        runs = [self._executable.profile(space.pointers, space.sizes) for _ in range(repeats)]
+        self._spaces.give(key, space)
+        best = [min(r[i] for r in runs) for i in range(len(self.plan.run))]
+        total = sum(best) or 1.0
+        return [{"kernel": self.plan.kernels[c.kernel].name, "what": c.label, "seconds": s,
+                 "predicted": c.seconds, "share": s / total,
+                 "bytes": sum(self.plan.buffers[b].bytes(sizes) for b in set(c.buffers))}
+                for c, s in zip(self.plan.run, best)]
+
+    # ---- saving
+    def __getstate__(self) -> dict[str, Any]:
+        return {"signature": self.signature, "plan": self.plan, "target": self.target.name,
+                "weights": {s: np.array(_data(w)) for s, w in self._weights.items()},
+                "explanation": self._explanation}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        Compiled.__init__(self, state["signature"], state["plan"], state["weights"],
+                          find(state["target"]), state["explanation"])
+
+
+class Bound:
+    """A compiled program with its arrays. Calling it runs it; results are in ``outputs``."""
+
+    def __init__(self, program: Compiled, arrays: Sequence[np.ndarray],
+                 results: Sequence[np.ndarray], sizes: Mapping[str, int]) -> None:
+        self._program, self._arrays, self._sizes = program, list(arrays), dict(sizes)
+        self.outputs = dict(zip((r.name for r in program.signature.results), results))
+        self._results = list(results)
+        self._busy = threading.Lock()
+        self._prepare()
+
+    def _prepare(self) -> None:
+        p = self._program
+        key, space = p._prepared(self._arrays, self._sizes, self._results)
+        keep = (space, self._arrays, self._results)
+        self._run = p._executable.bound(space.pointers, key, keep)
+        self._generation = space.generation
+
+    def __call__(self) -> None:
+        """Run on the bound arrays. Calls from several threads run one after the other."""
+        p = self._program
+        if p._weights and p._versions != p._current() or (
+                self._generation != p._spaces.generation):
+            with self._busy:
+                self._prepare()
+        self._run()
+
+
+def _data(weight: Any) -> np.ndarray:
+    """The array of a weight: the object itself, or its ``data``."""
+    value: Any = weight if isinstance(weight, (np.ndarray, np.generic)) else weight.data
+    as_dtype(value.dtype)
+    array: np.ndarray = value
+    return array

@@ -1,0 +1,87 @@
+"""Memory of runs: one arena and one pointer table per run in flight, kept for the next."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tegg.errors import BackendError
+from tegg.planning.plan import ALIGN, Layout, Plan
+
+KEPT_SIZES = 8  # sizes of the symbols whose workspaces are kept; the oldest go first
+
+
+def aligned(nbytes: int) -> np.ndarray:
+    """Fresh bytes that begin at a multiple of ALIGN. Raises BackendError where there are none."""
+    try:
+        raw = np.empty(nbytes + ALIGN, np.uint8)
+    except (MemoryError, ValueError):
+        raise BackendError(f"a run needs {nbytes:,} bytes for values between its kernels, and this "
+                           f"machine does not have them free; use smaller inputs") from None
+    start = -raw.ctypes.data % ALIGN
+    return raw[start:start + nbytes]
+
+
+def address(array: np.ndarray) -> int:
+    """Where an array's data begins."""
+    return array.__array_interface__["data"][0]
+
+
+@dataclass(slots=True)
+class Workspace:
+    """Pointers of every buffer of a plan and the sizes, ready for the executable."""
+
+    pointers: ctypes.Array
+    sizes: ctypes.Array
+    layout: Layout
+    arena: np.ndarray
+    keep: Sequence[np.ndarray]  # what the fixed pointers point at lives as long as they do
+    generation: int
+
+
+@dataclass(slots=True)
+class Workspaces:
+    """Workspaces by the sizes of the symbols. ``take`` and ``give`` are safe between threads."""
+
+    plan: Plan
+    fixed: Mapping[int, np.ndarray] = field(default_factory=dict)  # buffer -> weight, or ahead
+    generation: int = 0
+    _free: dict[tuple[int, ...], list[Workspace]] = field(default_factory=dict)
+
+    def refresh(self, fixed: Mapping[int, np.ndarray]) -> None:
+        """New weights, and new memory for what is computed from them."""
+        self.fixed = fixed
+        self.generation += 1
+        self._free = {}
+
+    def take(self, key: tuple[int, ...]) -> Workspace:
+        """A workspace that nobody else uses. ``key``: the sizes in the plan's order."""
+        try:
+            return self._free[key].pop()
+        except (KeyError, IndexError):
+            return self._make(key)
+
+    def give(self, key: tuple[int, ...], space: Workspace) -> None:
+        """Put a workspace back, unless the weights have moved since."""
+        if space.generation != self.generation:
+            return
+        free = self._free
+        free.setdefault(key, []).append(space)
+        while len(free) > KEPT_SIZES:
+            free.pop(next(iter(free)), None)
+
+    def _make(self, key: tuple[int, ...]) -> Workspace:
+        generation, fixed = self.generation, self.fixed
+        layout = self.plan.layout(dict(zip(self.plan.symbols, key)))
+        arena = aligned(layout.peak)
+        pointers = (ctypes.c_void_p * max(1, len(self.plan.buffers)))()
+        start = address(arena)
+        for i, offset in layout.offsets.items():
+            pointers[i] = start + offset
+        for i, array in fixed.items():
+            pointers[i] = address(array)
+        sizes = (ctypes.c_int64 * max(1, len(key)))(*key)
+        return Workspace(pointers, sizes, layout, arena, tuple(fixed.values()), generation)
