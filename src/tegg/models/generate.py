@@ -75,10 +75,10 @@ class Generator:
         logits = self.prefill(ids, np.arange(length), self._window(caches, length))
         token, position = np.empty((batch, 1), np.int64), np.empty(1, np.int64)
         step, width = None, 0
-        ended = np.zeros(batch, bool)
+        ended, stops = np.zeros(batch, bool), np.array(sorted(stop), np.int64)
         for n in range(length, length + max_new_tokens):
             out[:, n] = np.where(ended, out[:, n - 1], pick(logits))
-            ended |= np.isin(out[:, n], list(stop))
+            ended |= np.isin(out[:, n], stops)
             if ended.all() or n + 1 == out.shape[1]:
                 break
             token[:, 0], position[0] = out[:, n], n

@@ -34,7 +34,7 @@ class KVCache:
             if a.ndim != 4:
                 fail(ShapeError, f"KVCache: {show(a.shape)} is not (slots, batch, heads, head_dim)")
         if positions is None:
-            fail(ArgumentError, "KVCache: needs the positions of the new tokens, integers (length,)")
+            fail(ArgumentError, "KVCache: needs the positions of the new tokens, (length,)")
         self.positions = wrap(self.key.graph, node_of("KVCache", self.key.graph, positions))
         if self.positions.ndim != 1:
             fail(ShapeError, f"KVCache: the positions have one axis, not "
