@@ -2,7 +2,7 @@
 
 A bool mask here says which places are left out, and a float mask is added, as in
 ``torch.nn.Transformer``; ``MultiHeadAttention`` and ``scaled_dot_product_attention`` take the
-opposite, which places take part. Nothing is dropped: ``dropout`` is kept for its place.
+opposite, which places take part.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from tegg.errors import ArgumentError
 from tegg.nn.attention import MultiHeadAttention
 from tegg.nn.layers import LayerNorm, Linear, Seed
 from tegg.nn.module import Module
+from tegg.nn.shape import Dropout
 from tegg.ops import gelu, logical_and, logical_not, relu, where
 from tegg.ops.value import Operand, fail, graph_of, node_of, wrap
 from tegg.tensor import Tensor
@@ -27,10 +28,7 @@ _ACTIVATIONS: dict[str, Callable] = {"relu": relu, "gelu": gelu}
 
 
 class _Layer(Module):
-    """What encoder and decoder layers share: attention, two linear layers, norms before or after.
-
-    Parameters as in PyTorch's layers, except that ``dropout`` has no effect.
-    """
+    """What encoder and decoder layers share: attention, two linear layers, norms before or after."""
 
     def __init__(self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1,
                  activation: Activation = "relu", layer_norm_eps: float = 1e-5,
@@ -48,13 +46,16 @@ class _Layer(Module):
         self.linear2 = Linear(dim_feedforward, d_model, bias, seed=seed)
         self.norm1 = LayerNorm(d_model, layer_norm_eps, bias)
         self.norm2 = LayerNorm(d_model, layer_norm_eps, bias)
+        self.dropout = Dropout(dropout)
 
     def _added(self, x: Tensor, norm: LayerNorm, f: Callable[[Tensor], Tensor]) -> Tensor:
         """One residual step, normalised before or after."""
-        return x + f(norm(x)) if self.norm_first else norm(x + f(x))
+        if self.norm_first:
+            return x + self.dropout(f(norm(x)))
+        return norm(x + self.dropout(f(x)))
 
     def _feed_forward(self, x: Tensor) -> Tensor:
-        return self.linear2(self.activation(self.linear1(x)))
+        return self.linear2(self.dropout(self.activation(self.linear1(x))))
 
     def _turned(self, x: Tensor) -> Tensor:
         """(length, batch, d) and (batch, length, d), one as the other, where the batch is not

@@ -100,6 +100,20 @@ def flatten(x: Operand, start_dim: int = 0, end_dim: int = -1) -> Tensor:
 
 
 @spelled
+def unflatten(x: Operand, dim: int, sizes: Any) -> Tensor:
+    """One axis as several of the given sizes, of which one may be -1: the rest."""
+    graph, a = one("unflatten", x)
+    axis = axis_of("unflatten", dim, len(a.shape))
+    new = sizes_of("unflatten", (sizes,))
+    known = product(tuple(s for s in new if s != -1))
+    rest = exact_div(a.shape[axis], known) if new.count(-1) == 1 else None
+    full = tuple(rest if s == -1 and rest is not None else s for s in new)
+    if -1 in full or not _equal(graph, (product(full),), a.shape[axis:axis + 1]):
+        fail(ShapeError, f"unflatten: axis {axis} of {show(a.shape)} is not {show(new)}")
+    return wrap(graph, graph.reshape(a, (*a.shape[:axis], *full, *a.shape[axis + 1:])))
+
+
+@spelled
 def squeeze(x: Operand, dim: Any = None) -> Tensor:
     """x without the axes of size 1, or without the named ones. A named axis of another size raises
     ShapeError; a symbolic axis never counts as 1."""
