@@ -157,16 +157,17 @@ def test_against_pytorch(first, batch_first):
         np.testing.assert_allclose(got, want.detach().numpy(), atol=2e-5)
 
 
-def test_scaled_dot_product_attention_against_pytorch():
+@pytest.mark.parametrize("options", [
+    {}, {"is_causal": True}, {"scale": 0.3}, {"attn_mask": ADDED[:, :3]},
+    {"attn_mask": ~AFTER[:, :3]}])
+def test_scaled_dot_product_attention_against_pytorch(options):
     torch = pytest.importorskip("torch")
     q, k, v = (RNG.normal(size=s).astype(np.float32)
                for s in ((2, 4, 5, 8), (2, 2, 3, 8), (2, 2, 3, 6)))
-    for kw in ({}, {"is_causal": True}, {"scale": 0.3}, {"attn_mask": ADDED[:, :3]},
-               {"attn_mask": ~AFTER[:, :3]}):
-        want = torch.nn.functional.scaled_dot_product_attention(
-            *map(torch.from_numpy, (q, k, v)), enable_gqa=True,
-            **{n: torch.from_numpy(a) if isinstance(a, np.ndarray) else a
-               for n, a in kw.items()})
-        got, _ = oracle(lambda *a: tegg.scaled_dot_product_attention(
-            *a, enable_gqa=True, **kw), q, k, v)
-        np.testing.assert_allclose(got, want.numpy(), atol=1e-5)
+    given = {n: torch.from_numpy(a) if isinstance(a, np.ndarray) else a
+             for n, a in options.items()}
+    want = torch.nn.functional.scaled_dot_product_attention(
+        *map(torch.from_numpy, (q, k, v)), enable_gqa=True, **given)
+    got, _ = oracle(lambda *a: tegg.scaled_dot_product_attention(*a, enable_gqa=True, **options),
+                    q, k, v)
+    np.testing.assert_allclose(got, want.numpy(), atol=1e-5)

@@ -28,7 +28,7 @@ _ACTIVATIONS: dict[str, Callable] = {"relu": relu, "gelu": gelu}
 
 
 class _Layer(Module):
-    """What encoder and decoder layers share: attention, two linear layers, norms before or after."""
+    """What encoder and decoder layers share: attention, linear layers, norms before or after."""
 
     def __init__(self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1,
                  activation: Activation = "relu", layer_norm_eps: float = 1e-5,
