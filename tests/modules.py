@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 
 import tegg
@@ -41,3 +43,18 @@ def agree(module, *args, atol=2e-5, **options):
     got = tegg.compile(module, device="cpu", **options)(*args)
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=atol)
     return got
+
+
+def drawn(shapes, seed=0, scale=0.3):
+    """Random weights by name; those of norms are near 1."""
+    rng = np.random.default_rng(seed)
+    return {name: (rng.normal(size=shape) * scale
+                   + (("norm" in name or "ln_" in name) and name.endswith("weight"))
+                   ).astype(np.float32) for name, shape in shapes.items()}
+
+
+def written(folder, config, state):
+    """A model's folder, as downloads have it."""
+    (folder / "config.json").write_text(json.dumps(config))
+    tegg.save_safetensors(folder / "model.safetensors", state)
+    return folder

@@ -17,6 +17,13 @@ from tegg.ops.value import Operand, fail, graph_of, wrap
 from tegg.tensor import Tensor
 
 
+# What each kind of scaling reads of a config.json: our name -> the file's.
+_KEYS = {"linear": {"factor": "factor"},
+         "llama3": {"factor": "factor", "low_freq_factor": "low_freq_factor",
+                    "high_freq_factor": "high_freq_factor",
+                    "original_length": "original_max_position_embeddings"}}
+
+
 @dataclass(frozen=True, slots=True)
 class RopeScaling:
     """How frequencies are stretched for contexts longer than those of training.
@@ -27,15 +34,15 @@ class RopeScaling:
     """
 
     kind: str
-    factor: float
+    factor: float = 1.0
     low_freq_factor: float = 1.0
     high_freq_factor: float = 4.0
     original_length: int = 8192
 
     def __post_init__(self) -> None:
-        if self.kind not in ("linear", "llama3"):
-            raise ArgumentError(f"rope scaling {self.kind!r} is not known; there are linear and "
-                                f"llama3")
+        if self.kind not in _KEYS:
+            raise ArgumentError(f"rope scaling {self.kind!r} is not known; there are "
+                                f"{' and '.join(_KEYS)}")
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any] | None) -> RopeScaling | None:
@@ -43,18 +50,15 @@ class RopeScaling:
 
         Raises ArgumentError for a kind that is not known, or keys that it lacks.
         """
-        kind = (config or {}).get("rope_type", (config or {}).get("type", "default"))
-        if config is None or kind == "default":
+        config = config or {}
+        kind = config.get("rope_type", config.get("type", "default"))
+        if kind == "default":
             return None
-        names = {"factor": "factor"}
-        if kind == "llama3":
-            names.update(low_freq_factor="low_freq_factor", high_freq_factor="high_freq_factor",
-                         original_length="original_max_position_embeddings")
+        names = _KEYS.get(kind, {})
         missing = [theirs for theirs in names.values() if theirs not in config]
-        if kind in ("linear", "llama3") and missing:
+        if missing:
             raise ArgumentError(f"rope scaling {kind!r} needs {', '.join(missing)}")
-        return cls(kind, **{ours: config[theirs] for ours, theirs in names.items()
-                            if theirs in config})  # another kind is refused there
+        return cls(kind, **{ours: config[theirs] for ours, theirs in names.items()})
 
     def apply(self, frequencies: np.ndarray) -> np.ndarray:
         """The stretched frequencies."""
