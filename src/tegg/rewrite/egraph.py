@@ -16,43 +16,52 @@ from tegg.ir.graph import Graph, Node
 from tegg.rewrite.pipeline import FACTS, Phase, phases
 from tegg.rewrite.providers import Provider
 from tegg.rewrite.report import PhaseReport, Report, RuleReport
-from tegg.rewrite.rulefile import RuleSet
-from tegg.rewrite.ruletext import GUARDS, plain_name
+from tegg.rewrite.provenance import Trace
+from tegg.rewrite.rulecheck import variable_sorts
+from tegg.rewrite.rulefile import Rule, RuleSet
+from tegg.rewrite.ruletext import GUARDS, plain_name, rule_texts, variable
 from tegg.rewrite.stating import Stater
 from tegg.rewrite.view import View, look
-from tegg.rewrite.vocabulary import prelude
+from tegg.rewrite.tables import read_tables
+from tegg.rewrite.vocabulary import Word, prelude
 
 
 @dataclass(frozen=True, slots=True)
 class Saturated:
-    """The classes of a saturated graph, and what happened on the way."""
+    """The classes of a saturated graph, and what happened on the way.
+
+    trace: every match of every rule, where that was asked for.
+    """
 
     classes: EClasses
     report: Report
+    trace: Trace | None = None
 
 
 def saturate(graph: Graph, compilers: Compiler | Sequence[Compiler], precision: str = "reals",
              limits: Mapping[str, Mapping[str, float]] | None = None,
-             features: Iterable[str] = ("cpu",)) -> Saturated:
+             features: Iterable[str] = ("cpu",), trace: bool = False) -> Saturated:
     """Load a graph, run the rule sets of a stack of compilers in phases, and freeze the classes.
 
     precision: ``"bitwise"`` or ``"reals"``. limits: as in ``pipeline.phases``. features: what the
     target can do, as names, with a level where rules ask for one: ``("cuda", "sm=80")``.
+    trace: whether to keep every match of every rule, for explanations.
     """
     if precision not in PRECISIONS:
         raise ArgumentError(f"precision is {' or '.join(map(repr, PRECISIONS))}, not {precision!r}")
-    run = _Saturation(graph, stack(compilers, graph.table), phases(limits))
+    run = _Saturation(graph, stack(compilers, graph.table), phases(limits), trace)
     run.declare(precision, features)
     run.load(precision)
     for phase in run.order:
         run.phase(phase)
-    return Saturated(run.freeze(), run.report)
+    return Saturated(run.freeze(), run.report, run.trace() if trace else None)
 
 
 class _Saturation:
     """One saturation, in one thread. The engine dies with it."""
 
-    def __init__(self, graph: Graph, stacked: Stack, order: tuple[Phase, ...]) -> None:
+    def __init__(self, graph: Graph, stacked: Stack, order: tuple[Phase, ...],
+                 traced: bool) -> None:
         self.graph, self.stack, self.order = graph, stacked, order
         self.engine, self.codec = Engine(), Codec(graph.facts)
         self.stater = Stater(self.engine, stacked.table, self.codec, len(graph.nodes))
@@ -62,6 +71,8 @@ class _Saturation:
         self.owner: dict[str, str] = {}  # egglog rule set -> rule
         self.combined: dict[tuple[str, ...], str] = {}
         self.seen: tuple[int, View] | None = None  # the last view, and when it was taken
+        self.traced = traced
+        self.kept: dict[str, Word] = {}  # rule -> the relation that keeps its matches
 
     # ---- declaring
     def declare(self, precision: str, features: Iterable[str]) -> None:
@@ -86,11 +97,20 @@ class _Saturation:
             self.owner[name] = rule.name
             self.members[s.name].append(name)
             self.report.rules[rule.name] = RuleReport()
-            text = self.stack.texts[rule.name].replace("{}", name)
+            text = (self.tracing(rule, name) if self.traced
+                    else self.stack.texts[rule.name].replace("{}", name))
             try:
                 self.engine.run(f"(ruleset {name}) {text}")
             except RuleError as e:
                 raise RuleError(f"{rule.place}: rule {rule.name!r}: {e}") from None
+
+    def tracing(self, rule: Rule, name: str) -> str:
+        """The text of a rule that keeps its matches as rows of a relation."""
+        sorts = variable_sorts(rule, self.stack.words)
+        word = self.kept[rule.name] = Word(f"match-{name}", tuple(sorts.values()), "", "relation")
+        self.engine.run(f"(relation {word.name} ({' '.join(word.args)}))")
+        also = f"({' '.join([word.name, *map(variable, sorts)])})"
+        return " ".join(rule_texts(rule, self.stack.words, name, also))
 
     # ---- loading
     def load(self, precision: str) -> None:
@@ -233,6 +253,15 @@ class _Saturation:
         self.report.classes = len(classes.nodes)
         self.report.freeze_ms = (perf_counter() - start) * 1e3
         return classes
+
+    def trace(self) -> Trace:
+        """The matches of all rules, and every row."""
+        words = self.stack.words
+        tables = read_tables(self.engine, words, self.kept.values())
+        matches = {name: [dict(zip(variable_sorts(self.stack.rules[name], words), inputs))
+                          for inputs, _ in tables.rows[word.name]]
+                   for name, word in self.kept.items()}
+        return Trace(tables, words, self.codec, self.stack.rules, matches)
 
 
 def _runs_on(targets: tuple[str, ...], features: Iterable[str]) -> bool:
