@@ -173,7 +173,7 @@ class _Saturation:
                start: float) -> None:
         """One round after the other, until one changes nothing or a limit is hit."""
         while not (hit := self.limit(phase, report, start)):
-            ran = self.round(active, report.rounds)
+            ran = self.round(active, report)
             report.rounds += 1
             if not ran:
                 return
@@ -186,8 +186,9 @@ class _Saturation:
             return f"ms {phase.ms}"
         return f"nodes {phase.nodes}" if self.enodes() > phase.nodes else ""
 
-    def round(self, active: list[RuleSet], number: int) -> bool:
+    def round(self, active: list[RuleSet], report: PhaseReport) -> bool:
         """One round of the sets that still may run. Whether it changed anything."""
+        number = report.rounds
         names = tuple(r for s in active for r in self.members[s.name]
                       if s.header.grows is None or number < s.header.grows)
         ruleset = self.combined.get(names)
@@ -201,6 +202,7 @@ class _Saturation:
         for name, count in run.matches.items():
             rule = self.report.rules[plain_name(name)]
             rule.matches += count
+            report.matches[plain_name(name)] = report.matches.get(plain_name(name), 0) + count
             rule.ms += run.seconds.get(name, 0.0) * 1e3
         return run.changed
 
