@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tegg.bits import value_of
+from tegg.dtype import dtype
 from tegg.errors import ArgumentError
 from tegg.ir.graph import Graph
 from tegg.rewrite.compiler import Stack
@@ -87,7 +89,9 @@ class _Teller:
         """A class by its forms, dtype and shape, and the names that the program gives it."""
         tables = self.trace.tables
         forms = sorted({name for name, out in tables.by_output if out == c
-                        and name in self.stacked.table})
+                        and name in self.stacked.table} - {"Full"})
+        forms = [*(f"Full({value_of(int(r[0][2]), dtype(str(r[0][0])))})"
+                   for r in tables.giving("Full", c)), *forms]
         shape = tables.by_inputs.get(("shape", (c,)), "?")
         kind = tables.by_inputs.get(("dtype", (c,)), "?")
         names = [s.name for i, s in enumerate(self.graph.inputs)
