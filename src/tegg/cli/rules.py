@@ -62,7 +62,9 @@ def check(ctx: click.Context, files: tuple[str, ...], stack_text: str, seed: int
     """
     compilers = named_stack(stack_text)
     mine = tuple(Compiler(f, rounds=True) for f in files)
-    sets = stack(mine).rule_sets if mine else stack(compilers).rule_sets
+    everything = stack((*compilers, *mine)).rule_sets
+    own = {s.name for c in mine for s in c.rule_sets()}
+    sets = [s for s in everything if s.name in own or not mine]
     found = []
     with progress("checking", sum(len(s.rules) for s in sets), quiet=as_json) as step:
         for finding in check_rules(sets, (*compilers, *mine), seed):
