@@ -7,7 +7,10 @@ import sys
 
 import pytest
 
+import tegg
+from tegg.errors import RuleError
 from tegg.rewrite.compiler import Compiler, Generic
+from tegg.rewrite.egraph import saturate
 from tegg.rewrite.rulefile import read_rules
 from tegg.testing.workbench import Finding, check_rules
 
@@ -89,6 +92,18 @@ def test_a_rule_that_grows_for_ever():
 def test_a_rule_with_a_shape_error():
     problem = findings("rewrite (SumReduce x k) x")["sound"].problem
     assert "shapes or dtypes differ" in problem
+
+
+def test_a_rule_that_makes_two_constants_one():
+    text = FILE.format(rule="rewrite (Add x (Const 1.0)) (Const 5.0)", kind="reals",
+                       uses="-", phase="algebra", relation="")
+    mine = Compiler(read_rules(text, "mine.egg", ("mine",)))
+    g = tegg.Graph()
+    one = g.full(1.0, tegg.f32, (2,))
+    g.outputs["z"] = g.op("Add", one, g.full(1.0, tegg.f32, (2,)))
+    with pytest.raises(RuleError, match=r"rules put the constants \S+ and \S+ in one class; what "
+                                        r"stated a value of that class: .*mine/rule"):
+        saturate(g, [Generic(), mine])
 
 
 def test_a_good_rule():

@@ -6,12 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
+from tegg.bits import value_of
+from tegg.dtype import dtype
 from tegg.ir.classes import EClasses
 from tegg.rewrite.compiler import PRECISIONS, Compiler, Stack, stack
 from tegg.rewrite.encode import Codec
 from tegg.rewrite.engine import Conflict, Engine
 from tegg.errors import ArgumentError, RuleError
-from tegg.rewrite.freeze import freeze
+from tegg.rewrite.freeze import alike, contradiction, freeze
 from tegg.ir.graph import Graph, Node
 from tegg.rewrite.pipeline import FACTS, Phase, phases
 from tegg.rewrite.providers import Provider
@@ -20,6 +22,7 @@ from tegg.rewrite.provenance import Trace
 from tegg.rewrite.rulecheck import variable_sorts
 from tegg.rewrite.rulefile import Rule, RuleSet
 from tegg.rewrite.ruletext import GUARDS, plain_name, rule_texts, variable
+from tegg.rewrite.sexpr import List
 from tegg.rewrite.stating import Stater
 from tegg.rewrite.view import View, look
 from tegg.rewrite.tables import read_tables
@@ -49,12 +52,24 @@ def saturate(graph: Graph, compilers: Compiler | Sequence[Compiler], precision: 
     """
     if precision not in PRECISIONS:
         raise ArgumentError(f"precision is {' or '.join(map(repr, PRECISIONS))}, not {precision!r}")
-    run = _Saturation(graph, stack(compilers, graph.table), phases(limits), trace)
+    order, stacked = phases(limits), stack(compilers, graph.table)
+    run = _saturated(_Saturation(graph, stacked, order, trace), precision, features)
+    if (found := contradiction(run.view())) is not None:
+        again = run if trace else _saturated(_Saturation(graph, stacked, order, True), precision,
+                                             features)
+        raise RuleError(f"rules put the constants {found[1]!r} and {found[2]!r} in one class; what "
+                        f"stated a value of that class: {', '.join(again.suspects()) or 'folding'}")
+    return Saturated(run.freeze(), run.report, run.trace() if trace else None)
+
+
+def _saturated(run: _Saturation, precision: str, features: Iterable[str]) -> _Saturation:
+    """A saturation, run to its end."""
     run.declare(precision, features)
     run.load(precision)
     for phase in run.order:
         run.phase(phase)
-    return Saturated(run.freeze(), run.report, run.trace() if trace else None)
+    run.stater.complete(run.view())
+    return run
 
 
 class _Saturation:
@@ -249,12 +264,23 @@ class _Saturation:
     def freeze(self) -> EClasses:
         """The classes that outputs and updates need."""
         start = perf_counter()
-        self.stater.complete(self.view())
         classes = freeze(self.graph, self.view())
         self.report.enodes = sum(map(len, classes.nodes.values()))
         self.report.classes = len(classes.nodes)
         self.report.freeze_ms = (perf_counter() - start) * 1e3
         return classes
+
+    def suspects(self) -> list[str]:
+        """The rules that united something with a class that holds two different constants."""
+        trace = self.trace()
+        values: dict[object, list[float]] = {}
+        for inputs, output in trace.tables.rows["Full"]:
+            values.setdefault(output, []).append(value_of(int(inputs[2]), dtype(str(inputs[0]))))
+        odd = {c for c, found in values.items() if not all(alike(found[0], v) for v in found)}
+        return sorted({name for name, bindings in trace.matches.items()
+                       for action in trace.rules[name].actions
+                       if isinstance(action, List) and action.head == "union"
+                       for b in bindings if b.get(str(action.items[1])) in odd})
 
     def trace(self) -> Trace:
         """The matches of all rules, and every row."""
