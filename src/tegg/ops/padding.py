@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from tegg.dim import Dim, Poly, Shape
+from tegg.dtype import i64
 from tegg.errors import ArgumentError, DTypeError, ShapeError
 from tegg.ir.graph import Graph, Node
 from tegg.ops.movement import sizes_of
@@ -80,16 +81,20 @@ def _around(graph: Graph, a: Node, axis: int, before: Dim, after: Dim, mode: str
             fail(ShapeError, f"pad: an axis of {n} is too short for a width of {width} with mode "
                              f"{mode!r}, or may be; {show(a.shape)}")
 
-    def edge(start: Dim, width: Dim) -> Node:
-        if mode == "reflect":
-            return graph.op("Flip", graph.narrow(a, axis, start, width), axis)
-        if mode == "circular":
-            return graph.narrow(a, axis, start, width)
-        last = graph.narrow(a, axis, start, 1)
-        return graph.expand(last, (*a.shape[:axis], width, *a.shape[axis + 1:]))
+    return graph.op("Gather", a, _source(graph, n, before, before + n + after, mode), axis)
 
-    first = {"reflect": 1, "replicate": 0, "circular": n - before}[mode]
-    final = {"reflect": n - 1 - after, "replicate": n - 1, "circular": 0}[mode]
-    parts = [edge(first, before)] if before != 0 else []
-    parts += [a, edge(final, after)] if after != 0 else [a]
-    return graph.concat(parts, axis)
+
+def _source(graph: Graph, n: Dim, before: Dim, total: Dim, mode: str) -> Node:
+    """(total,): which of the n elements each of the wider axis is."""
+    def negated(v: Node, start: Dim) -> Node:
+        return graph.broadcast("Add", graph.mul(v, -1), graph.size(start, i64))
+
+    at = graph.broadcast("Add", graph.iota(total, i64), graph.size(-before, i64))
+    if mode == "replicate":
+        return at  # indices outside are clamped
+    if mode == "reflect":
+        return graph.idiom("Abs", negated(graph.idiom("Abs", negated(at, n - 1)), n - 1))
+    late = graph.broadcast("Add", at, graph.size(-n, i64))
+    early = graph.broadcast("Add", at, graph.size(n, i64))
+    inside = graph.select(graph.less(late, 0), at, late)
+    return graph.select(graph.less(at, 0), early, inside)
