@@ -93,7 +93,7 @@ def test_symbolic_batch_and_length():
     np.testing.assert_allclose(got, convolved(x, w, (1,), (1,), (1,), (1,), 1), atol=1e-12)
     for stride, k in ((2, 2), (2, 3)):
         v = rng.normal(size=(2, 2, k))
-        got = run(lambda x: tegg.conv_transpose1d(x, v, None, stride), x,
+        got = run(lambda x, v=v, s=stride: tegg.conv_transpose1d(x, v, None, s), x,
                   dims={"x": (n, None, s)}, sizes={"n": 3, "s": 6})
         np.testing.assert_allclose(got, conv_transposed(x, v, (stride,), (0,), (0,), (1,), 1),
                                    atol=1e-12)
