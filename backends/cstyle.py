@@ -98,13 +98,20 @@ class Printer(Expressions):
         if s.vector:
             self._vector_loop(s)
             return
-        n, x = dim(s.var.extent), self.name(s.var)
-        low, high = ("0", n) if not s.shared else (f"{n} * tid / nt", f"{n} * (tid + 1) / nt")
+        n, x, share = dim(s.var.extent), self.name(s.var), self._share(s)
+        low, high = ("0", n) if share is None else (
+            f"{n} * {share[0]} / {share[1]}", f"{n} * ({share[0]} + 1) / {share[1]}")
         with self.braces(f"for (int64_t {x} = {low}, {x}_end = {high}; {x} < {x}_end; {x}++)"):
             self.block(s.body)
 
+    def _share(self, s: Loop) -> tuple[str, str] | None:
+        """Which share of a loop is done here, and of how many."""
+        if s.part is not None:
+            return self.name(s.part), dim(s.part.extent)
+        return ("tid", "nt") if s.shared else None
+
     def _vector_loop(self, s: Loop) -> None:
-        """Unrolled vectors, single vectors, then one masked; the last thread does the rest."""
+        """Unrolled vectors, single vectors, then one masked; the last share holds the rest."""
         n, width = s.var.extent, self.dialect.width
         block = width * s.unroll
         whole = exact_div(n, block) is not None
@@ -112,14 +119,15 @@ class Printer(Expressions):
             self._vectors(s, 0, block, s.unroll)
         if whole:
             return
-        if s.shared:
-            self.line("if (tid == nt - 1) {")
+        share = self._share(s)
+        if share is not None:
+            self.line(f"if ({share[0]} == {share[1]} - 1) {{")
             self.depth += 1
         if s.unroll > 1 and not _below(n, width):
             self._vectors(s, block, width, 1)
         if exact_div(n, width) is None:
             self._masked(s)
-        if s.shared:
+        if share is not None:
             self.depth -= 1
             self.line("}")
 
@@ -127,9 +135,11 @@ class Printer(Expressions):
         """Steps of ``step`` from what blocks of ``done`` have covered (0: from the start)."""
         n, x = s.var.extent, self.name(s.var)
         low, high = _whole(n, done) if done else "0", _whole(n, step)
-        if s.shared and not done:
+        share = self._share(s)
+        if share is not None and not done:
             steps = number(n // step) if isinstance(n, int) else f"{dim(n)} / {step}"
-            low, high = (f"{steps} * {t} / nt * {step}" for t in ("tid", "(tid + 1)"))
+            low, high = (f"{steps} * {t} / {share[1]} * {step}"
+                         for t in (share[0], f"({share[0]} + 1)"))
         head = f"for (int64_t {x} = {low}, {x}_end = {high}; {x} < {x}_end; {x} += {step})"
         with self.braces(head), self._lanes(s.var, copies, False):
             self.block(s.body)

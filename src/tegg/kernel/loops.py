@@ -107,7 +107,8 @@ class Loop:
     """``var`` from 0 to its extent.
 
     vector: lanes are consecutive values of ``var``; ``unroll`` vectors an iteration, then single
-    vectors, then one masked. shared: each thread does its share of the iterations.
+    vectors, then one masked. shared: each thread does its share of the iterations. part: the
+    variable of a loop around it, each iteration of which does its share.
     """
 
     var: Var
@@ -115,6 +116,7 @@ class Loop:
     vector: bool = False
     unroll: int = 1
     shared: bool = False
+    part: Var | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +179,9 @@ class _Verifier:
         assert not s.vector or vector_of(around) is None, "a vector loop inside a vector loop"
         assert s.unroll == 1 or s.vector, "only vector loops are unrolled"
         assert not s.shared or not any(a.shared for a in around), "two loops share threads"
+        assert s.part is None or not s.shared, f"{s.var} is shared twice"
+        assert s.part is None or any(a.var == s.part and not a.vector for a in around), \
+            f"{s.var} is a part of no loop"
         self.block(s.body, (*around, s), known, open_)
 
     def _leaf(self, s: Stmt, around: tuple[Loop, ...], known: frozenset[int],

@@ -66,9 +66,10 @@ def _best(group: list[Write], others: dict[frozenset[Var], list[Write]],
 def _place(writes: list[Write], order: tuple[Var, ...], placer: Placer) -> Nest:
     bodies = [v for w in writes for v in w.needs()]
     free = [v for v in order if not any(v in w.ordered for w in writes)]
+    parts = {x.attr.part for x in reachable(bodies) if x.op == "red"}
     shortest = min(len(w.vars) for w in writes)
-    vector = placer.vectors.choose(free, bodies, [w.form for w in writes]) \
-        if placer.limits.vector else None
+    vector = placer.vectors.choose([v for v in free if v not in parts], bodies,
+                                   [w.form for w in writes]) if placer.limits.vector else None
     unroll = placer.vectors.unroll(bodies, vector)
     shared = _shared([v for v in order[:shortest] if v in free], vector,
                      placer.vectors.lanes.width * unroll)
@@ -110,6 +111,6 @@ def _estimate(values: Sequence[Val], order: tuple[Var, ...]) -> float:
         inner = math.prod(hint(x.extent) for x in v.deps if x not in place)
         nested = (trips[deepest] if deepest >= 0 else 1) * inner
         own = 2 * math.prod(hint(x.extent) for x in v.deps)
-        cost = v.cost if v.op != "red" else math.prod(hint(x.extent) for x in v.attr.vars)
+        cost = v.cost if v.op != "red" else v.attr.trips()
         total += cost * min(nested, own)
     return total

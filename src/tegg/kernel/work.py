@@ -18,7 +18,11 @@ _NO_WORK = ("const", "load", "index", "cond", "size")  # addresses and constants
 
 def points(around: Sequence[Loop]) -> int:
     """How often a statement is executed, lanes counted one by one."""
-    return math.prod(hint(loop.var.extent) for loop in around)
+    n = math.prod(hint(loop.var.extent) for loop in around)
+    for loop in around:
+        if loop.part is not None:
+            n //= max(1, hint(loop.part.extent))
+    return n
 
 
 def executions(around: Sequence[Loop], vector: bool, lanes: int) -> int:
