@@ -9,8 +9,8 @@ from tegg.backends.cexpr import MEMORY, REGISTER, Dialect, Expressions, constant
 
 from tegg.dim import Dim, exact_div, upper_bound
 from tegg.dtype import DType
-from tegg.kernel.domain import Write
-from tegg.kernel.index import Algebra, Var
+from tegg.kernel.domain import Write, spread
+from tegg.kernel.index import Algebra, Var, variable
 from tegg.kernel.loops import (
     Accumulate,
     Array,
@@ -24,7 +24,9 @@ from tegg.kernel.loops import (
     Start,
     Stmt,
     Store,
+    Turn,
     arrays,
+    walk,
 )
 from tegg.bits import bits_of
 from tegg.kernel.value import Val
@@ -65,6 +67,8 @@ class Printer(Expressions):
             self._define(s.value, lambda u: self._fetch(s.value, s.array, u))
         elif isinstance(s, Keep):
             self._keep(s)
+        elif isinstance(s, Turn):
+            self._turn(s)
         elif isinstance(s, Start):
             self._start(s)
         elif isinstance(s, Accumulate):
@@ -72,11 +76,13 @@ class Printer(Expressions):
         elif isinstance(s, Finish):
             self._finish(s)
         elif isinstance(s, Store):
-            self._store(s.write)
+            self._store(s.write, s.past)
         elif isinstance(s, Block):
             with self.braces("if (tid == 0)" if s.once else ""):
                 _declare(self, arrays(s.body))
                 self.block(s.body)
+                if any(isinstance(inner, Store) and inner.past for inner, _ in walk(s.body)):
+                    self.line("stream_fence();")
         else:
             self._loop(s)
 
@@ -99,9 +105,19 @@ class Printer(Expressions):
             self._vector_loop(s)
             return
         n, x, share = dim(s.var.extent), self.name(s.var), self._share(s)
-        low, high = ("0", n) if share is None else (
-            f"{n} * {share[0]} / {share[1]}", f"{n} * ({share[0]} + 1) / {share[1]}")
-        with self.braces(f"for (int64_t {x} = {low}, {x}_end = {high}; {x} < {x}_end; {x}++)"):
+        low, high, next_ = "0", n, f"{x}++"
+        if s.strip is not None:
+            low = self.name(s.strip.var)
+            high = f"{n} - {low} < {s.strip.length} ? {n} : {low} + {s.strip.length}"
+        elif share is not None:
+            low, high = f"{n} * {share[0]} / {share[1]}", f"{n} * ({share[0]} + 1) / {share[1]}"
+        if s.step > 1:
+            next_ = f"{x} += {s.step}"
+            if share is not None:
+                n = f"({n} + {s.step - 1}) / {s.step}"
+                low, high = (f"{n} * {t} / {share[1]} * {s.step}"
+                             for t in (share[0], f"({share[0]} + 1)"))
+        with self.braces(f"for (int64_t {x} = {low}, {x}_end = {high}; {x} < {x}_end; {next_})"):
             self.block(s.body)
 
     def _share(self, s: Loop) -> tuple[str, str] | None:
@@ -261,6 +277,23 @@ class Printer(Expressions):
             else:
                 self._scatter(letter, v, u, lambda i, u=u: self._address(a, u, i), [])
 
+    def _turn(self, s: Turn) -> None:
+        """The squares of a strip, as many as there are."""
+        load, array, width = s.value.attr, s.array, self.dialect.width
+        assert array.strip is not None and self.at.vector is not None
+        first, n = variable(array.strip.var), dim(s.along.extent)
+        rows = "left" if self.at.masked else str(width)
+        stride = self.lanes.coefficient(load.form, self.at.vector)
+        for done in range(0, array.strip.length, width):
+            at = first + done
+            test = f"if ({self.form(at)} < {n}) " if done else ""
+            for u in range(self.copies):
+                source = self.form(self.algebra.substitute(load.form, {s.along: at}), u)
+                self.line(f"{test}v{MEMORY[s.value.dtype.name]}_turn("
+                          f"t{array.number} + {done * array.block + u * width}, {array.block}, "
+                          f"b{load.slot} + {source}, {dim(stride)}, {n} - {self.form(at)}, "
+                          f"{rows});")
+
     # ---- stores
     def _put(self, letter: str, address: str, value: str, masked: bool) -> None:
         self.line(f"v{letter}_storem({address}, {value}, mask);" if masked else
@@ -276,7 +309,7 @@ class Printer(Expressions):
             value = self.ref(v, copy, True) + lane_of.format(i)
             self.line(f"{test}s{letter}_store({address(i)}, {value});")
 
-    def _store(self, w: Write) -> None:
+    def _store(self, w: Write, past: bool) -> None:
         """A write at its place; with lanes where its address or its value has them."""
         letter, var = MEMORY[w.value.dtype.name], self.at.vector
         lanes = var is not None and any(var in f.vars() for f in w.forms())
@@ -292,6 +325,10 @@ class Printer(Expressions):
                 test = f"if ({self.condition(w.guards, u)}) " if w.guards else ""
                 if self.at.masked:
                     self.line(f"{test}v{letter}_storem({address}, {value}, mask);")
+                elif past:
+                    size = f"(int64_t)sizeof(*b{w.slot}) * {dim(spread(w.vars))}"
+                    self.line(f"v{letter}_stream({address}, {value}, "
+                              f"STREAMS(b{w.slot} + {self.form(w.form)}, {size}));")
                 else:
                     self.line(f"{test}v{letter}_store({address}, {value});")
             else:

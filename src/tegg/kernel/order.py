@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from tegg.dim import hint
 from tegg.kernel.domain import Write
 from tegg.kernel.index import Var
-from tegg.kernel.loops import Block, Stmt
+from tegg.kernel.loops import Block, Stmt, Strip
 from tegg.kernel.place import Placer
+from tegg.kernel.tile import tiling
 from tegg.kernel.value import Val, reachable
 from tegg.kernel.work import price
 
@@ -60,7 +61,22 @@ def _best(group: list[Write], others: dict[frozenset[Var], list[Write]],
         if best is None or (total, rank) < best[:2]:
             best = total, rank, nest, ridden
     assert best is not None
+    tiled = _tiled(group, make())
+    if tiled is not None and tiled.price + sum(alone.values()) < best[0]:
+        return tiled, set()
     return best[2], best[3]
+
+
+def _tiled(group: list[Write], placer: Placer) -> Nest | None:
+    """The nest with its transposes tiled, where it has some."""
+    cut = tiling(group, placer.vectors.lanes) if placer.limits.vector else None
+    if cut is None:
+        return None
+    placer.tiled = cut
+    order = cut.order(group[0].vars)
+    shared = _shared(order[:-1], cut.lanes, placer.vectors.lanes.width * cut.copies, cut.strip)
+    body = (Block(tuple(placer.place(group, order, cut.lanes, shared))),)
+    return Nest(body, price(body, placer.vectors.lanes), (*placer.notes, "tiled a transpose"))
 
 
 def _place(writes: list[Write], order: tuple[Var, ...], placer: Placer) -> Nest:
@@ -77,9 +93,12 @@ def _place(writes: list[Write], order: tuple[Var, ...], placer: Placer) -> Nest:
     return Nest(body, price(body, placer.vectors.lanes), tuple(placer.notes))
 
 
-def _shared(vars: Sequence[Var], vector: Var | None, block: int) -> Var | None:
+def _shared(vars: Sequence[Var], vector: Var | None, block: int,
+            strip: Strip | None = None) -> Var | None:
     """The loop whose iterations the threads share: the outermost with enough of them."""
     def steps(v: Var) -> int:
+        if strip is not None and v == strip.var:
+            return -(-hint(v.extent) // strip.length)
         return -(-hint(v.extent) // block) if v == vector else hint(v.extent)
 
     enough = next((v for v in vars if steps(v) >= _ENOUGH_STEPS), None)

@@ -10,7 +10,20 @@ from dataclasses import dataclass, field, replace
 from tegg.dim import hint
 from tegg.kernel.domain import Write
 from tegg.kernel.index import Form, Var, variable
-from tegg.kernel.loops import Accumulate, Array, Fetch, Finish, Keep, Let, Loop, Start, Stmt, Store
+from tegg.kernel.loops import (
+    Accumulate,
+    Array,
+    Fetch,
+    Finish,
+    Keep,
+    Let,
+    Loop,
+    Start,
+    Stmt,
+    Store,
+    Turn,
+)
+from tegg.kernel.tile import Tiling
 from tegg.kernel.value import Reduction, Val, Values
 from tegg.kernel.vectorise import Vectoriser
 
@@ -72,6 +85,7 @@ class Placer:
     vector: Var | None = None
     unroll: int = 1
     notes: list[str] = field(default_factory=list)
+    tiled: Tiling | None = None
     _arrays: int = 0
     _fresh: int = 1_000  # numbers of renamed variables; binders use small ones
     _flops: dict[tuple[Scope, int], float] = field(default_factory=dict)
@@ -80,12 +94,14 @@ class Placer:
     def place(self, writes: Sequence[Write], order: tuple[Var, ...], vector: Var | None,
               shared: Var | None) -> list[Stmt]:
         """One nest in the given order; writes over a prefix of it ride along."""
-        mine = [w for w in writes if len(w.vars) == len(order)]
-        riders = tuple(w for w in writes if len(w.vars) < len(order))
+        loops = len(order) - (self.tiled is not None)
+        mine = [w for w in writes if len(w.vars) == loops]
+        riders = tuple(w for w in writes if len(w.vars) < loops)
         bodies = tuple(dict.fromkeys(v for w in mine for v in w.needs()))
         stores = tuple(w.form for w in writes)
-        job = Job(bodies, lambda: [Store(w) for w in mine], stores, riders)
-        unroll = self.vectors.unroll(job.wanted(), vector)
+        job = Job(bodies, lambda: [Store(w, self.tiled is not None) for w in mine], stores, riders)
+        unroll = (self.tiled.copies if self.tiled is not None
+                  else self.vectors.unroll(job.wanted(), vector))
         return self.nest(order, job, vector, unroll, shared)
 
     # ---- levels
@@ -95,7 +111,8 @@ class Placer:
         out: list[Stmt] = []
         here = [w for w in job.riders if len(w.vars) == len(self.open)]
         if vars:
-            out += self._hoist(vars[0], job)
+            out += self._turned(vars[0])
+            out += self._hoist(self._followed(vars[0]), job)
         needs = self._invariant(job.wanted()) + [v for w in here for v in w.needs()]
         out += self.ensure(needs, (vars, job.wanted()) if vars else None)
         out += [Store(w) for w in here]
@@ -106,8 +123,26 @@ class Placer:
         job = replace(job, riders=riders)
         with self._inside(first, first == vector, unroll):
             body = tuple(self.nest(rest, job, vector, unroll, shared))
-        out.append(Loop(first, body, first == vector, unroll if first == vector else 1,
-                        first == shared, job.parts.get(first)))
+        loop = Loop(first, body, first == vector, unroll if first == vector else 1,
+                    first == shared, job.parts.get(first))
+        out.append(loop if self.tiled is None else self.tiled.cut(loop))
+        return out
+
+    def _followed(self, v: Var) -> Var:
+        """The variable that values follow: a loop of strips stands for the one that it cuts."""
+        return self.tiled.along if self.tiled is not None and v == self.tiled.strip.var else v
+
+    def _turned(self, first: Var) -> list[Stmt]:
+        """Before a strip is walked: the loads along it are put where lanes can read them."""
+        if self.tiled is None or first != self.tiled.along:
+            return []
+        out: list[Stmt] = []
+        for v in self.tiled.turned:
+            self._arrays += 1
+            block = self.vectors.lanes.width * self.tiled.copies
+            array = Array(self._arrays, v.dtype, (first,), block, self.tiled.strip)
+            self.kept[v.id] = _Kept(array, ready=True)
+            out.append(Turn(v, array, first))
         return out
 
     @contextmanager
