@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import contextmanager
 
 from tegg.backends.cexpr import MEMORY, REGISTER, Dialect, Expressions, constant, dim, number
@@ -17,7 +17,6 @@ from tegg.kernel.loops import (
     Block,
     Fetch,
     Finish,
-    Function,
     Keep,
     Let,
     Loop,
@@ -381,20 +380,6 @@ def _below(n: Dim, block: int) -> bool:
     return top is not None and top < block
 
 
-def print_function(dialect: Dialect, algebra: Algebra, f: Function) -> str:
-    """The C-family source of one kernel function."""
-    p = Printer(dialect, algebra)
-    for i, name in enumerate(f.symbols):
-        p.line(f"const int64_t S_{name} = sizes[{i}];")
-    for slot, d in sorted(f.buffers.items()):
-        kind = dialect.memory[MEMORY[d.name]]
-        p.line(f"{kind} *const b{slot} = ({kind} *)buffers[{slot}];")
-    p.block(f.body)
-    unused = "  (void)buffers; (void)sizes; (void)tid; (void)nt;"
-    head = f"void {f.name}(void *const *buffers, const int64_t *sizes, int tid, int nt) {{"
-    return "\n".join([head, unused, *p.lines, "}"]) + "\n"
-
-
 def _declare(p: Printer, found: Sequence[Array]) -> None:
     """Declare scratch arrays: small ones on the stack, the others in one block of the thread."""
     heap: list[tuple[str, str, str]] = []
@@ -411,17 +396,3 @@ def _declare(p: Printer, found: Sequence[Array]) -> None:
         p.line(f"char *scratch = rt_scratch({' + '.join(size for _, _, size in heap)});")
     for name, kind, size in heap:
         p.line(f"{kind} *const {name} = ({kind} *)scratch; scratch += {size};")
-
-
-def print_hook(dialect: Dialect, algebra: Algebra, stmts: Sequence[Stmt], results: Iterable[Val],
-               names: Mapping[Var, str], given: Mapping[int, str], vector: Var | None = None,
-               masked: bool = False) -> tuple[list[str], list[str]]:
-    """Lines of a hook body, and the expression of each result.
-
-    names: open loop variables. given: value id -> expression (a vector where the value has lanes).
-    """
-    p = Printer(dialect, algebra)
-    p.names.update(names)
-    p.at.given, p.at.vector, p.at.masked = given, vector, masked
-    p.block(stmts)
-    return p.lines, [p.ref(v, 0, vector is not None) for v in results]

@@ -111,7 +111,9 @@ def _price(s: Stmt, around: Sequence[Loop], lanes: Lanes) -> float:
     if isinstance(s, (Keep, Fetch)):
         return steps * (copies if loop is not None and loop.var in s.value.deps else 1)
     if isinstance(s, Turn):
-        return _TURNED * steps * s.array.size
+        assert s.array.strip is not None
+        rows = min(hint(s.along.extent), s.array.strip.length)
+        return _TURNED * steps * s.array.block * rows
     if isinstance(s, Let):
         v: Val = s.value
         times = steps * (copies if loop is not None and loop.var in v.deps else 1)
