@@ -104,8 +104,6 @@ def merge(p: Propagation, writes: list[Write]) -> list[Write]:
 
 
 def _fuse(p: Propagation, writes: list[Write], outer: Var, inner: Var) -> list[Write] | None:
-    if not (isinstance(outer.extent, Poly) or isinstance(inner.extent, Poly)):
-        return None  # constant neighbours shared a flat variable from the start
     if any((outer in w.vars) != (inner in w.vars) or {outer, inner} & set(w.ordered)
            for w in writes):
         return None
