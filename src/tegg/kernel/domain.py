@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from tegg.dim import Dim, Poly, exact_div
+from tegg.dim import Dim, exact_div
 from tegg.kernel.index import ZERO, Form, Guard, Quotient, Remainder, Var, variable
 from tegg.kernel.propagate import Propagation, Splits
 from tegg.kernel.value import Val, reachable
