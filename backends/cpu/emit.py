@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from tegg.backends.cexpr import Dialect
-from tegg.backends.cstyle import print_function
+from tegg.backends.cfunction import print_function
 
 from tegg.kernel.index import Algebra
 from tegg.kernel.loops import Function

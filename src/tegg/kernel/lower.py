@@ -16,6 +16,14 @@ from tegg.kernel.index import Algebra, Form, Gathered, Guard
 from tegg.kernel.lane import Lanes
 from tegg.kernel.loops import Function, verify, walk
 from tegg.kernel.order import nests
+from tegg.kernel.partial import (
+    combined,
+    exchanged,
+    partial_dtype,
+    partial_size,
+    partial_write,
+    splittable,
+)
 from tegg.kernel.place import Limits, Placer
 from tegg.kernel.propagate import Propagation, Splits
 from tegg.kernel.value import reachable
@@ -59,7 +67,10 @@ class Lowering:
         for i, out in enumerate(self.outputs):
             if out is node:
                 return self.inputs + i
-        self.temporaries.append(Temporary(node.dtype, product(node.shape)))
+        return self._temporary(node.dtype, product(node.shape))
+
+    def _temporary(self, dtype: DType, size: Dim) -> int:
+        self.temporaries.append(Temporary(dtype, size))
         return self.inputs + len(self.outputs) + len(self.temporaries) - 1
 
     def stage(self, targets: Sequence[tuple[int, Node]], scatter: bool = False) -> None:
@@ -73,6 +84,15 @@ class Lowering:
             return [w for slot, node in targets for w in _writes(p, slot, node)]
 
         p, writes = settle(propagation, write)
+        while found := splittable(writes):
+            slots = [self._temporary(partial_dtype(v), partial_size(v)) for v in found]
+            self._function(p, [partial_write(p, v, slot) for v, slot in zip(found, slots)])
+            memo = {v.id: combined(p, v, slot) for v, slot in zip(found, slots)}
+            writes = [exchanged(p, w, memo) for w in writes]
+        self._function(p, writes)
+
+    def _function(self, p: Propagation, writes: Sequence[Write]) -> None:
+        """The function that does some writes."""
         vectors = Vectoriser(Lanes(p.algebra, self.language.width))
         placed = nests(writes, lambda: Placer(p.values, vectors, self.limits))
         body = fuse([s for nest in placed for s in nest.body])

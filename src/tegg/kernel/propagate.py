@@ -12,6 +12,7 @@ from tegg.ir.graph import Graph, Node
 from tegg.kernel.index import ZERO, Algebra, Form, Gathered, Guard, Var, variable
 from tegg.kernel.value import Kind, Val, Values
 from tegg.ir.meaning import lowest
+from tegg.ir.split import parts
 
 Index = tuple[Form, ...]
 Request = Generator[tuple[Node, Index], Any, Val]  # asks for operands, gives a value
@@ -262,7 +263,7 @@ class Propagation:
         for axis, form in zip(order, at):
             full[axis] = form
         body = yield inner, tuple(full)
-        return self.values.reduce(kind, vars, body, node.dtype)
+        return self.values.reduce(kind, vars, body, node.dtype, parts(shape, axes))
 
     def _gather(self, node: Node, index: Index) -> Request:
         """Indices are clamped; one that is an index already stays a form where it must fit."""

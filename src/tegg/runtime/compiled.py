@@ -16,7 +16,7 @@ from tegg.planning.plan import Plan
 from tegg.ir.signature import Signature
 from tegg.planning.target import Target, find
 from tegg.runtime.fastcall import FastCalls
-from tegg.runtime.workspace import Workspace, Workspaces, address, aligned
+from tegg.runtime.workspace import Workspace, Workspaces, address, aligned, result
 
 
 class Compiled:
@@ -113,7 +113,7 @@ class Compiled:
             shape = tuple(evaluate(d, sizes) for d in r.shape)
             wanted = (out or {}).get(r.name)
             if wanted is None:
-                made = wanted = np.empty(shape, r.dtype.numpy)
+                made = wanted = result(shape, r.dtype.numpy)
             else:
                 made = self._given(r.name, wanted, shape, r.dtype.numpy, arrays)
             pairs.append((made, wanted))
