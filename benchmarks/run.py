@@ -135,6 +135,7 @@ def main() -> int:
     import minilm
     from suite import SUITE
     from timing import interleaved
+    from windows import WINDOWS
     try:
         import torch
         torch.set_num_threads(args.threads)
@@ -142,7 +143,7 @@ def main() -> int:
         pass
     only = set(filter(None, args.only.split(",")))
     rows = []
-    for w in SUITE:
+    for w in (*SUITE, *WINDOWS):
         if only and w.name not in only:
             continue
         fs, first = contenders(w, w.inputs(), not args.no_compile)

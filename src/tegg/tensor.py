@@ -286,7 +286,7 @@ class Tensor(Value):
     matmul, mm, bmm, mv = linalg.matmul, linalg.mm, linalg.bmm, linalg.mv
     dot, outer, addmm, baddbmm = linalg.dot, linalg.outer, linalg.addmm, linalg.baddbmm
     softmax, log_softmax = attention.softmax, attention.log_softmax
-    norm = distance.norm
+    norm, normalize = distance.norm, distance.normalize
 
     def expand_as(self, other: Tensor) -> Tensor:
         """``expand`` to another tensor's shape."""
