@@ -55,6 +55,9 @@ class EClasses:
         return {slot: self.of[n.id] for slot, n in self.graph.updates.items()}
 
 
+Stored = tuple[int, str]  # a class in memory, and its storage form ("" is its own dtype)
+
+
 @dataclass(frozen=True, slots=True)
 class KernelSpec:
     """One kernel of a cover: the classes it writes and reads, and one e-node per class inside.
@@ -85,6 +88,16 @@ class KernelSpec:
     def form_of_out(self, i: int) -> str:
         """The storage form that output i is written in."""
         return self.out_forms[i] if self.out_forms else ""
+
+    @property
+    def reads(self) -> tuple[Stored, ...]:
+        """Each leaf in the form it is read in."""
+        return tuple((c, self.form_of_leaf(i)) for i, c in enumerate(self.leaves))
+
+    @property
+    def writes(self) -> tuple[Stored, ...]:
+        """Each output in the form it is written in."""
+        return tuple((c, self.form_of_out(i)) for i, c in enumerate(self.outs))
 
 
 @dataclass(slots=True)
