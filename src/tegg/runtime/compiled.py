@@ -72,8 +72,9 @@ class Compiled:
         largest = float(np.max(np.abs(array), initial=0.0, where=np.isfinite(array)))
         if np.isinf(np.asarray(largest).astype(dtype.numpy).astype(np.float64)):
             name = getattr(self._weights[slot], "name", "") or f"number {slot}"
-            raise WeightsError(f"the weight {name} holds {largest:g}, which is beyond {dtype.name}; "
-                               f"compile without the rules that store it so, or with tegg.Bf16()")
+            raise WeightsError(f"the weight {name} holds {largest:g}, which is beyond "
+                               f"{dtype.name}; compile without the rules that store it so, or "
+                               f"with tegg.Bf16()")
 
     def _run_ahead(self, fixed: Mapping[int, np.ndarray]) -> None:
         pointers = (ctypes.c_void_p * len(self.plan.buffers))()

@@ -56,7 +56,7 @@ def _bound(n: ENode, c: int, known: dict[int, float], view: View) -> float:
         return 1.0
     if name == "Full":
         value = abs(float(value_of(n.attrs[2], view.dtype[c])))
-        return value if value == value else math.inf
+        return math.inf if math.isnan(value) else value
     if name in AT_MOST_ONE:
         return 1.0
     if name == "Cast":
@@ -66,7 +66,7 @@ def _bound(n: ENode, c: int, known: dict[int, float], view: View) -> float:
         return args[0] if view.dtype[c].is_float else math.inf
     if n.op.kind == "movement":
         fill = abs(float(value_of(n.attrs[2], view.dtype[c]))) if name == "Pad" else 0.0
-        return max(args[0], fill) if fill == fill else math.inf
+        return math.inf if math.isnan(fill) else max(args[0], fill)
     if name in SUMS:
         return _summed(SUMS[name], n, args, view)
     if name not in RULES or math.inf in (args[:1] if name in FIRST else args):
