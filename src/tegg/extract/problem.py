@@ -19,7 +19,7 @@ class Problem(Covering):
 
     def __init__(self, pricer: Pricer, kernels: list[Candidate], refused: str = "") -> None:
         self.roles = roles = pricer.roles
-        self.forms, self.refused = pricer.forms, refused
+        self.pricer, self.refused = pricer, refused
         self.kernels = self._runnable(kernels)
         numbers: dict[Key, int] = {}
         writes = [tuple(numbers.setdefault(w, len(numbers)) for w in self._out(k))
@@ -32,7 +32,7 @@ class Problem(Covering):
                          [len(k.body) for k in self.kernels])
 
     def _key(self, c: int, form: str) -> Key:
-        return (c, form if form and form in self.forms.get(c, ()) else "")
+        return (c, self.pricer.form(c, form))
 
     def _in(self, k: Candidate) -> list[Key]:
         keys = [self._key(a, k.read) for a in k.leaves]

@@ -10,6 +10,7 @@ cut apart. Last, values that many blocks could read are stored, or done without,
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import Counter
 from dataclasses import dataclass
@@ -89,21 +90,15 @@ class _Stitching:
             out.append(now)
         return out
 
-    def _colors(self) -> list[int]:
-        """Keys that look alike, two kernels away: by costs, and by what is read and written."""
-        p, number = self.p, {}
-        color = [0] * len(p.rank)
-        for _ in range(2):
-            seen = [number.setdefault((p.cost[k], tuple(sorted(color[r] for r in p.reads[k])),
-                                       len(p.writes[k])), len(number))
-                    for k in range(len(p.cost))]
-            color = [number.setdefault(tuple(sorted(seen[k] for k in p.writers[w])), len(number))
-                     for w in range(len(p.rank))]
-        return [color[w] for w in self.order]
+    def _colors(self) -> list[tuple]:
+        """Keys that look alike: those whose writers cost, read and write as much."""
+        p = self.p
+        return [tuple(sorted((p.cost[k], len(p.reads[k]), len(p.writes[k]))
+                             for k in p.writers[w])) for w in self.order]
 
     def _repetition(self) -> tuple[int, int]:
         """Keys from one block to the next, and where the first begins; 0 where nothing repeats."""
-        where: dict[int, int] = {}
+        where: dict[tuple, int] = {}
         apart: Counter[int] = Counter()
         colors = self._colors()
         for i, c in enumerate(colors):
@@ -112,7 +107,7 @@ class _Stitching:
             where[c] = i
         period = max(apart, key=lambda d: (apart[d] * d, -d), default=0)
         runs = [i for i in range(period, len(colors)) if period and colors[i] == colors[i - period]]
-        if len(runs) < max(period * (SHORTEST - 1), len(colors) / 2):
+        if len(runs) < max(period * (SHORTEST - 1), len(colors) / 2 - period):
             return 0, 0  # not often enough, or most of the program is something else
         start = runs[0] - period
         return period, min(range(start, start + period), key=lambda i: (self.passed[i], i))
@@ -122,7 +117,7 @@ class _Stitching:
         size, n = self.period * halves // 2, len(self.order)
         first = (self.first + self.period * shift // 2) % size
         cuts = sorted({0, n, *range(first, n, size)})
-        return list(zip(cuts, cuts[1:]))[::-1]
+        return list(itertools.pairwise(cuts))[::-1]
 
     # ---- one block
     def block(self, low: int, high: int, deadline: float) -> None:

@@ -28,6 +28,7 @@ class EClasses:
     """The classes of Tensor values. No e-node has its own class as an operand.
 
     of: graph node id -> class. forms: class -> names of storage forms proven for it (``"f16"``).
+    narrow: classes that rest in one of their forms or not at all: a rule subsumed the plain Store.
     rows: the op table of the stack that made them; empty where it is the graph's own.
     """
 
@@ -38,6 +39,7 @@ class EClasses:
     of: dict[int, int]
     forms: Mapping[int, frozenset[str]] = field(default_factory=dict)
     rows: OpTable = field(default_factory=dict)
+    narrow: frozenset[int] = frozenset()
 
     @property
     def table(self) -> OpTable:

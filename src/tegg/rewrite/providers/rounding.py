@@ -37,13 +37,14 @@ def _exact(view: View) -> set[int]:
     """Classes of reductions and idioms, and what is computed from those and constants alone."""
     still = {c for c, nodes in view.nodes.items() for n in nodes
              if n.op.kind == "source" and n.op.name != "Input"}
-    exact = {c for c, nodes in view.nodes.items() if any(n.op.kind in EXACT for n in nodes)}
+    exact = {c for c, nodes in view.nodes.items() if any(n.op.kind in EXACT for n in nodes)
+             and all(n.op.kind != "contract" for n in nodes)}
     changed = True
     while changed:
         changed = False
         for c, nodes in view.nodes.items():
-            for known, most in ((still, still), (exact, exact | still)):
-                if c not in known and c not in still and any(_made_of(n, known, most)
+            for known, every in ((still, still), (exact, exact | still)):
+                if c not in known and c not in still and any(_made_of(n, known, every)
                                                              for n in nodes):
                     known.add(c)
                     changed = True
