@@ -7,17 +7,20 @@ from random import Random
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from tegg.rewrite.compiler import Generic, stack
+from tegg.rewrite.compiler import Bf16, Fp16, Generic, stack
 from tegg.dtype import DTYPES
 from tegg.rewrite.egraph import saturate
 from tegg.rewrite.rulefile import Rule, read_rules
 from tegg.rewrite.sexpr import List
+from tegg.testing.guards import POLICIES
 from tegg.testing.instance import instance, leaves
 from tegg.testing.soundness import _Claim, check_rule, relations
 
-STACK = stack(Generic())
+COMPILERS = (Generic(), Bf16(), Fp16())
+STACK = stack(COMPILERS)
 HOME = {r.name: (r, s) for s in STACK.rule_sets for r in s.rules}
 BUFFERS = ("copy/host", "copy/device")  # a graph holds no Buffers
+STORES = ("bf16/rest", "bf16/only", "f16/rest", "f16/only")  # need a product; see test_half.py
 
 
 @pytest.mark.parametrize("name", HOME)
@@ -27,13 +30,13 @@ def test_both_sides_mean_the_same(name, rng):
     check_rule(*HOME[name], STACK, rng)
 
 
-@pytest.mark.parametrize("name", [n for n in HOME if n not in BUFFERS])
+@pytest.mark.parametrize("name", [n for n in HOME if n not in BUFFERS + STORES])
 def test_it_fires_on_its_own_left_side(name):
     rule, _ = HOME[name]
     for seed in range(20):
         made = instance(rule, STACK.table, relations(STACK), tuple(DTYPES.values()), Random(seed))
         made.graph.outputs = {f"y{n.id}": n for n in made.graph.nodes}
-        if saturate(made.graph, Generic()).report.rules[name].matches:
+        if saturate(made.graph, COMPILERS).report.rules[name].matches:
             return
     pytest.fail(f"{rule!r} never fired on its own left side")
 
@@ -44,7 +47,7 @@ def guards_of(rule: Rule) -> list[int]:
     for i, fact in enumerate(rule.query):
         rest = [f for j, f in enumerate(rule.query) if j != i]
         bound = {str(v) for f in rest for v in leaves(f)}
-        if isinstance(fact, List) and fact.head != "=" and {str(v) for v in leaves(fact)} <= bound:
+        if isinstance(fact, List) and fact.head not in ("=", *POLICIES) and {str(v) for v in leaves(fact)} <= bound:
             out.append(i)
     return out
 
@@ -80,10 +83,14 @@ MUTANTS = [
     ("algebra/full", "(Pad (Full d s v) a b v)", "(Pad (Full d s v) a b w)"),
     ("algebra/move", "(Flip (Flip x k) k)", "(Flip (Flip x k) j)"),
     ("fuse/cos", "(Const -2.0)", "(Const -1.0)"),
+    ("half/bf16", '(union (Store t) (StoreAs "bf16" t))', '(union (Store t) (StoreAs "f16" t))'),
+    ("half/bf16", "rounds 2^-8", "rounds 2^-10"),
+    ("half/f16", "rounds 2^-11", "rounds 2^-13"),
+    ("half/f16", '(StoreAs "f16" t)))\n', '(StoreAs "i8" t)))\n'),
 ]
 
 
-@pytest.mark.parametrize("path, old, new", MUTANTS, ids=[m[0] for m in MUTANTS])
+@pytest.mark.parametrize("path, old, new", MUTANTS, ids=[f"{m[0]}-{i}" for i, m in enumerate(MUTANTS)])
 def test_a_wrong_rule_is_caught(path, old, new):
     home = next(s for s in STACK.rule_sets if s.name == path.replace("/", "."))
     assert old in home.text

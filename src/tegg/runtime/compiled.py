@@ -70,11 +70,12 @@ class Compiled:
     def _fits(self, array: np.ndarray, dtype: DType, slot: int) -> None:
         """Raise WeightsError where a finite element of a weight is infinite in a dtype."""
         largest = float(np.max(np.abs(array), initial=0.0, where=np.isfinite(array)))
-        if np.isinf(np.asarray(largest).astype(dtype.numpy).astype(np.float64)):
-            name = getattr(self._weights[slot], "name", "") or f"number {slot}"
-            raise WeightsError(f"the weight {name} holds {largest:g}, which is beyond "
-                               f"{dtype.name}; compile without the rules that store it so, or "
-                               f"with tegg.Bf16()")
+        with np.errstate(over="ignore"):
+            narrow = np.asarray(largest).astype(dtype.numpy)
+        if np.isinf(narrow.astype(np.float64)):
+            raise WeightsError(f"the weight at input {slot}, of shape {list(array.shape)}, holds "
+                               f"{largest:g}, which is beyond {dtype.name}; compile without the "
+                               f"rules that store it so, or with tegg.Bf16()")
 
     def _run_ahead(self, fixed: Mapping[int, np.ndarray]) -> None:
         pointers = (ctypes.c_void_p * len(self.plan.buffers))()
