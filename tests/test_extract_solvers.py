@@ -59,7 +59,7 @@ def test_the_search_is_near_the_best_cover_where_choosing_is_hard():
     for seed in range(40):
         rng = Random(seed)
         problem = covering(rng, rng.choice((8, 12, 20, 30)))
-        best = problem.total(solve(problem, 20.0, 0.0).used)
+        best = problem.total(solve(problem, 20.0, gap=0.0).used)
         off.append(search(problem, float("inf")).cost / best - 1)
     assert sum(o < 1e-6 for o in off) >= 28 and max(off) <= 0.15 and sum(off) / 40 <= 0.01
 

@@ -55,10 +55,9 @@ def test_a_stitched_cover_computes_what_the_program_does(monkeypatch):
     from tegg.extract import milp
     graph = Encoder(5, 2, 4, width=8, heads=2, inner=12, words=9, positions=6).g
     classes = classes_of(graph)
-    whole = milp.solve
 
-    def late(problem, seconds, gap=milp.TOLERANCE):
-        return whole(problem, seconds, gap) if gap == 0.0 else milp.Solved(None, 0.0, False, 0, 0)
+    def late(*_):
+        return milp.Solved(None, 0.0, False, 0, 0)
 
     monkeypatch.setattr("tegg.extract.solve", late)
     cover = extract(classes, COSTS)

@@ -29,9 +29,15 @@ class Solved:
     rows: int
 
 
-def solve(problem: Covering, seconds: float, gap: float = TOLERANCE) -> Solved:
-    """The cheapest cover, as far as ``seconds`` allow, but for a relative ``gap``."""
+def solve(problem: Covering, seconds: float, without: int | None = None,
+          gap: float = TOLERANCE) -> Solved:
+    """The cheapest cover, as far as ``seconds`` allow, but for a relative ``gap``; ``without`` one
+    of the kernels."""
     program = _program(problem)
+    if without is not None:
+        upper = np.asarray(program.col_upper_)
+        upper[without] = 0.0
+        program.col_upper_ = upper
     solver = highspy.Highs()
     for option, value in (("output_flag", False), ("time_limit", float(seconds)),
                           ("mip_rel_gap", gap), ("mip_abs_gap", min(1e-9, gap)), ("threads", 1)):

@@ -137,7 +137,7 @@ class _Stitching:
         key = (tuple(part.cost), tuple(part.reads), tuple(part.writes), tuple(part.wanted))
         if key not in self.known:
             left = (deadline - time.monotonic()) / BLOCK_SHARE
-            self.known[key] = solve(part, max(0.01, left), 0.0).used
+            self.known[key] = solve(part, max(0.01, left), gap=0.0).used
         found = self.known[key]
         if found is None:
             return

@@ -37,6 +37,8 @@ class Instance:
     guards: list[List] = field(default_factory=list)
     domains: dict[str, str] = field(default_factory=dict)  # variable -> where its values lie
     loose: dict[str, None] = field(default_factory=dict)  # variables that only guards may name
+    made: set[str] = field(default_factory=set)  # of them, those that an op may compute
+    typed: dict[str, DType] = field(default_factory=dict)  # variable -> the dtype a guard names
     inputs: list[tuple[Node, str]] = field(default_factory=list)  # node, domain
     owner: Node | None = None  # of constants on a right side: the class that was matched
 
@@ -55,10 +57,19 @@ class Instance:
                 self.loose[str(fact.items[1])] = None
             elif fact.head in POLICIES:
                 self.loose[str(fact.items[1])] = None
+                self.made.add(str(fact.items[1]))
             elif fact.head == "=" and self.is_term(fact.items[2]):
                 self.defined[str(fact.items[1])] = fact.items[2]
             else:
                 self.guards.append(fact)
+                self.note(fact)
+
+    def note(self, guard: List) -> None:
+        """Remember the dtype that ``(= "f32" (dtype x))`` names."""
+        sides = guard.items[1:]
+        for name, term in (sides, sides[::-1]) if guard.head == "=" else ():
+            if isinstance(term, List) and term.head == "dtype" and getattr(name, "is_string", 0):
+                self.typed[str(term.items[1])] = as_dtype(literal(name))
 
     def is_term(self, e: Expr) -> bool:
         return isinstance(e, List) and (e.head in self.table
@@ -71,7 +82,7 @@ class Instance:
         roots = [v for v in (*self.defined, *self.built, *self.loose) if v not in inner]
         for v in roots:
             shape = tuple(self.rng.choice((1, 2, 3)) for _ in range(self.rng.randrange(4)))
-            self.node(Symbol(v, None), shape, self.rng.choice(self.dtypes))
+            self.node(Symbol(v, None), shape, self.typed.get(v) or self.rng.choice(self.dtypes))
         waiting = list(self.guards)
         while waiting:
             left = [g for g in waiting if not self.holds(g)]
@@ -153,6 +164,10 @@ class Instance:
             node = BUILDERS[builder](self, args, shape, dtype)
         elif node is None and domain == "positive" and self.rng.random() < 0.5:
             node = self.graph.full(self.rng.choice((0.5, 2.0)), dtype, shape)
+        elif (node is None and name in self.made and dtype.is_float
+              and self.rng.random() < 0.5):
+            node = self.graph.op("Sin", self.graph.input(f"{name}{len(self.inputs)}", shape, dtype))
+            self.inputs.append((node.args[0], "any"))
         elif node is None:
             node = self.graph.input(f"{name}{len(self.inputs)}", shape, dtype)
             self.inputs.append((node, domain))
