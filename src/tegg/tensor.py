@@ -13,7 +13,8 @@ from tegg.dim import Dim, Shape
 from tegg.dtype import DType
 from tegg.errors import ArgumentError, DTypeError, ShapeError
 from tegg.ir.graph import Graph, Node
-from tegg.ops import attention, compare, elementwise, index, linalg, movement, norm, reduce
+from tegg.ops import (attention, compare, counting, cumulative, elementwise, extremum, index, linalg,
+                      movement, norm, reduce, scattering, sorting)
 from tegg.ops.value import Operand, Value, fail
 from tegg.shape import show
 
@@ -267,7 +268,17 @@ class Tensor(Value):
     narrow, pad, unfold = movement.narrow, movement.pad, movement.unfold
 
     take, gather, index_select = index.take, index.gather, index.index_select
-    take_along_dim = index.take_along_dim
+    take_along_dim = take_along_axis = index.take_along_dim
+    index_add, index_copy = scattering.index_add, scattering.index_copy
+    index_put = scattering.index_put
+    scatter, scatter_add, scatter_reduce = (scattering.scatter, scattering.scatter_add,
+                                            scattering.scatter_reduce)
+    bincount, nonzero = counting.bincount, counting.nonzero
+
+    argmax, argmin, prod = extremum.argmax, extremum.argmin, reduce.prod
+    cumsum, cumprod, cummax = cumulative.cumsum, cumulative.cumprod, cumulative.cummax
+    cummin, logcumsumexp = cumulative.cummin, cumulative.logcumsumexp
+    sort, argsort, topk = sorting.sort, sorting.argsort, sorting.topk
 
     matmul, dot = linalg.matmul, linalg.dot
     softmax, log_softmax = attention.softmax, attention.log_softmax

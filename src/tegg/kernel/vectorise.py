@@ -46,6 +46,10 @@ class Vectoriser:
                 total += 1.0 if self.lanes.coefficient(form, v) == 1 else _GATHER
         return total
 
+    def plain(self, v: Var, bodies: Sequence[Val], stores: Iterable[Form]) -> bool:
+        """Whether no access goes lane by lane in a vector loop over ``v``."""
+        return self.score(v, bodies, stores) < _GATHER
+
     def choose(self, vars: Sequence[Var], bodies: Sequence[Val],
                stores: Sequence[Form] = ()) -> Var | None:
         """The loop to vectorise, or None where a reduction inside is the better place."""

@@ -11,14 +11,24 @@ from tegg.ops.linalg import dot, linear, matmul
 from tegg.ops.movement import (broadcast_to, cat, concat, expand, flatten, flip, movedim, narrow,
                                pad, permute, reshape, squeeze, stack, transpose, unfold, unsqueeze)
 from tegg.ops.norm import layer_norm, normalize, rms_norm, rope
-from tegg.ops.reduce import all, amax, amin, any, logsumexp, max, mean, min, std, sum, var
+from tegg.ops.extremum import argmax, argmin
+from tegg.ops.counting import bincount, nonzero, one_hot
+from tegg.ops.cumulative import cummax, cummin, cumprod, cumsum, logcumsumexp
+from tegg.ops.scattering import (index_add, index_copy, index_put, scatter, scatter_add,
+                              scatter_reduce)
+from tegg.ops.sorting import argsort, searchsorted, sort, topk
+from tegg.ops.reduce import all, amax, amin, any, logsumexp, max, mean, min, prod, std, sum, var
 from tegg.ops.attention import log_softmax, scaled_dot_product_attention, softmax
 
 clip, concatenate, moveaxis, swapaxes, subtract, multiply, divide, power, negative = (
     clamp, cat, movedim, transpose, sub, mul, div, pow, neg)
+take_along_axis = take_along_dim
 equal, not_equal, less, less_equal, greater, greater_equal = eq, ne, lt, le, gt, ge
 
 __all__ = [
+    "argmax", "argmin", "argsort", "bincount", "cummax", "cummin", "cumprod", "cumsum",
+    "index_add", "index_copy", "index_put", "logcumsumexp", "nonzero", "one_hot", "prod",
+    "scatter", "scatter_add", "scatter_reduce", "searchsorted", "sort", "take_along_axis", "topk",
     "abs", "add", "all", "amax", "amin", "any", "broadcast_to", "cast", "cat", "ceil", "clamp",
     "clip", "concat", "concatenate", "contiguous", "cos", "div", "divide", "dot", "embedding",
     "eq", "equal", "erf", "exp", "exp2", "expand", "flatten", "flip", "floor", "floor_divide",
