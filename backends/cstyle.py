@@ -176,11 +176,12 @@ class Printer(Expressions):
     def _start(self, s: Start) -> None:
         r, first = s.value, self._identity(s.value)
         lanes, letter = self.is_vector(r), REGISTER[r.dtype.name]
-        if r.op == "scan" and len(r.args) > 1:
-            first = self.ref(r.args[1])
-            assert not lanes, "a scan that starts in the middle runs along its axis"
+        given = r.args[1] if r.op == "scan" and len(r.args) > 1 else None
         for u in self._copies_of(r):
-            if lanes:
+            if given is not None:
+                self.line(f"{self._type(r.dtype, lanes)} a{r.id}{f'_{u}' if lanes else ''} = "
+                          f"{self.ref(given, u, lanes)};")
+            elif lanes:
                 self.line(f"{self._type(r.dtype, True)} a{r.id}_{u} = v{letter}_splat({first});")
             elif not s.partials:
                 self.line(f"{self._type(r.dtype, False)} a{r.id} = {first};")

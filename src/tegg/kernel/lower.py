@@ -17,7 +17,7 @@ from tegg.kernel.lane import Lanes
 from tegg.kernel.loops import Function, Let, Store, verify, walk
 from tegg.kernel.order import nests
 from tegg.kernel.place import Limits, Placer
-from tegg.kernel.propagate import Propagation, Splits, widened
+from tegg.kernel.propagate import Propagation, Splits
 from tegg.kernel.scan import Blocks, Target, blocked, followers, scan_writes
 from tegg.kernel.value import reachable
 from tegg.kernel.vectorise import Vectoriser
@@ -233,8 +233,8 @@ def _scan_stages(low: Lowering, node: Node) -> None:
     shape = tuple(map(low.graph.facts.canonical, node.shape))
     if blocked(node, shape):
         blocks = Blocks(node, shape)
-        dtype, size = widened(node.dtype), product(blocks.lead) * blocks.count
-        totals, starts = low.temporary(dtype, size), low.temporary(dtype, size)
+        size = product(blocks.lead) * blocks.count
+        totals, starts = (low.temporary(blocks.dtype, size) for _ in range(2))
         low.stage(lambda p: blocks.totals(p, totals))
         low.stage(lambda p: blocks.starts(p, totals, starts))
         low.stage(lambda p: blocks.writes(p, starts, targets))

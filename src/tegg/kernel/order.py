@@ -69,7 +69,7 @@ def _place(writes: list[Write], order: tuple[Var, ...], placer: Placer) -> Nest:
     shortest = min(len(w.vars) for w in writes)
     stores = [w.form for w in writes]
     vector = placer.vectors.choose(free, bodies, stores) if placer.limits.vector else None
-    if vector is not None and _carried(writes) and not placer.vectors.plain(vector, bodies, stores):
+    if any(w.ordered for w in writes) and not placer.vectors.pays(vector, bodies, stores):
         vector = None
     unroll = placer.vectors.unroll(bodies, vector)
     shared = _shared([v for v in order[:shortest] if v in free], vector,

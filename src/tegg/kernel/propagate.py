@@ -28,9 +28,9 @@ def identity(kind: Kind, dtype: DType) -> float:
             "logadd": -math.inf}[kind]
 
 
-def widened(dtype: DType) -> DType:
+def widened(dtype: DType, kind: Kind) -> DType:
     """The dtype of the accumulator of products and running sums."""
-    return f64 if dtype is f32 else dtype
+    return f64 if dtype is f32 and kind != "max" else dtype
 
 
 def magnitude(d: Dim) -> int:
@@ -284,13 +284,12 @@ class Propagation:
             full[axis] = form
         body = yield inner, tuple(full)
         if kind == "prod":
-            return self.narrowed(self.values.reduce(kind, vars, self.widened(body),
-                                                    widened(node.dtype)), node.dtype)
-        return self.values.reduce(kind, vars, body, node.dtype)
+            body = self.widened(body, kind)
+        return self.narrowed(self.values.reduce(kind, vars, body, body.dtype), node.dtype)
 
-    def widened(self, v: Val) -> Val:
+    def widened(self, v: Val, kind: Kind) -> Val:
         """A value as products and running sums keep it: float32 in float64."""
-        wide = widened(v.dtype)
+        wide = widened(v.dtype, kind)
         return v if wide is v.dtype else self.values.make("Cast", (v,), wide)
 
     def narrowed(self, v: Val, dtype: DType) -> Val:

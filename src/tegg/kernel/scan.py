@@ -50,7 +50,7 @@ def _follows(root: Node, node: Node, stored: Callable[[Node], bool]) -> bool:
 
 def scan_writes(p: Propagation, node: Node, targets: Sequence[Target]) -> list[Write]:
     """The stores of a scan and its followers: other axes outside, the scanned one innermost."""
-    axis, shape = node.attrs[0], p.shape(node)
+    axis, shape, kind = node.attrs[0], p.shape(node), KINDS[node.op.name]
     if 0 in shape:
         return []
     outer, before = p.bind(shape[:axis], ())
@@ -58,11 +58,11 @@ def scan_writes(p: Propagation, node: Node, targets: Sequence[Target]) -> list[W
     along, (at,) = p.bind((shape[axis],), outer + inner)
     index = (*before, at, *after)
     form = p.algebra.flatten(index, shape)
-    term = p.widened(p.at(node.args[0], index))
+    term = p.widened(p.at(node.args[0], index), kind)
     if not along:  # one element: nothing is carried
         value = term
     else:
-        value = p.values.scan(KINDS[node.op.name], along, form, term)
+        value = p.values.scan(kind, along, form, term)
     p.scanned[node.id, index] = p.narrowed(value, node.dtype)
     vars = outer + inner + along
     return [Write(slot, vars, form, p.at(o, index), ordered=along) for slot, o in targets]
@@ -92,6 +92,7 @@ class Blocks:
         self.size, self.count = n, -(-n // BLOCK)
         self.lead = self.shape[:self.axis]
         self.kind = KINDS[node.op.name]
+        self.dtype = widened(node.dtype, self.kind)  # of totals
 
     def _place(self, p: Propagation) -> tuple[tuple[Var, ...], Index, tuple[Var, ...], Form]:
         """Variables of rows and blocks, and their index forms."""
@@ -106,7 +107,7 @@ class Blocks:
         """The total of each block; the last one may read less, and nobody asks for it."""
         outer, before, block, b = self._place(p)
         inside, (j,) = p.bind((BLOCK,), outer + block)
-        term = p.widened(p.at(self.node.args[0], self._index(before, b, j)))
+        term = p.widened(p.at(self.node.args[0], self._index(before, b, j)), self.kind)
         total = p.values.reduce(self.kind, inside, term, term.dtype)
         form = p.algebra.flatten((*before, b), (*self.lead, self.count))
         return [Write(slot, outer + block, form, total)]
@@ -115,13 +116,13 @@ class Blocks:
         """What stands before each block, itself included: a scan of the totals."""
         outer, before, block, b = self._place(p)
         form = p.algebra.flatten((*before, b), (*self.lead, self.count))
-        total = p.values.load(totals, widened(self.node.dtype), form)
+        total = p.values.load(totals, self.dtype, form)
         value = p.values.scan(self.kind, block, form, total)
         return [Write(slot, outer + block, form, value, ordered=block)]
 
     def _start(self, p: Propagation, starts: int, before: Index, b: Form) -> Val:
         """What a block starts from: the identity in the first one."""
-        dtype, first = widened(self.node.dtype), (Guard(b, 1, self.count - 1),)
+        dtype, first = self.dtype, (Guard(b, 1, self.count - 1),)
         form = p.algebra.flatten((*before, b - 1), (*self.lead, self.count))
         return p.values.make("Select", (
             p.values.cond(first), p.values.load(starts, dtype, form, first),
@@ -133,7 +134,7 @@ class Blocks:
         inside, (j,) = p.bind((BLOCK,), outer + block)
         index = self._index(before, b, j)
         form = p.algebra.flatten(index, self.shape)
-        term = p.widened(p.at(self.node.args[0], index))
+        term = p.widened(p.at(self.node.args[0], index), self.kind)
         value = p.values.scan(self.kind, inside, form, term, self._start(p, starts, before, b))
         p.scanned[self.node.id, index] = p.narrowed(value, self.node.dtype)
         guards = () if self.size % BLOCK == 0 else (

@@ -14,8 +14,8 @@ from tegg.kernel.index import Algebra, Form, Guard, Var, variable
 from tegg.ir.op import OPS
 
 # Scalar operations of values that are no op of the table.
-_COST = {"load": 1.0, "const": 0.0, "size": 0.0, "index": 0.5, "cond": 1.0, "red": 1.0,
-         "scan": 2.0}
+_COST = {"load": 1.0, "const": 0.0, "size": 0.0, "index": 0.5, "cond": 1.0}
+_JOIN = {"sum": 1.0, "max": 1.0, "prod": 1.0, "logadd": 40.0}  # of a reduction or scan
 
 
 Kind = Literal["sum", "max", "prod", "logadd"]
@@ -71,6 +71,8 @@ class Val:
     @property
     def cost(self) -> float:
         """Scalar operations of one evaluation, its operands not counted."""
+        if isinstance(self.attr, (Reduction, Scan)):
+            return _JOIN[self.attr.kind]
         known = _COST.get(self.op)
         return OPS[self.op].cost if known is None else known
 

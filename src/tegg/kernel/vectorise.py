@@ -46,9 +46,11 @@ class Vectoriser:
                 total += 1.0 if self.lanes.coefficient(form, v) == 1 else _GATHER
         return total
 
-    def plain(self, v: Var, bodies: Sequence[Val], stores: Iterable[Form]) -> bool:
-        """Whether no access goes lane by lane in a vector loop over ``v``."""
-        return self.score(v, bodies, stores) < _GATHER
+    def pays(self, v: Var | None, bodies: Sequence[Val], stores: Iterable[Form]) -> bool:
+        """Whether lanes pay where the innermost loop has to be another one: memory is contiguous
+        along them, or what is computed is dear."""
+        return v is not None and (self.score(v, bodies, stores) < _GATHER or any(
+            x.cost >= _HEAVY and v in x.deps for x in reachable(bodies)))
 
     def choose(self, vars: Sequence[Var], bodies: Sequence[Val],
                stores: Sequence[Form] = ()) -> Var | None:
