@@ -13,8 +13,8 @@ from tegg.dim import Dim, Shape
 from tegg.dtype import DType
 from tegg.errors import ArgumentError, DTypeError, ShapeError
 from tegg.ir.graph import Graph, Node
-from tegg.ops import (attention, compare, counting, cumulative, elementwise, extremum, index, linalg,
-                      movement, norm, reduce, scattering, sorting)
+from tegg.ops import (attention, compare, counting, cumulative, elementwise, extremum, index,
+                      linalg, movement, norm, reduce, scattering, sorting)
 from tegg.ops.value import Operand, Value, fail
 from tegg.shape import show
 

@@ -1,9 +1,9 @@
 """Writing by index: scatter and its kin. Every one gives a new tensor; x is not changed.
 
-Order is fixed: where several values meet one place they are taken in ascending order along the axis,
-so the last one wins, and sums are the same for any number of threads. Indices are not negative
-(but in ``index_put``). One outside the axis raises ShapeError where the index is a NumPy array;
-where it is computed its value is dropped.
+Order is fixed: where several values meet one place they are taken in ascending order along the
+axis, so the last one wins, and sums are the same for any number of threads. Indices are not
+negative (but in ``index_put``). One outside the axis raises ShapeError where the index is a NumPy
+array; where it is computed its value is dropped.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MODES = {None: "last", "add": "add", "sum": "add", "max": "max", "amax": "max",
 @spelled
 def scatter(x: Operand, dim: int, index: Operand, src: Operand,
             reduce: str | None = None) -> Tensor:
-    """PyTorch's scatter: x with x[index[i, j], j] = src[i, j] for dim = 0, and so on for other axes.
+    """PyTorch's scatter: x with x[index[i, j], j] = src[i, j] for dim = 0, likewise on other axes.
 
     ``index`` has x's rank, along the other axes at most x's sizes, and nowhere more than src's.
     ``src`` is a scalar or has x's dtype. reduce: None (the last one wins), ``"add"``, ``"max"`` or
@@ -150,7 +150,7 @@ def index_add(x: Operand, dim: int, index: Operand, source: Operand, alpha: floa
 
 @spelled
 def index_copy(x: Operand, dim: int, index: Operand, source: Operand) -> Tensor:
-    """PyTorch's index_copy: x with row index[i] of an axis replaced by source[i]; the last one wins.
+    """PyTorch's index_copy: x with row index[i] of an axis replaced by source[i]; the last wins.
     Operands and errors as in ``index_add``."""
     return _rows("index_copy", x, dim, index, source, "last", 1)
 
@@ -183,8 +183,8 @@ def index_put(x: Operand, indices: Sequence[Operand], values: Operand,
     ones count from the end. ``values`` broadcast to the indices' shape and x's other axes. Several
     values for one place are taken in row-major order of the indices.
 
-    Raises ArgumentError for a bool mask (use ``tegg.where``) and for no index or too many, ShapeError
-    where values do not fit.
+    Raises ArgumentError for a bool mask (use ``tegg.where``) and for no index or too many,
+    ShapeError where values do not fit.
 
         tegg.compile(lambda x, i, v: tegg.index_put(x, (i,), v))(
             np.zeros(3), np.array([0, -1]), np.array([1., 2]))  # [1, 0, 2]
