@@ -10,6 +10,7 @@ from strategies import array
 from tegg.dtype import DTYPES
 from tegg.ir.oracle import evaluate
 
+EVERY = tuple(DTYPES.values())
 VIEWS = ("plain", "permuted", "sliced", "flipped", "expanded")
 TOL = {"f64": 1e-11, "f32": 2e-5, "f16": 4e-3, "bf16": 4e-2}
 
@@ -29,7 +30,7 @@ def viewed(x, view):
 
 
 @st.composite
-def cases(draw, dtypes=tuple(DTYPES.values()), low=0, most=5):
+def cases(draw, dtypes=EVERY, low=0, most=5):
     """A random array with special values, a view of it, and an axis of the view."""
     shape = tuple(draw(st.lists(st.integers(low, most), min_size=1, max_size=3)))
     dtype = draw(st.sampled_from(dtypes))

@@ -57,7 +57,7 @@ def test_compiled(case):
     x, axis, index, src, reduce = case
     reduce = None if x.dtype == bool else reduce
     fn = tegg.compile(lambda x, i, s: (tegg.scatter(x, axis, i, s, reduce),
-                                       tegg.scatter(x.flip(), axis, i + 0, s * 1, reduce)))
+                                       tegg.scatter(x.flip(), axis, i + 0, s[..., ::-1][..., ::-1], reduce)))
     got = fn(x, index, src)
     agree(got[0], scattered(x, axis, index, src, reduce), scale=4)
     agree(got[1], scattered(np.flip(x), axis, index, src, reduce), scale=4)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tegg.dim import Dim, product
+from tegg.dim import Dim, Shape, product
 from tegg.dtype import i64
 from tegg.errors import ArgumentError, DTypeError, ShapeError
 from tegg.ir.graph import Graph, Node
@@ -199,10 +199,7 @@ def index_put(x: Operand, indices: Sequence[Operand], values: Operand,
     flat, lead = _flat(graph, a, arrays)
     rest = a.shape[len(arrays):]
     new = _source("index_put", graph, a, values)
-    try:
-        fits = broadcast([new.shape, (*flat.shape, *rest)], graph.facts)
-    except ShapeError as e:
-        fail(ShapeError, f"index_put: {e}")
+    fits = _broadcast(graph, new.shape, (*flat.shape, *rest))
     if len(fits) != len(flat.shape) + len(rest) or graph.facts.canonical(
             product(fits)) != graph.facts.canonical(product((*flat.shape, *rest))):
         fail(ShapeError, f"index_put: values {show(new.shape)} do not broadcast to "
@@ -214,16 +211,26 @@ def index_put(x: Operand, indices: Sequence[Operand], values: Operand,
     return wrap(graph, graph.reshape(out, a.shape))
 
 
+def _broadcast(graph: Graph, *shapes: Shape) -> Shape:
+    try:
+        return broadcast(list(shapes), graph.facts)
+    except ShapeError as e:
+        fail(ShapeError, f"index_put: {e}")
+
+
 def _flat(graph: Graph, a: Node, arrays: tuple) -> tuple[Node, Dim]:
     """The position in the flattened leading axes (-1 where an index lies outside), their size."""
-    flat: Node | None = None
-    inside: Node | None = None
+    places = []
     for index, n in zip(arrays, a.shape):
         kind = getattr(getattr(index, "dtype", None), "kind", "i")
         if kind in ("bool", "b"):
             fail(ArgumentError, "index_put: a bool mask has no shape before its values are known; "
                                 "use tegg.where")
-        at = graph.cast(wrapped(graph, index, n), i64)
+        places.append(graph.cast(wrapped(graph, index, n), i64))
+    _broadcast(graph, *(at.shape for at in places))
+    flat: Node | None = None
+    inside: Node | None = None
+    for at, n in zip(places, a.shape):
         good = graph.broadcast("Mul", graph.less(-1, at), graph.less(at, graph.size(n, i64)))
         flat = at if flat is None else graph.add(graph.mul(flat, graph.size(n, i64)), at)
         inside = good if inside is None else graph.broadcast("Mul", inside, good)
