@@ -6,6 +6,7 @@ import pytest
 from eclass_graphs import classes_of, contract, row
 from extraction import Stages, ops
 
+from tegg.dtype import f32
 from tegg.extract import Limits
 from tegg.ir.graph import Graph, Node
 
