@@ -1,6 +1,7 @@
 """``make bench``: tegg beside NumPy and PyTorch in one interleaved run; a table and JSON.
 
-    python benchmarks/run.py [--suite along] [--threads 2] [--only softmax,mlp] [--no-compile] [--json FILE]
+    python benchmarks/run.py [--suite along] [--threads 2] [--only softmax,mlp] [--no-compile]
+                             [--json FILE]
 """
 
 from __future__ import annotations
