@@ -42,7 +42,7 @@ def expanded(row, arrays, attrs):
     node = graph.expansion(row.name, *inputs(graph, wide), *attrs)
     (out,) = evaluate([node], dict(enumerate(wide)))
     with np.errstate(over="ignore"):  # beyond a half's range is inf, as in the meaning
-        return out if out.dtype == bool else out.astype(arrays[0].dtype)
+        return out.astype(arrays[0].dtype) if out.dtype == np.float32 else out
 
 
 def agree(row, got, want, dtype, slack=1.0):
