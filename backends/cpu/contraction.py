@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from tegg.backends.cpu.contraction_hooks import Axis, Hooks
 from tegg.backends.cpu.contraction_text import Text
 from tegg.backends.cpu.emit import C
+from tegg.backends.cpu.templates import register
 from tegg.dim import hint
-from tegg.dtype import DType, f32
 from tegg.ir.graph import Graph, Node
 from tegg.kernel.code import KernelCode, Stage, Temporary, Work
 from tegg.kernel.contraction_classify import Contraction, classify
-from tegg.kernel.contraction_shape import GemmParams, GemmShape, choose, estimate
+from tegg.kernel.contraction_shape import GemmParams, GemmShape, Tile, blocked, estimate
 from tegg.kernel.domain import spread
 from tegg.kernel.index import Var
 from tegg.kernel.lower import kernel_symbols
@@ -22,14 +22,13 @@ from tegg.kernel.value import Val, reachable
 
 
 def lower_contraction(graph: Graph, outputs: Sequence[Node], anchors: Sequence[Node], name: str,
-                      language: C, constant: Collection[int] = (),
-                      params: GemmParams | None = None) -> KernelCode:
-    """The kernel that computes ``outputs``, whose products ``anchors`` (Contract nodes, or sums of
-    products) are register-blocked matrix products.
+                      language: C, tile: Tile, constant: Collection[int] = ()) -> KernelCode:
+    """The kernel that computes ``outputs``, whose products ``anchors`` (contractions, or sums of
+    products) have the form and the register tile of ``tile``.
 
     What lies below the anchors' operands is evaluated while they are packed, what lies above
     while results are stored. constant: slots of inputs that hold weights; what is packed from
-    those alone is a stage of its own. params: tile sizes, instead of those ``choose`` picks.
+    those alone is a stage of its own.
     Raises LoweringError where the fragment has another form; the message says why.
     """
     live = [o for o in outputs if 0 not in tuple(map(graph.facts.canonical, o.shape))]
@@ -42,7 +41,7 @@ def lower_contraction(graph: Graph, outputs: Sequence[Node], anchors: Sequence[N
     contraction = classify(graph, live, [a for a in anchors if a.id in used], language.native,
                            slots)
     shape = shape_of(contraction, constant)
-    kernel = _Kernel(name, contraction, shape, params or choose(shape, language.width), language,
+    kernel = _Kernel(name, contraction, shape, blocked(shape, tile, language.width), language,
                      kernel_symbols(graph, outputs), first + len(outputs))
     return kernel.code()
 
@@ -62,7 +61,7 @@ def shape_of(c: Contraction, constant: Collection[int] = ()) -> GemmShape:
     loads = [v.attr.slot for t in terms for v in reachable([t.b]) if v.op == "load"]
     return GemmShape(
         spread(c.batch), spread(c.m), tuple(spread(g.n) for g in c.groups), c.depth,
-        _register(terms[0].sum.dtype), tuple(len(g.terms) for g in c.groups), _unit(c.a, c.m, c.k),
+        register(terms[0].sum.dtype), tuple(len(g.terms) for g in c.groups), _unit(c.a, c.m, c.k),
         tuple(_unit(t.b, g.n, c.k) for g in c.groups for t in g.terms),
         _plain(c), 1.0 + flops(c.a, frozenset()), max(1.0 + flops(t.b, frozenset()) for t in terms),
         max(flops(w.value, scope, frozenset(t.sum.id for t in terms))
@@ -75,13 +74,8 @@ def _plain(c: Contraction) -> bool:
     load = c.a.attr
     if c.a.op != "load" or load.guards or len(c.k) != 1 or len(c.m) > 1:
         return False
-    return (_register(c.a.dtype) is c.a.dtype and load.form.coefficient(c.k[0]) == 1
+    return (register(c.a.dtype) is c.a.dtype and load.form.coefficient(c.k[0]) == 1
             and all(isinstance(atom, Var) for atom in load.form.terms))
-
-
-def _register(d: DType) -> DType:
-    """The dtype in which sums are kept: halves accumulate in float32."""
-    return f32 if d.is_float and d.itemsize == 2 else d
 
 
 def _unit(operand: Val, free: tuple[Var, ...], k: tuple[Var, ...]) -> str:

@@ -34,7 +34,8 @@ class Pricer:
 
     def __init__(self, roles: Roles, values: Values, costs: Costs) -> None:
         self.roles, self.values, self.costs = roles, values, costs
-        self.work = WorkModel(values, costs.ops, costs.keep, costs.load, costs.panel)
+        self.work = WorkModel(values, costs.ops, costs.keep, costs.load, costs.panel,
+                              ready=roles.still)
         self._known: dict[tuple, tuple[float, int]] = {}  # structure of a kernel -> its price
         # arguments arrive in their own dtype; weights are converted ahead, others as written
         self.forms = {c: f for c, f in roles.classes.forms.items()
@@ -71,7 +72,8 @@ class Pricer:
         return tuple(key)
 
     def _kind(self, c: int) -> tuple:
-        return (self.values.shape[c], self.values.dtype[c], self.forms.get(c))
+        return (self.values.shape[c], self.values.dtype[c], self.forms.get(c),
+                c in self.roles.still)
 
     def _price(self, outs: tuple[int, ...], leaves: Iterable[int], body: Body, read: str,
                write: str) -> tuple[float, int]:
@@ -87,7 +89,7 @@ class Pricer:
             return 0.0
         if kind == "contract":
             demand = self.work.demand((c,), {c: node})
-            return sum(map(self.costs.product, demand.products)) / self.costs.threads
+            return self.costs.seconds(demand, (), ()) - self.costs.launch
         elements = size[node.args[0]] if kind == "reduce" else size[c]
         return elements * self.work.weight(node.op) / (self.costs.loop_rate * self.costs.threads)
 

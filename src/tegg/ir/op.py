@@ -34,6 +34,8 @@ class Op:
     expand: ``(builder, args, attrs) -> node`` over simpler ops; None for primops and helpers.
     domains: per operand what values tests draw: ``any positive nonzero index small``.
     cost: scalar operations per element of the result (of the operand, for reductions).
+    template: of a device's template of ``Contract``: ``(attrs, extents) -> Execution``, what it
+      executes (``ir/template.py``). Its meaning and its first attributes are those of Contract.
     tolerance: multiple of the dtype's own tolerance that a backend may differ by.
     """
 
@@ -50,6 +52,7 @@ class Op:
     tolerance: float = 1.0
     commutative: bool = False
     doc: str = ""
+    template: Callable | None = None
 
     @property
     def named(self) -> bool:

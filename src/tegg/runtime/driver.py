@@ -76,13 +76,18 @@ def _debug(program: Compiled, plan: Plan, explanation: str) -> None:
 
 
 def resolve(options: Options) -> tuple[tuple[Compiler, ...], Target]:
-    """The stack that runs and its one target: a compiler's own, or that of ``device``."""
+    """The stack that runs and its one target: a compiler's own, or that of ``device``.
+
+    The target's own rules stand last.
+    """
     stack = options.compilers or (Generic(),)
     targets = {c.target.name: c.target for c in stack if c.target is not None}
     if len(targets) > 1:
         raise ArgumentError(f"the stack names several devices: {', '.join(sorted(targets))}; "
                             f"a program runs on one")
-    return stack, next(iter(targets.values()), None) or find(options.device)
+    target = next(iter(targets.values()), None) or find(options.device)
+    own = Compiler(*target.rules, ops=target.ops, providers=target.providers, name=target.name)
+    return (*stack, own), target
 
 
 def _plan(graph: Graph, signature: Signature, stack: Sequence[Compiler], target: Target,
