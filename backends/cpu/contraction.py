@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from tegg.backends.cpu.contraction_hooks import Axis, Hooks
+from tegg.backends.cpu.contraction_parts import Parts
 from tegg.backends.cpu.contraction_text import Text
 from tegg.backends.cpu.emit import C
 from tegg.backends.cpu.templates import register
@@ -110,8 +111,9 @@ class _Kernel:
         text = Text(hooks, self.shape, self.params, self.symbols, slots)
         params = hooks.params(self.symbols)
         hooks.row_values(params)
-        parts = self._operands(text, params) + (self._stages(text) if packed else
-                                                [self._skinny(text)])
+        parts = self._operands(text, params) + (
+            [self._split(text)] if self.params.parts > 1 else
+            self._stages(text) if packed else [self._skinny(text)])
         source = "\n".join([*hooks.lines, *parts])
         return KernelCode(self.name, source, tuple(self.stages), tuple(self.temporaries),
                           self.symbols, self._work(), (f"{self.params}",))
@@ -170,14 +172,29 @@ class _Kernel:
         self._main_stage(text, True)
         return text.stage_skinny()
 
+    def _split(self, text: Text) -> str:
+        c, slot = self.contraction, self.first + len(self.temporaries)
+        parts = Parts(text, slot)
+        self.temporaries.append(Temporary(self.shape.accumulator, parts.size))
+        operands = _reads([c.a, *(t.b for g in c.groups for t in g.terms)])
+        self.stages.append(Stage(f"{self.name}_parts", operands, frozenset({slot})))
+        self.stages.append(Stage(self.name, self._beside() | {slot}, self._writes()))
+        return parts.stages()
+
     def _main_stage(self, text: Text, reads_b: bool) -> None:
         c = self.contraction
-        inside = [v for g in c.groups for w in g.writes for v in w.needs()]
-        sums = {t.sum.id for g in c.groups for t in g.terms}
         inline = [t.b for g in c.groups for t in g.terms] if reads_b else []
-        reads = _reads([c.a, *inline]) | _reads(inside, sums) | frozenset(text.slots.values())
-        writes = frozenset(w.slot for g in c.groups for w in g.writes)
-        self.stages.append(Stage(self.name, reads, writes))
+        reads = _reads([c.a, *inline]) | self._beside() | frozenset(text.slots.values())
+        self.stages.append(Stage(self.name, reads, self._writes()))
+
+    def _beside(self) -> frozenset[int]:
+        """Slots that are read beside the operands."""
+        groups = self.contraction.groups
+        return _reads([v for g in groups for w in g.writes for v in w.needs()],
+                      {t.sum.id for g in groups for t in g.terms})
+
+    def _writes(self) -> frozenset[int]:
+        return frozenset(w.slot for g in self.contraction.groups for w in g.writes)
 
     def _work(self) -> Work:
         e = estimate(self.shape, self.params)

@@ -127,7 +127,7 @@ def blocked(shape: GemmShape, tile: Tile, width: int) -> GemmParams:
     form, mr, nv = tile.form, tile.rows, tile.vectors
     if form != "packed":
         stretch = max(1, _STRETCH // hint(shape.m) // (nv * lanes)) if hint(shape.m) else 1
-        return GemmParams(form, lanes, 1, nv, _depth(shape.k), 1, stretch, 1, True, True, mr,
+        return GemmParams(form, lanes, 1, nv, _STRETCH, 1, stretch, 1, True, True, mr,
                           tile.parts)
     rows = _rows(shape, mr, size)
     sums = rows * nv * lanes * size * max(shape.terms)
