@@ -19,7 +19,7 @@ from tegg.kernel.contraction_shape import Tile, lanes_of, register_tiles
 if TYPE_CHECKING:
     from tegg.rewrite.view import View
 
-_SKINNY = 4            # rows up to which B is read where it lies: each element is used too seldom
+_SKINNY = 16           # rows up to which it may pay to read B where it lies, used so seldom
 _DOTS = 4              # columns that dot products take at once
 _FEW = 1 << 14         # outputs up to which the depth may be split: partial sums stay in cache
 _PART = 2048           # terms that are worth a part of their own
@@ -57,9 +57,10 @@ class _Packed:
                          *_partial(e.batch * tall * rows * panels * vectors * lanes, parts))
 
 
-def _slots(rows: int, vectors: int) -> int:
+def _slots(rows: int, vectors: int) -> float:
     """Issue slots of one step of a register tile: multiply-adds, loads, or waiting for results."""
-    return max(rows * vectors, rows + vectors, _PORTS * _LATENCY)
+    return max(rows * vectors + 0.05 * (rows + vectors), 1.4 * (rows + vectors),
+               _PORTS * _LATENCY)
 
 
 def _partial(sums: int, parts: int) -> tuple[int, int]:
@@ -68,21 +69,25 @@ def _partial(sums: int, parts: int) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """B read row by row: each step loads a vector of B, and of sums once in eight steps."""
+    """B read row by row: each step loads a vector of B, multiplies and adds it for each row, and
+    loads and stores sums once in eight steps."""
 
     width: int
 
     def __call__(self, own: tuple, e: Extents) -> Execution:
         (vectors,) = own
         lanes = lanes_of(register(e.dtype), self.width)
-        padded = -(-e.n // lanes) * lanes
-        return Execution(2.0 * e.batch * e.k * e.m * padded, e.m / (1 + 1.25 * e.m) if e.m else 1.0,
-                         max(1, e.batch * -(-e.n // (vectors * lanes))))
+        whole, left = divmod(e.n, lanes)  # the columns left over are added one by one
+        slots = whole * (1 + 2.25 * e.m) + 2 * left * e.m
+        padded = (whole + bool(left)) * e.m
+        return Execution(2.0 * e.batch * e.k * padded * lanes, max(1, padded) / max(1, slots),
+                         max(1, e.batch * -(-e.n // (vectors * lanes))),
+                         aside=e.batch * e.m * e.k)
 
 
 @dataclass(frozen=True, slots=True)
 class _Dots:
-    """B read along the depth, against some rows at once."""
+    """B read along the depth, against some rows at once: multiplied, then added."""
 
     width: int
 
@@ -91,11 +96,13 @@ class _Dots:
         lanes = lanes_of(register(e.dtype), self.width)
         tall, across = -(-e.m // rows), -(-e.n // _DOTS)
         depth = -(-e.k // lanes) * lanes
-        used = _DOTS * rows / _slots(rows, _DOTS) * depth / max(1, depth + _REDUCE * lanes)
+        slots = max(2 * rows * _DOTS, _PORTS * _LATENCY)
+        used = _DOTS * rows / slots * depth / max(1, depth + _REDUCE * lanes)
         pieces = parts if parts > 1 else -(-e.n // (4 * lanes))
         return Execution(2.0 * e.batch * depth * tall * rows * across * _DOTS, used,
                          max(1, e.batch * pieces), 0, 0,
-                         *_partial(e.batch * e.m * across * _DOTS, parts))
+                         *(_partial(e.batch * e.m * across * _DOTS, parts) if parts > 1
+                           else (e.batch * e.m * e.k, 0)))
 
 
 @lru_cache(maxsize=None)

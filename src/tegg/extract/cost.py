@@ -39,7 +39,7 @@ class Costs:
     product_rate: floating-point operations of a large product; each extent e is slowed by
       ``e / (e + half)``, but those that a template counts itself. panel: extent after which a
       packed operand is packed again. pack: operations that copying an element to a panel counts
-      as. ``templates`` multiplies the time of products per template (its op's name).
+      as. ahead: the share of packing ahead that a run pays for. ``templates`` multiplies the time of products per template (its op's name).
     """
 
     name: str
@@ -55,6 +55,7 @@ class Costs:
     product_half: tuple[float, float, float]
     panel: int
     pack: float
+    ahead: float
     ops: Mapping[str, float] = field(default_factory=dict)
     loop_dtypes: Mapping[str, float] = field(default_factory=dict)
     product_dtypes: Mapping[str, float] = field(default_factory=dict)
@@ -105,9 +106,13 @@ class Costs:
             slow *= (extent + half) / max(1, extent)
         if done is None:
             return e.flops * slow / rate
-        copied = 0 if p.ready else done.packed
+        copied = done.packed * self._share(p)
         return (self.templates.get(p.op, 1.0) * done.flops * slow / (rate * done.speed)
                 + copied * self.pack * self.loop_dtypes.get(e.dtype.name, 1.0) / self.loop_rate)
+
+    def _share(self, p: Product) -> float:
+        """The share of packing that a run pays for: all, but for what is kept from before it."""
+        return self.ahead if p.ready and p.execution and p.execution.kept else 1.0
 
     @property
     def _halves(self) -> tuple[float, float, float]:
@@ -115,13 +120,14 @@ class Costs:
         return k, m, n
 
     def copies(self, p: Product, threads: int) -> float:
-        """Seconds to write what a template sets aside, panels and partial sums, and read it."""
+        """Seconds to write what a template sets aside, and to read it back."""
         done, size = p.execution, p.extents.dtype.itemsize
         if done is None:
             return 0.0
-        out = self.memory(done.sums * size, threads)
-        if not p.ready and done.kept:
-            out += done.packed / done.kept * self.memory(done.kept * size, threads)
+        out = self.memory(done.aside * size, threads)
+        if done.kept:
+            panels = done.packed / done.kept * self.memory(done.kept * size, threads)
+            out += self._share(p) * panels
         return (1.0 + self.store) * out
 
     def stages(self, p: Product) -> int:
@@ -178,7 +184,7 @@ def _checked(data: dict, source: str) -> Costs:
                             costs.panel, costs.store, *costs.templates.values()]
     for level in costs.levels:
         numbers += [level.size, level.thread, level.total]
-    if (min(numbers) <= 0 or costs.launch < 0 or costs.pack < 0 or not 0 <= costs.overlap <= 1
+    if (min(numbers) <= 0 or min(costs.launch, costs.pack, costs.ahead) < 0 or not 0 <= costs.overlap <= 1
             or len(costs.product_half) != 3):
         raise ArgumentError(f"cost profile {source}: threads, rates, sizes, panel and templates are above 0, "
                             f"overlap is 0 to 1, there is at least one level, and product_half "

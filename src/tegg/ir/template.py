@@ -34,9 +34,9 @@ class Execution:
 
     flops: of the products, padding of tiles included. speed: the share of the rate of a large
     product that its inner loop can reach. pieces: what threads can share. packed: elements of the
-    second operand that are copied first, unless that is known before a run; kept: how many of the
-    copies exist at once. sums: partial sums written and read back. stages: functions that wait
-    for one another, beyond the first.
+    second operand that are copied first; kept: how many of the copies exist at once, 0 where each
+    is used up before the next, so that they cannot be kept from before a run. aside: what else is set aside and read back, of partial
+    sums and of the first operand. stages: functions that wait for one another, beyond the first.
     """
 
     flops: float
@@ -44,7 +44,7 @@ class Execution:
     pieces: int = 1
     packed: int = 0
     kept: int = 0
-    sums: int = 0
+    aside: int = 0
     stages: int = 0
 
 

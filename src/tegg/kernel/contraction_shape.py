@@ -154,12 +154,13 @@ def _top(n: Dim) -> int:
 
 
 def _tile_rows(m: Dim, most: int) -> int:
-    """The tallest tile that wastes fewest rows; all of the registers where m is not known."""
+    """The tile that works through the rows soonest, each tile with half a row of its own; all of
+    the registers where m is not known."""
     if not isinstance(m, int):
         return most
     if m <= most:
         return max(m, 1)
-    return min(range(most, most // 2, -1), key=lambda r: -(-m // r) * r)
+    return min(range(most, most // 2, -1), key=lambda r: -(-m // r) * (r + 0.5))
 
 
 def _rows(shape: GemmShape, mr: int, size: int) -> int:
