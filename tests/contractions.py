@@ -24,11 +24,11 @@ def usual(anchor: Node, width: int) -> Tile:
         return Tile("packed", 4, 2)
     x, y, spec = *anchor.args, anchor.attrs[0]
     forms = Forms(width)
-    if found := forms.found("cpu-dots", x, y, spec):
+    if found := forms.completions("cpu-dots", x, y, spec):
         return Tile("dots", found[0][0])
-    if forms.found("cpu-rows", x, y, spec):
+    if forms.completions("cpu-rows", x, y, spec):
         return Tile("rows")
-    return Tile("packed", *forms.found("cpu-tile", x, y, spec)[0])
+    return Tile("packed", *forms.completions("cpu-tile", x, y, spec)[0])
 
 
 def lowered(g: Draw, outputs: list[Node], anchors: list[Node], width: int = 16,

@@ -180,14 +180,16 @@ class Forms:
 
     width: int
     name = "cpu forms"
+    known = 3
     relations = MappingProxyType({
         "cpu-tile": ("Tensor", "Tensor", "String", "i64", "i64"),
         "cpu-parts": ("Tensor", "Tensor", "String", "i64"),
         "cpu-rows": ("Tensor", "Tensor", "String", "i64"),
         "cpu-dots": ("Tensor", "Tensor", "String", "i64", "i64")})
 
-    def found(self, relation: str, x: Any, y: Any, spec: str) -> list[tuple[int, ...]]:
-        """What a relation says of two operands (anything with a shape and a dtype) and a spec."""
+    def completions(self, relation: str, *given: Any) -> list[tuple[Any, ...]]:
+        """What a relation says of two operands and a spec."""
+        x, y, spec = given
         shapes = x.shape, y.shape, spec
         if relation == "cpu-tile":
             return list(tiles(*shapes, x.dtype, self.width))
@@ -204,7 +206,7 @@ class Forms:
         for _, n in view.having("Contract"):
             x, y = (_Operand(view.shape[a], view.dtype[a]) for a in n.args)
             for relation in self.relations:
-                for values in self.found(relation, x, y, n.attrs[0]):
+                for values in self.completions(relation, x, y, n.attrs[0]):
                     yield (relation, *n.args, n.attrs[0], *values)
 
 

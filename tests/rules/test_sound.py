@@ -7,15 +7,17 @@ from random import Random
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from tegg.rewrite.compiler import Generic, stack
+from tegg.rewrite.compiler import stack
 from tegg.dtype import DTYPES
 from tegg.rewrite.egraph import saturate
+from tegg.runtime.driver import Options, resolve
 from tegg.rewrite.rulefile import Rule, read_rules
 from tegg.rewrite.sexpr import List
 from tegg.testing.instance import instance, leaves
 from tegg.testing.soundness import _Claim, check_rule, relations
 
-STACK = stack(Generic())
+COMPILERS, TARGET = resolve(Options())  # the rules of the device included
+STACK = stack(COMPILERS)
 HOME = {r.name: (r, s) for s in STACK.rule_sets for r in s.rules}
 BUFFERS = ("copy/host", "copy/device")  # a graph holds no Buffers
 
@@ -31,9 +33,10 @@ def test_both_sides_mean_the_same(name, rng):
 def test_it_fires_on_its_own_left_side(name):
     rule, _ = HOME[name]
     for seed in range(20):
-        made = instance(rule, STACK.table, relations(STACK), tuple(DTYPES.values()), Random(seed))
+        made = instance(rule, STACK.table, relations(STACK), tuple(DTYPES.values()), Random(seed),
+                        providers=STACK.providers)
         made.graph.outputs = {f"y{n.id}": n for n in made.graph.nodes}
-        if saturate(made.graph, Generic()).report.rules[name].matches:
+        if saturate(made.graph, COMPILERS).report.rules[name].matches:
             return
     pytest.fail(f"{rule!r} never fired on its own left side")
 
@@ -80,6 +83,7 @@ MUTANTS = [
     ("algebra/full", "(Pad (Full d s v) a b v)", "(Pad (Full d s v) a b w)"),
     ("algebra/move", "(Flip (Flip x k) k)", "(Flip (Flip x k) j)"),
     ("fuse/cos", "(Const -2.0)", "(Const -1.0)"),
+    ("lower/cpu", "(CpuRows x y i s v)", "(Neg (CpuRows x y i s v))"),
 ]
 
 

@@ -83,13 +83,13 @@ class Pricer:
         return self.costs.seconds(demand, loaded, stored), demand.values
 
     def rough(self, node: ENode, c: int) -> float:
-        """Seconds of an e-node on its own, without memory: cheap enough to rank many cones."""
+        """Seconds of an e-node on its own: cheap enough to rank many cones. A contraction with its
+        memory, or its forms would be told apart by arithmetic that memory hides."""
         kind, size = node.op.kind, self.values.size
         if kind in ("movement", "source"):
             return 0.0
         if kind == "contract":
-            demand = self.work.demand((c,), {c: node})
-            return self.costs.seconds(demand, (), ()) - self.costs.launch
+            return self.price((c,), node.args, {c: node})[0] - self.costs.launch
         elements = size[node.args[0]] if kind == "reduce" else size[c]
         return elements * self.work.weight(node.op) / (self.costs.loop_rate * self.costs.threads)
 

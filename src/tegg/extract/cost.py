@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from importlib.resources import files
 from pathlib import Path
 
@@ -54,8 +54,8 @@ class Costs:
     product_rate: float
     product_half: tuple[float, float, float]
     panel: int
-    pack: float
-    ahead: float
+    pack: float = 5.0
+    ahead: float = 0.01
     ops: Mapping[str, float] = field(default_factory=dict)
     loop_dtypes: Mapping[str, float] = field(default_factory=dict)
     product_dtypes: Mapping[str, float] = field(default_factory=dict)
@@ -163,7 +163,8 @@ def _locate(source: str | Path):
 def _checked(data: dict, source: str) -> Costs:
     """Every number present, of its kind and positive; nothing that is not known."""
     known = {f.name: str(f.type) for f in fields(Costs)}
-    optional = {"ops", "loop_dtypes", "product_dtypes", "templates", "forms"}
+    tables = {f.name for f in fields(Costs) if f.default_factory is not MISSING}
+    optional = tables | {f.name for f in fields(Costs) if f.default is not MISSING}
     wrong = sorted(set(data) - set(known)) + sorted(set(known) - set(data) - optional)
     if wrong:
         raise ArgumentError(f"cost profile {source}: {', '.join(wrong)} is unknown or missing; "
@@ -172,10 +173,10 @@ def _checked(data: dict, source: str) -> Costs:
         data["levels"] = tuple(Level(**{k: float(v) for k, v in level.items()})
                                for level in data["levels"])
         data["product_half"] = tuple(map(float, data["product_half"]))
-        for name in optional & set(data):
+        for name in tables & set(data):
             data[name] = {k: float(v) for k, v in data[name].items()}
         for name, kind in known.items():
-            if kind in ("float", "int"):
+            if kind in ("float", "int") and name in data:
                 data[name] = int(data[name]) if kind == "int" else float(data[name])
     except (TypeError, ValueError, AttributeError) as e:
         raise ArgumentError(f"cost profile {source}: {e}") from None

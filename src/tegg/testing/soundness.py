@@ -32,7 +32,8 @@ def check_rule(rule: Rule, rules: RuleSet, stacked: Stack, rng: Random) -> Insta
     """
     kind = rules.header.kind
     dtypes = (f64, i64, bool_) if kind in ("reals", "rounds") else tuple(DTYPES.values())
-    made = instance(rule, stacked.table, relations(stacked), dtypes, rng)
+    made = instance(rule, stacked.table, relations(stacked), dtypes, rng,
+                    providers=stacked.providers)
     check_instance(rule, rules, made, relations(stacked))
     return made
 
