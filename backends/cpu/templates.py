@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -105,7 +105,7 @@ class _Dots:
                            else (e.batch * e.m * e.k, 0)))
 
 
-@lru_cache(maxsize=None)
+@cache
 def templates(width: int) -> tuple[Op, ...]:
     """The rows for a vector width."""
     return (

@@ -39,7 +39,8 @@ class Costs:
     product_rate: floating-point operations of a large product; each extent e is slowed by
       ``e / (e + half)``, but those that a template counts itself. panel: extent after which a
       packed operand is packed again. pack: operations that copying an element to a panel counts
-      as. ahead: the share of packing ahead that a run pays for. ``templates`` multiplies the time of products per template (its op's name).
+      as. ahead: the share of packing ahead that a run pays for. ``templates`` multiplies the time
+      of products per template (its op's name).
     """
 
     name: str
@@ -185,9 +186,9 @@ def _checked(data: dict, source: str) -> Costs:
                             costs.panel, costs.store, *costs.templates.values()]
     for level in costs.levels:
         numbers += [level.size, level.thread, level.total]
-    if (min(numbers) <= 0 or min(costs.launch, costs.pack, costs.ahead) < 0 or not 0 <= costs.overlap <= 1
-            or len(costs.product_half) != 3):
-        raise ArgumentError(f"cost profile {source}: threads, rates, sizes, panel and templates are above 0, "
-                            f"overlap is 0 to 1, there is at least one level, and product_half "
-                            f"has three numbers")
+    if (min(numbers) <= 0 or min(costs.launch, costs.pack, costs.ahead) < 0
+            or not 0 <= costs.overlap <= 1 or len(costs.product_half) != 3):
+        raise ArgumentError(f"cost profile {source}: threads, rates, sizes, panel and templates "
+                            f"are above 0, overlap is 0 to 1, there is at least one level, and "
+                            f"product_half has three numbers")
     return costs

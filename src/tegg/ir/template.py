@@ -35,8 +35,9 @@ class Execution:
     flops: of the products, padding of tiles included. speed: the share of the rate of a large
     product that its inner loop can reach. pieces: what threads can share. packed: elements of the
     second operand that are copied first; kept: how many of the copies exist at once, 0 where each
-    is used up before the next, so that they cannot be kept from before a run. aside: what else is set aside and read back, of partial
-    sums and of the first operand. stages: functions that wait for one another, beyond the first.
+    is used up before the next, so that none is there before a run. aside: elements of partial sums
+    and of the first operand that are written and read back. stages: functions that wait for one
+    another, beyond the first.
     """
 
     flops: float
