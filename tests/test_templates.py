@@ -77,7 +77,7 @@ def form(graph: Graph, threads: int = 2) -> tuple:
     (matmul(1, 4096, 4096, weight=True), ("CpuRows", 4)),
     (matmul(8, 4096, 1024), ("CpuRows", 4)),                         # packing is not worth it
     (matmul(8, 4096, 1024, True), ("CpuDots", 4, 1)),
-    (matmul(8, 4096, 1024, weight=True), ("CpuPacked", 4, 4, 1)),    # it is done ahead
+    (matmul(8, 4096, 1024, weight=True), ("CpuPacked", 8, 3, 1)),    # it is done ahead
     (matmul(20, 30, 100_000), ("CpuPacked", 10, 2, 32)),             # few outputs, long depth
     (matmul(4, 8, 200_000, True), ("CpuDots", 4, 32)),
     (matmul(dim("m", 0, 4096, hint=512), 384, 384, weight=True), ("CpuPacked", 8, 3, 1)),

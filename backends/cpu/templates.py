@@ -58,8 +58,9 @@ class _Packed:
 
 
 def _slots(rows: int, vectors: int) -> float:
-    """Issue slots of one step of a register tile: multiply-adds, loads, or waiting for results."""
-    return max(rows * vectors + 0.05 * (rows + vectors), 1.4 * (rows + vectors),
+    """Issue slots of one step of a register tile: multiply-adds with the loads that they do not
+    hide (vectors of B come from L2), loads alone, or waiting for results."""
+    return max(rows * vectors + 0.15 * rows + 0.4 * vectors, 1.4 * (rows + vectors),
                _PORTS * _LATENCY)
 
 

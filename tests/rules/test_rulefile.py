@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tegg.rewrite.compiler import Compiler, Generic, builtin_root, stack
+from tegg.rewrite.compiler import Compiler, builtin_root, stack
 from tegg.errors import RuleError
 from tegg.ir.op import OPS
 from tegg.rewrite.pipeline import phases
