@@ -14,7 +14,7 @@ from kernels import build, call
 
 from tegg.backends.cpu.target import Cpu
 from tegg.backends.cpu.templates import Forms, templates, tile_of
-from tegg.dim import dim
+from tegg.dim import dim, evaluate as evaluate_size
 from tegg.dtype import f32, f64
 from tegg.errors import LoweringError
 from tegg.extract import extract
@@ -26,6 +26,7 @@ from tegg.ir.template import OWN, Extents
 from tegg.kernel.contraction_shape import GemmShape, blocked, estimate
 from tegg.rewrite.compiler import Compiler, Generic
 from tegg.rewrite.egraph import saturate
+from tegg.testing.agree import check_egraph
 from tegg.runtime.driver import Options, compile_graph, resolve
 
 ROWS = {op.name: op for op in templates(16)}
@@ -104,6 +105,19 @@ def test_siblings_of_different_widths_share_one_form():
     assert len(spec.outs) == 2 and len(forms) == 1
 
 
+def test_all_forms_of_a_class_agree():
+    for transposed in (False, True):
+        g = matmul(dim("m", 1, 8, hint=2), 5, dim("k", 1, 9000, hint=4100), transposed)
+        sizes = {"m": 2, "k": 4100}
+        rng = np.random.default_rng(2)
+        inputs = {i: rng.standard_normal(tuple(evaluate_size(d, sizes) for d in s.shape),
+                                         np.float32) for i, s in enumerate(g.inputs)}
+        stack, _ = resolve(Options((Generic(), Compiler(target=Wide(), name="wide"))))
+        done = check_egraph(g, stack, inputs, sizes)
+        forms = {n.op.name for ns in done.classes.nodes.values() for n in ns}
+        assert {"CpuPacked", "CpuDots" if transposed else "CpuRows"} <= forms
+
+
 # ---- every form computes the product
 @cache
 def forced(name: str) -> Compiler:
@@ -162,7 +176,11 @@ class _Operand:
 
 def test_parts_set_their_sums_aside():
     e = Extents(2, 12, 40, 9000, f32)
-    whole, parts = (ROWS["CpuPacked"].template(("", (), 12, 2, p), e) for p in (1, 4))
+    tiles = [("", (), 12, 2, p) for p in (1, 4)]
+    whole, parts = (ROWS["CpuPacked"].template(t, e) for t in tiles)
+    shape = GemmShape(2, 12, (40,), 9000, f32, b_batched=True)
+    done = [estimate(shape, blocked(shape, tile_of(ROWS["CpuPacked"], t), 16)) for t in tiles]
+    assert done[1].bytes - done[0].bytes == 2 * parts.aside * 4
     assert (whole.aside, whole.stages) == (0, 0) and (parts.pieces, parts.stages) == (8, 1)
     assert parts.aside == 4 * 2 * 12 * 64 and parts.kept == 0 and parts.packed == whole.packed
 

@@ -74,6 +74,12 @@ def test_false_facts_and_relations_without_a_meaning_are_caught():
         claim.words("odd", (rule.query[0].items[1],))
 
 
+def test_a_relation_that_nothing_can_draw_is_named():
+    rule, _ = HOME["cpu/rows"]
+    with pytest.raises(AssertionError, match="cpu-rows has no strategy in tegg.testing.guards"):
+        instance(rule, STACK.table, relations(STACK), (DTYPES["f32"],), Random(0))
+
+
 MUTANTS = [
     ("fuse/sub", "(Sub a b)", "(Sub b a)"),
     ("algebra/identity", "(Add x (Const -0.0)) x", "(Add x (Const 0.0)) x"),

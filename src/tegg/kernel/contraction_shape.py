@@ -205,7 +205,10 @@ def estimate(shape: GemmShape, params: GemmParams, threads: int = 1) -> GemmEsti
     _, by_rows, by_columns = _grid(batch, -(-m // params.mr), panels, threads)
     mine = -(-panels // by_columns)
     passes = -(-mine // params.span) if k > params.depth else 1
-    packed = size * k * sum(-(-n // params.nr) * params.nr * t for n, t in across)
+    wide = sum(-(-n // params.nr) * params.nr * t for n, t in across)
+    packed = size * k * wide
+    if params.parts > 1:  # sums of parts are written and read
+        moved += 2 * size * params.parts * batch * -(-m // params.mr) * params.mr * wide
     repeats = by_rows if params.inline else 1
     return GemmEstimate(flops, moved, packed * (batch if shape.b_batched else 1) * repeats,
                         float(by_columns * passes), float(repeats))
