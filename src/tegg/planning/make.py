@@ -187,9 +187,7 @@ class _Maker:
         early = () if ahead else self._early(kernel, fixed, len(ins) + len(outs))
         temps = self._temporaries(number, kernel, ins, outs, early, "ahead" if ahead else "arena")
         stages = tuple(i for i in range(len(kernel.stages)) if i not in early)
-        label = "+".join(sorted({n.op.name for n in spec.body.values()
-                                 if n.op.kind in ("contract", "composite", "reduce", "index")}))
-        made = Call(number, ins + outs + temps, stages, spec.seconds, label or "elementwise")
+        made = Call(number, ins + outs + temps, stages, spec.seconds, spec.label)
         (self.ahead if ahead else self.run).append(made)
 
     @staticmethod

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tegg.runtime.buckets import Buckets, hinted
 from tegg.cache import Cache, content_key, default
 from tegg.ir.classes import EClasses, KernelSpec
-from tegg.rewrite.compiler import Compiler, Generic
+from tegg.rewrite.compiler import Compiler, Generic, lowering
 from tegg.env import DEBUG
 from tegg.errors import ArgumentError
 from tegg.ir.fingerprint import describe
@@ -62,9 +62,16 @@ def _program(graph: Graph, signature: Signature, stack: Sequence[Compiler], targ
              options: Options) -> Compiled:
     weights = {i: s.source for i, s in enumerate(graph.inputs) if s.kind == "weight"}
     plan, explanation = _plan(graph, signature, stack, target, options)
-    program = Compiled(signature, plan, weights, target, explanation)
+    program = Compiled(signature, plan, weights, target, explanation,
+                       lambda: _explained(graph, stack, target, options))
     _debug(program, plan, explanation)
     return program
+
+
+def _explained(graph: Graph, stack: Sequence[Compiler], target: Target, options: Options) -> str:
+    """Why the program became what it is: made when asked for, by saturating once more."""
+    from tegg.explain.explanation import explain
+    return explain(graph, stack, target, options.precision, options.budget_s).show()
 
 
 def _debug(program: Compiled, plan: Plan, explanation: str) -> None:
@@ -86,8 +93,7 @@ def resolve(options: Options) -> tuple[tuple[Compiler, ...], Target]:
         raise ArgumentError(f"the stack names several devices: {', '.join(sorted(targets))}; "
                             f"a program runs on one")
     target = next(iter(targets.values()), None) or find(options.device)
-    own = Compiler(*target.rules, ops=target.ops, providers=target.providers, name=target.name)
-    return (*stack, own), target
+    return (*stack, lowering(target)), target
 
 
 def _plan(graph: Graph, signature: Signature, stack: Sequence[Compiler], target: Target,
