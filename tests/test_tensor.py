@@ -322,7 +322,7 @@ def test_movement(data):
             (lambda x: x.unsqueeze(axis), np.expand_dims(x, axis)),
             (lambda x: x.flatten(), x.reshape(-1)), (lambda x: x.squeeze(), x.squeeze()),
             (lambda x: x.expand(2, *shape), np.broadcast_to(x, (2, *shape))),
-            (lambda x: x.pad([(1, 2)] * len(shape), 7),
+            (lambda x: x.pad([(1, 2)] * len(shape), value=7),
              np.pad(x, [(1, 2)] * len(shape), constant_values=7)),
             (lambda x: x.pad((2, 1)), np.pad(x, [(0, 0)] * (len(shape) - 1) + [(2, 1)])),
             (lambda x: tegg.stack([x, x], axis), np.stack([x, x], axis)),
@@ -403,7 +403,8 @@ def test_attention(seed, causal, group):
         seen = mask & (np.tri(3, 5, dtype=bool) if causal else True)
         return softmax(np.where(seen, scores, -np.inf)) @ v
 
-    check(lambda q, k, v, m: tegg.scaled_dot_product_attention(q, k, v, m, causal),
+    check(lambda q, k, v, m: tegg.scaled_dot_product_attention(
+        q, k, v, m, is_causal=causal, enable_gqa=True),
           reference, q, k, v, mask)
 
 
@@ -499,10 +500,17 @@ SHAPE_ERRORS = [
     (lambda x: tegg.scaled_dot_product_attention(x, x.T, x.T),
      "attention: q (2, 3), k (3, 2), v (3, 2) do not fit"),
     (lambda x: tegg.scaled_dot_product_attention(x[0], x[0], x[0]),
-     "attention: q (3,), k (3,), v (3,) need one rank of at least 2"),
+     "attention: q (3,), k (3,), v (3,) need a rank of at least 2"),
     (lambda x: tegg.scaled_dot_product_attention(
-        x.expand(3, 2, 3), x.expand(2, 2, 3), x.expand(2, 2, 3)),
-     "attention: 3 query heads are no multiple of 2 key heads"),
+        x.expand(3, 2, 3), x.expand(2, 2, 3), x.expand(2, 2, 3), enable_gqa=True),
+     "attention: q (3, 2, 3), k (2, 2, 3), v (2, 2, 3): 3 query heads are no multiple of 2 key "
+     "heads"),
+    (lambda x: tegg.scaled_dot_product_attention(x, x, x, enable_gqa=True),
+     "attention: q (2, 3), k (2, 3), v (2, 3) need a rank of at least 3"),
+    (lambda x: tegg.scaled_dot_product_attention(
+        x.expand(4, 2, 3), x.expand(2, 2, 3), x.expand(2, 2, 3)),
+     "attention: q (4, 2, 3), k (2, 2, 3), v (2, 2, 3) do not fit; for groups of query heads write "
+     "enable_gqa=True"),
     (lambda x: x + x.T, "Add: shapes (2, 3) and (3, 2) do not broadcast: 2 and 3 differ"),
 ]
 DTYPE_ERRORS = [
@@ -530,13 +538,15 @@ DTYPE_ERRORS = [
     (lambda x: x & x, "logical_and: needs bool, not f32; write (x != 0)"),
     (lambda x: x[x], "index: an index has an integer dtype, not f32"),
     (lambda x: tegg.where(x, x, x), "where: needs bool, not f32; write (x != 0)"),
-    (lambda x: tegg.cast(x, "i32").pad((1, 1), 0.5),
+    (lambda x: tegg.cast(x, "i32").pad((1, 1), value=0.5),
      "pad: the float 0.5 does not mix with i32; write x.cast('f32') first"),
-    (lambda x: (x > 0).pad((1, 1), 2), "pad: 2 is no bool"),
+    (lambda x: (x > 0).pad((1, 1), value=2), "pad: 2 is no bool"),
     (lambda x: x + np.ones(3, complex), "Add: tegg has no dtype dtype('complex128'); it has "
                                         "f32, f64, f16, bf16, u8, i8, i32, i64, bool"),
 ]
 ARGUMENT_ERRORS = [
+    (lambda x: tegg.scaled_dot_product_attention(x, x, x, dropout_p=0.1),
+     "attention: dropout_p is 0.1, and nothing is dropped here; leave it out"),
     (lambda x: x + "a", "Add: takes tensors, NumPy arrays and scalars, not str; "
                         "write np.asarray(...)"),
     (lambda x: x + tegg.Graph().tensor((2, 3)),
@@ -556,7 +566,7 @@ ARGUMENT_ERRORS = [
     (lambda x: x.unsqueeze(0)[[0], :, 0],
      "index: ints and an array with a slice between them; index in two steps"),
     (lambda x: tegg.cat([]), "cat: needs at least one tensor"),
-    (lambda x: x.pad((1, 1), x), "pad: the value is a Python number, not Tensor((2, 3), f32, "
+    (lambda x: x.pad((1, 1), value=x), "pad: the value is a Python number, not Tensor((2, 3), f32, "
                                  "name='x', %0 = Input())"),
     (lambda x: x.output("a") + x.output("a"), "the graph has an output 'a' already"),
     (lambda x: 1 if x > 0 else 0, "has no value while it is recorded, so it cannot decide an if "

@@ -13,7 +13,8 @@ from tegg.dim import Dim, Shape
 from tegg.dtype import DType
 from tegg.errors import ArgumentError, DTypeError, ShapeError
 from tegg.ir.graph import Graph, Node
-from tegg.ops import attention, compare, elementwise, index, linalg, movement, norm, reduce
+from tegg.ops import (activation, attention, circular, compare, diagonals, distance, elementwise,
+                      exponential, index, linalg, movement, padding, parts, reduce, repeats)
 from tegg.ops.value import Operand, Value, fail
 from tegg.shape import show
 
@@ -243,6 +244,11 @@ class Tensor(Value):
     sigmoid, tanh, silu, relu = (elementwise.sigmoid, elementwise.tanh, elementwise.silu,
                                  elementwise.relu)
     erf, gelu = elementwise.erf, elementwise.gelu
+    log10, log1p, expm1 = exponential.log10, exponential.log1p, exponential.expm1
+    sinh, cosh, logaddexp = exponential.sinh, exponential.cosh, exponential.logaddexp
+    asinh, acosh, atanh = exponential.asinh, exponential.acosh, exponential.atanh
+    tan, asin, acos = circular.tan, circular.asin, circular.acos
+    atan, atan2, lerp = circular.atan, circular.atan2, activation.lerp
     floor, ceil, trunc, round = (elementwise.floor, elementwise.ceil, elementwise.trunc,
                                  elementwise.round)
     maximum, minimum, clamp = elementwise.maximum, elementwise.minimum, elementwise.clamp
@@ -251,6 +257,7 @@ class Tensor(Value):
 
     lt, le, gt, ge = compare.lt, compare.le, compare.gt, compare.ge
     eq, ne, isnan = compare.eq, compare.ne, compare.isnan
+    isinf, isfinite, nan_to_num = compare.isinf, compare.isfinite, compare.nan_to_num
     logical_and, logical_or = compare.logical_and, compare.logical_or
     logical_not, logical_xor = compare.logical_not, compare.logical_xor
 
@@ -264,14 +271,22 @@ class Tensor(Value):
     swapaxes = movement.transpose
     squeeze, unsqueeze, flip = movement.squeeze, movement.unsqueeze, movement.flip
     expand, broadcast_to = movement.expand, movement.broadcast_to
-    narrow, pad, unfold = movement.narrow, movement.pad, movement.unfold
+    narrow, unfold, unflatten = movement.narrow, movement.unfold, movement.unflatten
+    pad = padding.pad
+    split, chunk, unbind = parts.split, parts.chunk, parts.unbind
+    tensor_split = parts.tensor_split
+    repeat, tile, roll, rot90 = repeats.repeat, repeats.tile, repeats.roll, repeats.rot90
+    repeat_interleave = repeats.repeat_interleave
+    diagonal, trace, diag = diagonals.diagonal, diagonals.trace, diagonals.diag
+    tril, triu = diagonals.tril, diagonals.triu
 
     take, gather, index_select = index.take, index.gather, index.index_select
     take_along_dim = index.take_along_dim
 
-    matmul, dot = linalg.matmul, linalg.dot
+    matmul, mm, bmm, mv = linalg.matmul, linalg.mm, linalg.bmm, linalg.mv
+    dot, outer, addmm, baddbmm = linalg.dot, linalg.outer, linalg.addmm, linalg.baddbmm
     softmax, log_softmax = attention.softmax, attention.log_softmax
-    normalize = norm.normalize
+    norm = distance.norm
 
     def expand_as(self, other: Tensor) -> Tensor:
         """``expand`` to another tensor's shape."""
