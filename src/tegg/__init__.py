@@ -10,6 +10,7 @@ from tegg.errors import (ArgumentError, BackendError, CacheError, DTypeError, Ex
                          RuleError, ShapeError, TeggError, WeightsError)
 from tegg.ir.graph import Graph
 from tegg.ops import *
+from tegg.ops.public import nearest
 from tegg.tensor import Tensor, state
 from tegg.trace import ArraySpec, assume, same, trace
 from tegg.version import __version__
@@ -75,7 +76,7 @@ __all__ += ops.__all__
 
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
-        raise AttributeError(f"module 'tegg' has no attribute {name!r}")
+        raise AttributeError(f"module 'tegg' has no attribute {name!r}{nearest(name, __all__)}")
     module = importlib.import_module(_LAZY[name] or f"tegg.{name}")
     value = globals()[name] = getattr(module, name) if _LAZY[name] else module
     return value

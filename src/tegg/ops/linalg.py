@@ -10,6 +10,7 @@ from tegg.dim import Dim, Shape
 from tegg.dtype import f32
 from tegg.errors import DTypeError, ShapeError
 from tegg.ir.graph import Graph, Node
+from tegg.ops.public import public
 from tegg.ops.value import Operand, fail, operands, wrap
 from tegg.shape import broadcast, show
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from tegg.tensor import Tensor
 
 
+@public()
 def matmul(x: Operand, y: Operand) -> Tensor:
     """x @ y as in NumPy: (..., m, k) @ (..., k, n), the leading axes broadcast; a 1-D operand is a
     row before (x) or a column after (y), and its axis is dropped from the result.
@@ -67,6 +69,7 @@ def contraction(graph: Graph, op: str, a: Node, b: Node, spec: Spec, shape: tupl
     return graph.cast(graph.expansion("Contract", a, b, str(spec), shape), dtype)
 
 
+@public()
 def dot(x: Operand, y: Operand) -> Tensor:
     """The inner product of two 1-D tensors."""
     _, (a, b) = operands("dot", x, y)
@@ -75,6 +78,7 @@ def dot(x: Operand, y: Operand) -> Tensor:
     return matmul(x, y)
 
 
+@public(method=False)
 def linear(x: Operand, weight: Operand, bias: Operand | None = None) -> Tensor:
     """x weight^T + bias: (..., k), (n, k), (n,) -> (..., n), as in PyTorch.
 

@@ -14,7 +14,7 @@ from tegg.dim import Dim, Poly, Shape, exact_div, product
 from tegg.dtype import DType
 from tegg.errors import ArgumentError, DTypeError, ShapeError
 from tegg.ir.graph import Graph, Node
-from tegg.ops.spelling import spelled
+from tegg.ops.public import public
 from tegg.ops.value import (Operand, fail, graph_of, is_scalar, joined, node_of, one, scalar_node,
                             weak_dtype, wrap)
 from tegg.shape import as_shape, normal_axis, show
@@ -40,6 +40,7 @@ def sizes_of(op: str, sizes: tuple) -> Shape:
         fail(ShapeError, f"{op}: {e}")
 
 
+@public(methods=("view",), keywords={"newshape": "shape"})
 def reshape(x: Operand, *shape: Any) -> Tensor:
     """The same elements in row-major order. One size may be -1: the rest, divided exactly, also
     where sizes are symbolic. Sizes one by one or as one tuple."""
@@ -57,6 +58,7 @@ def reshape(x: Operand, *shape: Any) -> Tensor:
     return wrap(graph, graph.reshape(a, new))
 
 
+@public()
 def permute(x: Operand, *dims: Any) -> Tensor:
     """Axis i of the result is axis ``dims[i]`` of x. Axes one by one or as one tuple."""
     graph, a = one("permute", x)
@@ -67,15 +69,28 @@ def permute(x: Operand, *dims: Any) -> Tensor:
     return wrap(graph, graph.permute(a, axes))
 
 
-def transpose(x: Operand, dim0: int, dim1: int) -> Tensor:
-    """x with two axes swapped, as in PyTorch."""
-    graph, a = one("transpose", x)
+@public(keywords={"axes": "dim0", "axis1": "dim0", "axis2": "dim1"})
+def transpose(x: Operand, dim0: Any = None, dim1: int | None = None, *rest: int) -> Tensor:
+    """x with two axes swapped, as in PyTorch; with none, one tuple, or more than two axes it is
+    NumPy's transpose: all axes in reverse, or in the order that is given."""
+    _, a = one("transpose", x)
+    if dim1 is None or rest:
+        given = tuple(range(len(a.shape)))[::-1] if dim0 is None else dim0
+        return permute(x, given) if dim1 is None else permute(x, dim0, dim1, *rest)
+    return swapaxes(x, dim0, dim1)
+
+
+@public("swapdims", keywords={"axis1": "dim0", "axis2": "dim1"})
+def swapaxes(x: Operand, dim0: int, dim1: int) -> Tensor:
+    """x with two axes swapped."""
+    graph, a = one("swapaxes", x)
     axes = list(range(len(a.shape)))
-    i, j = (axis_of("transpose", d, len(axes)) for d in (dim0, dim1))
+    i, j = (axis_of("swapaxes", d, len(axes)) for d in (dim0, dim1))
     axes[i], axes[j] = j, i
     return wrap(graph, graph.permute(a, tuple(axes)))
 
 
+@public("moveaxis")
 def movedim(x: Operand, source: int, destination: int) -> Tensor:
     """x with one axis moved to another place."""
     graph, a = one("movedim", x)
@@ -86,6 +101,7 @@ def movedim(x: Operand, source: int, destination: int) -> Tensor:
     return wrap(graph, graph.permute(a, tuple(axes)))
 
 
+@public()
 def flatten(x: Operand, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Axes ``start_dim`` .. ``end_dim`` as one. A scalar becomes (1,)."""
     graph, a = one("flatten", x)
@@ -99,7 +115,7 @@ def flatten(x: Operand, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     return wrap(graph, graph.reshape(a, new))
 
 
-@spelled
+@public()
 def squeeze(x: Operand, dim: Any = None) -> Tensor:
     """x without the axes of size 1, or without the named ones. A named axis of another size raises
     ShapeError; a symbolic axis never counts as 1."""
@@ -114,7 +130,7 @@ def squeeze(x: Operand, dim: Any = None) -> Tensor:
     return wrap(graph, graph.reshape(a, tuple(n for i, n in enumerate(a.shape) if i not in drop)))
 
 
-@spelled
+@public("expand_dims")
 def unsqueeze(x: Operand, dim: int) -> Tensor:
     """x with an axis of size 1 inserted at ``dim``."""
     graph, a = one("unsqueeze", x)
@@ -122,6 +138,7 @@ def unsqueeze(x: Operand, dim: int) -> Tensor:
     return wrap(graph, graph.reshape(a, (*a.shape[:i], 1, *a.shape[i:])))
 
 
+@public("broadcast_to", keywords={"size": "sizes", "shape": "sizes"})
 def expand(x: Operand, *sizes: Any) -> Tensor:
     """x with axes of size 1 repeated, and new leading axes, as NumPy's broadcast_to; -1 keeps a
     size. A size decides by its place, never by its value."""
@@ -136,12 +153,7 @@ def expand(x: Operand, *sizes: Any) -> Tensor:
     return wrap(graph, graph.expand(a, new))
 
 
-def broadcast_to(x: Operand, shape: Any) -> Tensor:
-    """``expand`` by NumPy's name."""
-    return expand(x, shape)
-
-
-@spelled
+@public()
 def flip(x: Operand, dim: Any = None) -> Tensor:
     """x with axes reversed; all of them by default."""
     graph, a = one("flip", x)
@@ -151,7 +163,7 @@ def flip(x: Operand, dim: Any = None) -> Tensor:
     return wrap(graph, a)
 
 
-@spelled
+@public()
 def narrow(x: Operand, dim: int, start: Dim, length: Dim) -> Tensor:
     """``length`` elements of an axis from ``start``."""
     graph, a = one("narrow", x)
@@ -159,6 +171,7 @@ def narrow(x: Operand, dim: int, start: Dim, length: Dim) -> Tensor:
     return wrap(graph, graph.narrow(a, axis_of("narrow", dim, len(a.shape)), start, length))
 
 
+@public()
 def pad(x: Operand, widths: Sequence, value: float = 0) -> Tensor:
     """x with ``value`` around it.
 
@@ -202,7 +215,7 @@ def _together(op: str, tensors: Sequence[Operand]) -> tuple[Graph, list[Node]]:
     return graph, [graph.cast(n, dtype) for n in nodes]
 
 
-@spelled
+@public("concat", "concatenate", method=False)
 def cat(tensors: Sequence[Operand], dim: int = 0) -> Tensor:
     """Tensors one after the other along an axis; the other axes must be equal.
 
@@ -222,13 +235,7 @@ def _equal(graph: Graph, a: Shape, b: Shape) -> bool:
     return tuple(map(graph.facts.canonical, a)) == tuple(map(graph.facts.canonical, b))
 
 
-@spelled
-def concat(tensors: Sequence[Operand], dim: int = 0) -> Tensor:
-    """``cat`` by its other name."""
-    return cat(tensors, dim)
-
-
-@spelled
+@public(method=False)
 def stack(tensors: Sequence[Operand], dim: int = 0) -> Tensor:
     """Tensors of one shape beside each other along a new axis."""
     graph, nodes = _together("stack", tensors)
@@ -238,7 +245,7 @@ def stack(tensors: Sequence[Operand], dim: int = 0) -> Tensor:
     return cat([unsqueeze(wrap(graph, n), dim) for n in nodes], dim)
 
 
-@spelled
+@public()
 def unfold(x: Operand, dim: int, size: int, step: int = 1, dilation: int = 1) -> Tensor:
     """Sliding windows of an axis, as PyTorch's Tensor.unfold: the axis becomes the positions, and
     a last axis of ``size`` elements is added, ``dilation`` apart. The rest that does not fill a

@@ -12,8 +12,8 @@ from tegg.errors import ShapeError
 from tegg.ir.graph import Graph, Node
 from tegg.ops.elementwise import div, maximum, mul, sqrt
 from tegg.ops.movement import sizes_of
+from tegg.ops.public import public
 from tegg.ops.reduce import sum as sum_over
-from tegg.ops.spelling import spelled
 from tegg.ops.value import Operand, fail, in_float32, operands, wrap
 from tegg.shape import show
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tegg.tensor import Tensor
 
 
+@public(method=False)
 def layer_norm(x: Operand, normalized_shape: int | Sequence[int], weight: Operand | None = None,
                bias: Operand | None = None, eps: float = 1e-5) -> Tensor:
     """(x - mean) / sqrt(var + eps) weight + bias over the last axes, as in PyTorch.
@@ -42,6 +43,7 @@ def layer_norm(x: Operand, normalized_shape: int | Sequence[int], weight: Operan
     return wrap(graph, in_float32(graph, nodes, record))
 
 
+@public(method=False)
 def rms_norm(x: Operand, normalized_shape: int | Sequence[int], weight: Operand | None = None,
              eps: float = 1e-6) -> Tensor:
     """x / sqrt(mean(x^2) + eps) weight over the last axes.
@@ -80,13 +82,14 @@ def _over_last(graph: Graph, row: str, a: Node, axes: int, eps: float) -> Node:
     return graph.reshape(graph.expansion(row, flat, len(lead), bits_of(eps, f64)), a.shape)
 
 
-@spelled
+@public()
 def normalize(x: Operand, dim: int = -1, eps: float = 1e-12) -> Tensor:
     """x / max(|x|_2, eps) along an axis, as PyTorch's normalize with p = 2. Floats."""
     norm = sqrt(sum_over(mul(x, x), dim, keepdim=True))
     return div(x, maximum(norm, eps))
 
 
+@public(method=False)
 def rope(x: Operand, cos: Operand, sin: Operand) -> Tensor:
     """Rotary embedding: x cos + rotate_half(x) sin, where rotate_half([a, b]) = [-b, a] on the
     halves of the last axis, whose size is even; cos and sin broadcast to x.
