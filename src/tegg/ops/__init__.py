@@ -10,4 +10,4 @@ from tegg.ops.public import functions
 FAMILIES = (elementwise, compare, reduce, movement, index, linalg, attention, norm)
 
 globals().update(functions())
-__all__ = [*functions()]
+__all__ = list(functions())
