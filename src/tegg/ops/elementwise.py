@@ -10,6 +10,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from tegg.dim import Poly
 from tegg.dtype import DType, bool_, dtype as as_dtype
 from tegg.errors import ArgumentError, DTypeError
 from tegg.ir.graph import Graph, Node
@@ -122,14 +125,14 @@ def pow(x: Operand, y: Operand) -> Tensor:
     A tensor y of integers: by squaring over its bits; 0 where y < 0 and |x| > 1.
     Negative y with integer x is refused where it is seen.
     """
-    if is_scalar(y) and not is_scalar(x) and not isinstance(y, bool):
+    if is_scalar(y) and not is_scalar(x) and not isinstance(y, (bool, np.bool_, Poly)):
         graph, a = one("pow", x)
         if float(y).is_integer() and -_LARGE < y < _LARGE:
             return wrap(graph, in_float32(graph, (a,), lambda u: _int_pow(graph, u, int(y))))
         if a.dtype.is_float and y in (0.5, -0.5):
             return sqrt(x) if y == 0.5 else rsqrt(x)
     graph, (a, b) = operands("pow", x, y)
-    if b.dtype.is_float and is_scalar(x) and 0 < x < math.inf:
+    if b.dtype.is_float and isinstance(x, (int, float, np.number)) and 0 < x < math.inf:
         if x == 1:
             return wrap(graph, graph.full(1, b.dtype, b.shape))
         scale = math.log2(x)

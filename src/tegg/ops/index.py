@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 def index_node(op: str, graph: Graph, index: Any) -> Node:
     if isinstance(index, list):
         index = listed(op, index)
+    if isinstance(index, (float, np.floating)):
+        fail(DTypeError, f"{op}: an index is an integer, not {index!r}")
     node = (graph.full(int(index), i64) if is_scalar(index) and not isinstance(index, Poly)
             else graph.size(index, i64) if isinstance(index, Poly) else node_of(op, graph, index))
     if node.dtype.kind != "int":

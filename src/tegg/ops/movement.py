@@ -7,8 +7,10 @@ shapes, the op and the user's line.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from tegg.dim import Dim, Poly, Shape, exact_div, product
 from tegg.dtype import DType
@@ -17,7 +19,7 @@ from tegg.ir.graph import Graph, Node
 from tegg.ops.public import public
 from tegg.ops.value import (Operand, fail, graph_of, is_scalar, joined, node_of, one, scalar_node,
                             weak_dtype, wrap)
-from tegg.shape import as_shape, normal_axis, show
+from tegg.shape import as_shape, items, normal_axis, show
 
 if TYPE_CHECKING:
     from tegg.tensor import Tensor
@@ -33,7 +35,7 @@ def axis_of(op: str, axis: Any, rank: int) -> int:
 
 def sizes_of(op: str, sizes: tuple) -> Shape:
     """Sizes given one by one or as one sequence."""
-    given = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], Iterable) else sizes
+    given = items(sizes[0]) if len(sizes) == 1 else sizes
     try:
         return as_shape(given)
     except ShapeError as e:
@@ -62,7 +64,7 @@ def reshape(x: Operand, *shape: Any) -> Tensor:
 def permute(x: Operand, *dims: Any) -> Tensor:
     """Axis i of the result is axis ``dims[i]`` of x. Axes one by one or as one tuple."""
     graph, a = one("permute", x)
-    given = dims[0] if len(dims) == 1 and isinstance(dims[0], Iterable) else dims
+    given = items(dims[0]) if len(dims) == 1 else dims
     axes = tuple(axis_of("permute", d, len(a.shape)) for d in given)
     if sorted(axes) != list(range(len(a.shape))):
         fail(ShapeError, f"permute: {tuple(given)} does not name each axis of {show(a.shape)} once")
@@ -121,9 +123,8 @@ def squeeze(x: Operand, dim: Any = None) -> Tensor:
     ShapeError; a symbolic axis never counts as 1."""
     graph, a = one("squeeze", x)
     rank = len(a.shape)
-    named = dim if isinstance(dim, Iterable) else (dim,)
     drop = ({i for i, n in enumerate(a.shape) if n == 1} if dim is None else
-            {axis_of("squeeze", d, rank) for d in named})
+            {axis_of("squeeze", d, rank) for d in items(dim)})
     for i in drop:
         if a.shape[i] != 1:
             fail(ShapeError, f"squeeze: axis {i} of {show(a.shape)} has not size 1")
@@ -157,7 +158,7 @@ def expand(x: Operand, *sizes: Any) -> Tensor:
 def flip(x: Operand, dim: Any = None) -> Tensor:
     """x with axes reversed; all of them by default."""
     graph, a = one("flip", x)
-    named = range(len(a.shape)) if dim is None else dim if isinstance(dim, Iterable) else (dim,)
+    named = range(len(a.shape)) if dim is None else items(dim)
     for i in sorted({axis_of("flip", d, len(a.shape)) for d in named}):
         a = graph.op("Flip", a, i)
     return wrap(graph, a)
@@ -190,20 +191,23 @@ def pad(x: Operand, widths: Sequence, value: float = 0) -> Tensor:
 
 def _widths(shape: Shape, widths: Sequence) -> tuple[Shape, Shape]:
     rank = len(shape)
-    if all(isinstance(w, Iterable) for w in widths) and len(widths) == rank:
-        pairs = [sizes_of("pad", tuple(w)) for w in widths]
+    widths = items(widths)
+    if all(isinstance(w, (tuple, list, np.ndarray)) for w in widths) and len(widths) == rank:
+        pairs = [sizes_of("pad", items(w)) for w in widths]
     else:
-        flat = sizes_of("pad", tuple(widths))
+        flat = sizes_of("pad", widths)
         pairs = [flat[i:i + 2] for i in range(0, len(flat), 2)][::-1]
         pairs = [(0, 0)] * (rank - len(pairs)) + pairs
     if len(pairs) != rank or any(len(p) != 2 for p in pairs):
-        fail(ShapeError, f"pad: {tuple(widths)} does not give widths before and after the axes "
+        fail(ShapeError, f"pad: {widths} does not give widths before and after the axes "
                          f"of {show(shape)}")
     return tuple(p[0] for p in pairs), tuple(p[1] for p in pairs)
 
 
 def _together(op: str, tensors: Sequence[Operand]) -> tuple[Graph, list[Node]]:
     """The parts of a concat or stack, cast to the dtype in which they meet."""
+    if not isinstance(tensors, (tuple, list)):
+        fail(ArgumentError, f"{op}: takes a tuple or list of tensors, not {tensors!r}")
     tensors = tuple(tensors)
     if not tensors:
         fail(ArgumentError, f"{op}: needs at least one tensor")

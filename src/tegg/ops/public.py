@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
+import numpy as np
+
 from tegg.errors import ArgumentError, TeggError
 from tegg.ir.graph import user_place
 from tegg.ops.value import fail
@@ -64,11 +66,17 @@ def public(*aliases: str, methods: Iterable[str] = (), method: bool = True,
         star = next((p.name for p in signature.parameters.values()
                      if p.kind is p.VAR_POSITIONAL), None)
         name = f.__name__
+        plain = _plain(signature)
 
         @functools.wraps(f)
         def call(*args: Any, **kwargs: Any) -> Any:
             if kwargs:
                 args, kwargs = _respelled(name, args, kwargs, spellings, star)
+            for i, key, kind in plain:
+                if i < len(args):
+                    _check(name, key, kind, args[i])
+                elif key in kwargs:
+                    _check(name, key, kind, kwargs[key])
             try:
                 return f(*args, **kwargs)
             except TeggError as e:
@@ -91,6 +99,28 @@ def _spellings(signature: inspect.Signature, own: Mapping[str, str]) -> dict[str
         if name in names:
             out.setdefault(spelling, name)
     return out
+
+
+# What a parameter that is no operand and no axis takes, by its annotation.
+_KINDS: Mapping[str, tuple[type, ...]] = {
+    "bool": (bool, np.bool_), "int": (int, np.integer), "str": (str,),
+    "float": (int, float, np.integer, np.floating)}
+_SAID = {"bool": "True or False", "int": "an int", "str": "a string", "float": "a number"}
+
+
+def _plain(signature: inspect.Signature) -> list[tuple[int, str, str]]:
+    """Place, name and annotation of parameters that take one Python value."""
+    return [(i, p.name, str(p.annotation)) for i, p in enumerate(signature.parameters.values())
+            if str(p.annotation).removesuffix(" | None") in _KINDS
+            and not p.name.startswith("dim") and p.kind is not p.VAR_POSITIONAL]
+
+
+def _check(op: str, name: str, kind: str, value: Any) -> None:
+    base = kind.removesuffix(" | None")
+    if isinstance(value, _KINDS[base]) and (base == "bool" or not isinstance(value, bool)):
+        return
+    if not (value is None and kind != base):
+        fail(ArgumentError, f"{op}: {name} is {_SAID[base]}, not {value!r}")
 
 
 def _respelled(name: str, args: tuple, kwargs: Mapping[str, Any], spellings: Mapping[str, str],

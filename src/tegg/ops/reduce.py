@@ -17,7 +17,7 @@ from tegg.ir.graph import Graph, Node
 from tegg.ops.compare import logical_not, ne
 from tegg.ops.public import public
 from tegg.ops.value import Operand, fail, in_float32, one, wrap
-from tegg.shape import normal_axis, show
+from tegg.shape import items, normal_axis, show
 
 if TYPE_CHECKING:
     from tegg.tensor import Tensor
@@ -31,7 +31,7 @@ def axes_of(op: str, node: Node, dim: Axes) -> tuple[int, ...]:
     if dim is None:
         return tuple(range(rank))
     try:
-        axes = [normal_axis(a, rank) for a in (dim if isinstance(dim, Iterable) else (dim,))]
+        axes = [normal_axis(a, rank) for a in items(dim)]
     except ShapeError as e:
         fail(ShapeError, f"{op}: {e}")
     if len(set(axes)) < len(axes):
