@@ -17,7 +17,7 @@ SPELT = {"dim": "axis", "keepdim": "keepdims", "correction": "ddof"}  # in overl
 HEAD = '''"""Written by tools/stubs.py from the public ops; do not edit."""
 
 {extra}from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, overload
+from typing import Any, Literal, NoReturn, overload
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from tegg.dtype import DType
 from tegg.ops.reduce import Axes
 from tegg.ops.value import Operand, Value
 from tegg.tensor import Tensor
-
+{types}
 '''
 
 
@@ -34,12 +34,23 @@ def functions_stub() -> str:
     """``ops/__init__.pyi``."""
     modules = sorted(p.stem for p in OPS.glob("*.py") if p.stem != "__init__")
     names = sorted(n for op in PUBLIC.values() for n in names_of(op))
-    parts = [HEAD.format(extra="from types import ModuleType\n"),
+    parts = [HEAD.format(extra="from types import ModuleType\n", types=_types()),
              *(f"from tegg.ops import {m} as {m}\n" for m in modules),
              "\nFAMILIES: tuple[ModuleType, ...]\n", _names(names), "\n"]
     for op in PUBLIC.values():
         parts += [_definition(op, name, "") for name in names_of(op)]
     return "".join(parts)
+
+
+def _types() -> str:
+    """Imports of the types that a module of ops defines for itself."""
+    found = set()
+    for op in PUBLIC.values():
+        made = inspect.unwrap(op.function)
+        text = " ".join(map(str, made.__annotations__.values()))
+        found |= {f"from {made.__module__} import {n}\n" for n in re.findall(r"\w+", text)
+                  if n in made.__globals__ and not re.search(rf"\b{n}\b", HEAD)}
+    return "".join(sorted(found))
 
 
 def _names(names: list[str]) -> str:
@@ -55,7 +66,7 @@ def _names(names: list[str]) -> str:
 def methods_stub() -> str:
     """``ops/methods.pyi``."""
     # A method hides the function or type of its name in the rest of the class.
-    parts = [HEAD.format(extra="import builtins\nfrom abc import ABCMeta\n"),
+    parts = [HEAD.format(extra="import builtins\nfrom abc import ABCMeta\n", types=_types()),
              "class Methods(Value, metaclass=ABCMeta):\n    __slots__ = ()\n"]
     for op in PUBLIC.values():
         parts += [_definition(op, name, "    ") for name in methods_of(op)]

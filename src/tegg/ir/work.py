@@ -246,7 +246,7 @@ class _Walk:
             self._rows(self.size[c])
         elif kind == "composite":
             self._composite(c, node, keys)
-        elif kind == "index":
+        elif kind in ("index", "sort"):
             self._index(c, node, keys)
         else:
             for a in node.args:

@@ -11,7 +11,7 @@ from tegg.dim import hint
 from tegg.kernel.domain import Write, spread
 from tegg.kernel.index import Form, Var, variable
 from tegg.kernel.loops import Accumulate, Array, Fetch, Finish, Keep, Let, Loop, Start, Stmt, Store
-from tegg.kernel.value import Reduction, Val, Values
+from tegg.kernel.value import Reduction, Val, Values, reachable
 from tegg.kernel.vectorise import Vectoriser
 
 Scope = frozenset[Var]
@@ -46,6 +46,10 @@ class Job:
 
     def wanted(self) -> tuple[Val, ...]:
         return self.bodies + tuple(v for w in self.riders for v in w.needs())
+
+    def scans(self) -> list[Val]:
+        """Values that are accumulated along the innermost loops."""
+        return [v for v in reachable(self.bodies) if v.op == "scan"]
 
 
 @dataclass(slots=True)
@@ -100,6 +104,7 @@ class Placer:
         if not vars:
             return out + job.leaf()
         first, rest = vars[0], vars[1:]
+        out += [Start(v, 0) for v in job.scans() if v.attr.vars[0] == first]
         riders = tuple(w for w in job.riders if w not in here)
         job = Job(job.bodies, job.leaf, job.stores, riders)
         with self._inside(first, first == vector, unroll):

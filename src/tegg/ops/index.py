@@ -112,16 +112,22 @@ def gather(x: Operand, dim: int, index: Operand) -> Tensor:
     axis = axis_of("gather", dim, len(a.shape))
     if len(rows.shape) != len(a.shape):
         fail(ShapeError, f"gather: x {show(a.shape)} and index {show(rows.shape)} differ in rank")
+    return wrap(graph, taken_along(graph, a, clamped(graph, rows, a.shape[axis]), axis))
+
+
+def taken_along(graph: Graph, a: Node, index: Node, axis: int) -> Node:
+    """a at ``index`` along an axis; the index lies inside, and has a's sizes on the other axes."""
+    if len(a.shape) == 1:
+        return graph.op("Gather", a, index, 0)
     flat: Node | None = None
     stride: Dim = 1
     for i in reversed(range(len(a.shape))):
-        here = clamped(graph, rows, a.shape[axis]) if i == axis else _places(graph, a, rows, i)
+        here = index if i == axis else _places(graph, a, index, i)
         step = here if stride == 1 else graph.mul(here, graph.size(stride, i64))
         flat = step if flat is None else graph.add(flat, step)
         stride = stride * a.shape[i]
     assert flat is not None
-    flat = graph.expand(flat, rows.shape)
-    return wrap(graph, graph.op("Gather", graph.reshape(a, (graph.count(a),)), flat, 0))
+    return graph.op("Gather", graph.reshape(a, (graph.count(a),)), flat, 0)
 
 
 def _places(graph: Graph, a: Node, rows: Node, axis: int) -> Node:
@@ -135,5 +141,5 @@ def _places(graph: Graph, a: Node, rows: Node, axis: int) -> Node:
 
 @public("take_along_axis")
 def take_along_dim(x: Operand, indices: Operand, dim: int) -> Tensor:
-    """``gather`` by NumPy's order of arguments (take_along_axis)."""
+    """``gather`` by NumPy's order of arguments (``take_along_axis``)."""
     return gather(x, dim, indices)

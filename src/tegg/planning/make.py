@@ -188,7 +188,8 @@ class _Maker:
         temps = self._temporaries(number, kernel, ins, outs, early, "ahead" if ahead else "arena")
         stages = tuple(i for i in range(len(kernel.stages)) if i not in early)
         label = "+".join(sorted({n.op.name for n in spec.body.values()
-                                 if n.op.kind in ("contract", "composite", "reduce", "index")}))
+                                 if n.op.kind in ("contract", "composite", "reduce", "scan",
+                                                  "index", "sort")}))
         made = Call(number, ins + outs + temps, stages, spec.seconds, label or "elementwise")
         (self.ahead if ahead else self.run).append(made)
 
