@@ -39,7 +39,7 @@ def reductions(x, y):
 
 def movement(x, y):
     return {"index": x[:, ROWS, ::-2], "gather": x.gather(1, np.abs(ROWS)[None] % 5),
-            "cat": tegg.cat([x, y[:, :2], x], 1), "pad": x.pad((1, 2, 0, 3), -1.5),
+            "cat": tegg.cat([x, y[:, :2], x], 1), "pad": x.pad((1, 2, 0, 3), value=-1.5),
             "flip": x.flip().T, "unfold": x.unfold(2, 3, 2), "reshape": x.T.reshape(6, -1),
             "stack": tegg.stack([x, y], 2).flatten(1, 2), "expand": x[:, :1].expand(3, 4, 8),
             "narrow": x.narrow(2, 3, 2).transpose(0, 2)}

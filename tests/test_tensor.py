@@ -349,7 +349,7 @@ def test_movement(data):
             (lambda x: x.unsqueeze(axis), np.expand_dims(x, axis)),
             (lambda x: x.flatten(), x.reshape(-1)), (lambda x: x.squeeze(), x.squeeze()),
             (lambda x: x.expand(2, *shape), np.broadcast_to(x, (2, *shape))),
-            (lambda x: x.pad([(1, 2)] * len(shape), 7),
+            (lambda x: x.pad([(1, 2)] * len(shape), value=7),
              np.pad(x, [(1, 2)] * len(shape), constant_values=7)),
             (lambda x: x.pad((2, 1)), np.pad(x, [(0, 0)] * (len(shape) - 1) + [(2, 1)])),
             (lambda x: tegg.stack([x, x], axis), np.stack([x, x], axis)),
@@ -563,9 +563,9 @@ DTYPE_ERRORS = [
     (lambda x: x[[0.5]], "index: an index has an integer dtype, not f64"),
     (lambda x: x[x], "index: an index has an integer dtype, not f32"),
     (lambda x: tegg.where(x, x, x), "where: needs bool, not f32; write (x != 0)"),
-    (lambda x: tegg.cast(x, "i32").pad((1, 1), 0.5),
+    (lambda x: tegg.cast(x, "i32").pad((1, 1), value=0.5),
      "pad: the float 0.5 does not mix with i32; write x.cast('f32') first"),
-    (lambda x: (x > 0).pad((1, 1), 2), "pad: 2 is no bool"),
+    (lambda x: (x > 0).pad((1, 1), value=2), "pad: 2 is no bool"),
     (lambda x: x + np.ones(3, complex), "add: tegg has no dtype dtype('complex128'); it has "
                                         "f32, f64, f16, bf16, u8, i8, i32, i64, bool"),
 ]
@@ -604,7 +604,7 @@ ARGUMENT_ERRORS = [
     (lambda x: x["a"], "index: takes ints, slices, None, ... and arrays of integers, not 'a'"),
     (lambda x: x["a":], "index: takes ints, slices, None, ... and arrays of integers, not 'a'"),
     (lambda x: tegg.cat([]), "cat: needs at least one tensor"),
-    (lambda x: x.pad((1, 1), x), "pad: the value is a Python number, not Tensor((2, 3), f32, "
+    (lambda x: x.pad((1, 1), value=x), "pad: value is a number, not Tensor((2, 3), f32, "
                                  "name='x', %0 = Input)"),
     (lambda x: x.output("a") + x.output("a"), "the graph has an output 'a' already"),
     (lambda x: 1 if x > 0 else 0, "has no value while it is recorded, so it cannot decide an if "

@@ -10,7 +10,7 @@ import itertools
 import re
 from pathlib import Path
 
-from tegg.ops.public import PUBLIC, PublicOp, methods_of, names_of
+from tegg.ops.public import PUBLIC, PublicOp, functions, methods_of, names_of
 
 OPS = Path(__file__).parent.parent / "src" / "tegg" / "ops"
 SPELT = {"dim": "axis", "keepdim": "keepdims", "correction": "ddof"}  # in overloads
@@ -32,7 +32,8 @@ from tegg.tensor import Tensor
 
 def functions_stub() -> str:
     """``ops/__init__.pyi``."""
-    modules = sorted(p.stem for p in OPS.glob("*.py") if p.stem != "__init__")
+    modules = sorted(p.stem for p in OPS.glob("*.py") if p.stem != "__init__"
+                     and p.stem not in functions())
     names = sorted(n for op in PUBLIC.values() for n in names_of(op))
     parts = [HEAD.format(extra="from types import ModuleType\n", types=_types()),
              *(f"from tegg.ops import {m} as {m}\n" for m in modules),
@@ -44,13 +45,14 @@ def functions_stub() -> str:
 
 def _types() -> str:
     """Imports of the types that a module of ops defines for itself."""
-    found = set()
+    found: dict[str, str] = {}
     for op in PUBLIC.values():
         made = inspect.unwrap(op.function)
         text = " ".join(map(str, made.__annotations__.values()))
-        found |= {f"from {made.__module__} import {n}\n" for n in re.findall(r"\w+", text)
-                  if n in made.__globals__ and not re.search(rf"\b{n}\b", HEAD)}
-    return "".join(sorted(found))
+        for n in re.findall(r"\w+", text):
+            if n in made.__globals__ and not re.search(rf"\b{n}\b", HEAD):
+                found.setdefault(n, made.__module__)
+    return "".join(f"from {module} import {n}\n" for n, module in sorted(found.items()))
 
 
 def _names(names: list[str]) -> str:
@@ -93,7 +95,7 @@ def _line(name: str, signature: inspect.Signature, named: dict[str, str], indent
             given.append("self")
             continue
         star = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
-        if p.kind is p.KEYWORD_ONLY and "*" not in given:
+        if p.kind is p.KEYWORD_ONLY and not any(g[0] == "*" for g in given):
             given.append("*")
         default = "" if p.default is p.empty else f" = {_default(p.default)}"
         given.append(f"{star}{named[p.name]}: {_type(p.annotation, indent)}{default}")

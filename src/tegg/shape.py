@@ -21,7 +21,7 @@ def as_shape(shape: object) -> Shape:
 
 def items(x: object) -> tuple:
     """One value, or several of an iterable, as a tuple; a text or a dict is one value."""
-    if isinstance(x, Iterable) and not isinstance(x, (str, dict)) and getattr(x, "ndim", 1):
+    if isinstance(x, Iterable) and not isinstance(x, (str, dict)) and getattr(x, "ndim", None) != 0:
         return tuple(x)
     return (x,)
 

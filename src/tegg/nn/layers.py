@@ -1,21 +1,19 @@
-"""Linear, Embedding, norms and containers."""
+"""Linear, Embedding and the norms of last axes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from tegg.dtype import DType, dtype as as_dtype
-from tegg.errors import ArgumentError
 from tegg.nn.module import Module
 from tegg.nn.parameter import Parameter
 from tegg.ops.index import embedding
 from tegg.ops.linalg import linear
 from tegg.ops.norm import layer_norm, rms_norm
-from tegg.ops.value import Operand, fail
+from tegg.ops.value import Operand
 from tegg.tensor import Tensor
 
 Seed = int | np.random.Generator | None
@@ -108,43 +106,3 @@ class RMSNorm(Module):
 
 def _shape(normalized_shape: int | Sequence[int]) -> tuple[int, ...]:
     return (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
-
-
-class ModuleList(Module):
-    """Modules in order; its names are ``0``, ``1``, ..."""
-
-    def __init__(self, modules: Sequence[Module] = ()) -> None:
-        for i, m in enumerate(modules):
-            _checked(m)
-            setattr(self, str(i), m)
-
-    def append(self, module: Module) -> None:
-        """Add one at the end."""
-        setattr(self, str(len(self)), _checked(module))
-
-    def __len__(self) -> int:
-        return len(vars(self))
-
-    def __iter__(self) -> Iterator[Module]:
-        return iter(list(vars(self).values()))
-
-    def __getitem__(self, i: int) -> Module:
-        return list(vars(self).values())[i]
-
-
-def _checked(module: Any) -> Module:
-    if not isinstance(module, Module):
-        fail(ArgumentError, f"a container holds Modules, not {module!r}")
-    return module
-
-
-class Sequential(ModuleList):
-    """Modules that are applied one after the other."""
-
-    def __init__(self, *modules: Module) -> None:
-        super().__init__(modules)
-
-    def forward(self, x: Any) -> Any:
-        for m in self:
-            x = m(x)
-        return x

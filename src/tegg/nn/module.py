@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from tegg.dtype import dtype as as_dtype
 from tegg.errors import ArgumentError, WeightsError
 from tegg.ir.graph import Graph, current_graph
-from tegg.nn.parameter import Parameter
+from tegg.nn.parameter import Buffer, Parameter
 from tegg.ops.value import Value
 from tegg.shape import show
 
@@ -21,8 +21,11 @@ class Module:
     """A layer or model: attributes that are Parameters, Modules, or lists and dicts of them.
 
     Write ``forward``; calling the module opens a scope of its name in the graph, so that displays
-    and profiles are grouped by it.
+    and profiles are grouped by it. ``training`` is False until ``train()``: what is compiled
+    infers, and layers that would behave otherwise in training say so.
     """
+
+    training: bool = False
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the module computes."""
@@ -40,7 +43,7 @@ class Module:
         if id(self) not in graph.module_paths:
             graph.kept.append(self)
             graph.module_paths.update((id(m), path) for path, m in self.named_modules())
-            graph.weight_names.update((id(p), name) for name, p in self.named_parameters())
+            graph.weight_names.update((id(p), name) for name, p in self._named_values())
         path = graph.module_paths[id(self)]
         return path.removeprefix(f"{graph.path}.") if path != graph.path else ""
 
@@ -54,7 +57,11 @@ class Module:
                 yield path, m
 
     def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
-        """Parameters with dotted names, each once, by its first name."""
+        """Parameters with dotted names, each once, by its first name; no buffers."""
+        return ((path, p) for path, p in self._named_values() if not isinstance(p, Buffer))
+
+    def _named_values(self) -> Iterator[tuple[str, Parameter]]:
+        """Parameters and buffers, each once, by its first name."""
         seen: set[int] = set()
         for path, p in self._all_parameters():
             if id(p) not in seen:
@@ -68,9 +75,29 @@ class Module:
         """Parameters, each once."""
         return (p for _, p in self.named_parameters())
 
+    def named_buffers(self) -> Iterator[tuple[str, Buffer]]:
+        """Buffers with dotted names, each once, by its first name."""
+        return ((path, p) for path, p in self._named_values() if isinstance(p, Buffer))
+
+    def buffers(self) -> Iterator[Buffer]:
+        """Buffers, each once: arrays that are kept with the parameters and not learned."""
+        return (b for _, b in self.named_buffers())
+
+    def train(self, mode: bool = True) -> Self:
+        """Set ``training`` on this module and all inside it; returns the module. What was traced
+        before is not traced again."""
+        for _, m in self.named_modules():
+            m.training = mode
+        return self
+
+    def eval(self) -> Self:
+        """``train(False)``"""
+        return self.train(False)
+
     # ---- weights in and out
     def state_dict(self) -> dict[str, np.ndarray]:
-        """Every parameter's array by name; a shared one stands under each of its names."""
+        """The array of every parameter and buffer by name; a shared one stands under each of its
+        names."""
         return {name: p.data for name, p in self._all_parameters()}
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:

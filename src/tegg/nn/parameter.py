@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -31,7 +31,7 @@ class Parameter(Tensor):
         self._fill(array.shape, as_dtype(array.dtype), array, None)
 
     @classmethod
-    def lazy(cls, shape: Any, dtype: DType | str, make: Callable[[], np.ndarray]) -> Parameter:
+    def lazy(cls, shape: Any, dtype: DType | str, make: Callable[[], np.ndarray]) -> Self:
         """A parameter whose array is made when it is first read: not at all if it is loaded."""
         self = cls.__new__(cls)
         self._fill(as_shape(shape), as_dtype(dtype), None, make)
@@ -97,3 +97,15 @@ class Parameter(Tensor):
     @property
     def node(self) -> Node:  # type: ignore[override]
         return self.on(self.graph)
+
+
+class Buffer(Parameter):
+    """A weight that is not learned, such as running statistics; it stands in the state dict."""
+
+    __slots__ = ()
+
+    @classmethod
+    def filled(cls, shape: tuple[int, ...], value: float, dtype: DType | str) -> Buffer:
+        """A buffer filled with one value."""
+        kind = as_dtype(dtype).numpy
+        return cls.lazy(shape, dtype, lambda: np.full(shape, value, kind))

@@ -3,13 +3,17 @@
 What is here, under which names, is the table of ``tegg.ops.public``.
 """
 
-from tegg.ops import (attention, compare, counting, cumulative, elementwise, extremum, index,
-                      linalg, movement, norm, reduce, scattering, sorting)
+from tegg.ops import (activation, adaptive_pool, attention, channel_norm, circular, compare, conv,
+                      conv_transpose, counting, create, cumulative, diagonals, distance, einsum,
+                      elementwise, exponential, extremum, index, interpolate, linalg, movement,
+                      norm, padding, parts, pool, reduce, repeats, scattering, sorting)
 from tegg.ops.public import functions
 
 # The modules of public ops, in the order in which docs/ops.md shows them.
-FAMILIES = (elementwise, compare, reduce, cumulative, extremum, sorting, movement, index,
-            scattering, counting, linalg, attention, norm)
+FAMILIES = (create, elementwise, exponential, circular, activation, compare, reduce, cumulative,
+            extremum, sorting, movement, parts, repeats, padding, diagonals, index, scattering,
+            counting, linalg, einsum, distance, attention, norm, channel_norm, conv,
+            conv_transpose, pool, adaptive_pool, interpolate)
 
 globals().update(functions())
 __all__ = list(functions())

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tegg.dtype import bool_
@@ -12,6 +15,11 @@ from tegg.ops.value import Operand, exact, fail, graph_of, one, operands, primit
 
 if TYPE_CHECKING:
     from tegg.tensor import Tensor
+
+
+# The largest finite number of each float dtype.
+_LARGEST = {"f16": 65504.0, "bf16": (2 - 2.0 ** -7) * 2.0 ** 127,
+            "f32": (2 - 2.0 ** -23) * 2.0 ** 127, "f64": sys.float_info.max}
 
 
 @public("less")
@@ -56,6 +64,40 @@ def ne(x: Operand, y: Operand) -> Tensor:
 def isnan(x: Operand) -> Tensor:
     """Whether each element is NaN. Any dtype."""
     return ne(x, x)
+
+
+def _among_floats(op: str, x: Operand, test: Callable[[Graph, Node], Node], else_: bool) -> Tensor:
+    graph, a = one(op, x)
+    return wrap(graph, test(graph, a) if a.dtype.is_float else graph.full(else_, bool_, a.shape))
+
+
+@public()
+def isinf(x: Operand) -> Tensor:
+    """Whether each element is infinite. Any dtype."""
+    return _among_floats("isinf", x, lambda g, a: g.idiom(
+        "Equal", g.idiom("Abs", a), g.full(math.inf, a.dtype)), False)
+
+
+@public()
+def isfinite(x: Operand) -> Tensor:
+    """Whether each element is neither infinite nor NaN. Any dtype."""
+    return _among_floats("isfinite", x, lambda g, a: g.less(g.idiom("Abs", a), math.inf), True)
+
+
+@public()
+def nan_to_num(x: Operand, nan: float = 0.0, posinf: float | None = None,
+               neginf: float | None = None) -> Tensor:
+    """x with other numbers in place of NaN and the infinities, which by default become the largest
+    and the lowest number of the dtype. Integers and bools stay as they are."""
+    graph, a = one("nan_to_num", x)
+    if not a.dtype.is_float:
+        return wrap(graph, a)
+    largest = _LARGEST[a.dtype.name]
+    high, low = largest if posinf is None else posinf, -largest if neginf is None else neginf
+    infinite = graph.idiom("Equal", graph.idiom("Abs", a), graph.full(math.inf, a.dtype))
+    limit = graph.select(graph.less(a, 0), graph.full(low, a.dtype), graph.full(high, a.dtype))
+    out = graph.select(infinite, limit, a)
+    return wrap(graph, graph.select(isnan(wrap(graph, a)).node, graph.full(nan, a.dtype), out))
 
 
 def _truth(op: str, x: Operand) -> tuple[Graph, Node]:

@@ -1,4 +1,4 @@
-"""Products: matmul of any rank, dot, linear. Each is one contraction, recorded by its expansion."""
+"""Products: matmul of any rank and its kin. Each is one contraction, recorded by its expansion."""
 
 from __future__ import annotations
 
@@ -76,6 +76,66 @@ def dot(x: Operand, y: Operand) -> Tensor:
     if len(a.shape) != 1 or len(b.shape) != 1:
         fail(ShapeError, f"dot: takes two 1-D tensors, not {show(a.shape)} and {show(b.shape)}")
     return matmul(x, y)
+
+
+def _ranked(op: str, x: Operand, y: Operand, *ranks: int) -> Tensor:
+    """matmul of operands of given ranks."""
+    _, nodes = operands(op, x, y)
+    if tuple(len(n.shape) for n in nodes) != ranks:
+        fail(ShapeError, f"{op}: takes {ranks[0]} and {ranks[1]} axes, not {show(nodes[0].shape)} "
+                         f"and {show(nodes[1].shape)}")
+    if len(set(ranks)) == 1 == len({n.shape[:-2] for n in nodes}) - 1:
+        fail(ShapeError, f"{op}: the batches of {show(nodes[0].shape)} and {show(nodes[1].shape)} "
+                         f"differ")
+    return matmul(x, y)
+
+
+@public()
+def mm(x: Operand, y: Operand) -> Tensor:
+    """(m, k) @ (k, n)."""
+    return _ranked("mm", x, y, 2, 2)
+
+
+@public()
+def bmm(x: Operand, y: Operand) -> Tensor:
+    """(b, m, k) @ (b, k, n); nothing broadcasts."""
+    return _ranked("bmm", x, y, 3, 3)
+
+
+@public()
+def mv(x: Operand, y: Operand) -> Tensor:
+    """(m, k) @ (k,)."""
+    return _ranked("mv", x, y, 2, 1)
+
+
+@public()
+def outer(x: Operand, y: Operand) -> Tensor:
+    """The products of the elements of two 1-D tensors: (m,), (n,) -> (m, n)."""
+    graph, (a, b) = operands("outer", x, y)
+    if len(a.shape) != 1 or len(b.shape) != 1:
+        fail(ShapeError, f"outer: takes two 1-D tensors, not {show(a.shape)} and {show(b.shape)}")
+    return wrap(graph, graph.broadcast("Mul", graph.reshape(a, (*a.shape, 1)), b))
+
+
+@public()
+def addmm(x: Operand, a: Operand, b: Operand, beta: float = 1, alpha: float = 1) -> Tensor:
+    """beta x + alpha a @ b: x broadcasts to (m, n). Where beta is 0, x is left out."""
+    return _added("addmm", x, mm(a, b), beta, alpha)
+
+
+@public()
+def baddbmm(x: Operand, a: Operand, b: Operand, beta: float = 1, alpha: float = 1) -> Tensor:
+    """beta x + alpha bmm(a, b): x broadcasts to (b, m, n). Where beta is 0, x is left out."""
+    return _added("baddbmm", x, bmm(a, b), beta, alpha)
+
+
+def _added(op: str, x: Operand, product: Tensor, beta: float, alpha: float) -> Tensor:
+    graph, (a, p) = operands(op, x, product)
+    scaled = graph.mul(p, alpha) if alpha != 1 else p
+    out = scaled if beta == 0 else graph.add(graph.mul(a, beta) if beta != 1 else a, scaled)
+    if tuple(map(graph.facts.canonical, out.shape)) != tuple(map(graph.facts.canonical, p.shape)):
+        fail(ShapeError, f"{op}: {show(a.shape)} does not broadcast to {show(p.shape)}")
+    return wrap(graph, out)
 
 
 @public(method=False)

@@ -10,15 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from tegg.dim import Dim, Poly, Shape, exact_div, product
+from tegg.dim import Dim, Shape, exact_div, product
 from tegg.dtype import DType
-from tegg.errors import ArgumentError, DTypeError, ShapeError
+from tegg.errors import ArgumentError, ShapeError
 from tegg.ir.graph import Graph, Node
 from tegg.ops.public import public
-from tegg.ops.value import (Operand, fail, graph_of, is_scalar, joined, node_of, one, scalar_node,
-                            weak_dtype, wrap)
+from tegg.ops.value import Operand, fail, graph_of, joined, node_of, one, wrap
 from tegg.shape import as_shape, items, normal_axis, show
 
 if TYPE_CHECKING:
@@ -40,6 +37,15 @@ def sizes_of(op: str, sizes: tuple) -> Shape:
         return as_shape(given)
     except ShapeError as e:
         fail(ShapeError, f"{op}: {e}")
+
+
+def whole(op: str, name: str, value: Any, least: int | None = None) -> int:
+    """An int. Raises ArgumentError for anything else."""
+    if isinstance(value, bool) or not hasattr(value, "__index__") or (
+            least is not None and value.__index__() < least):
+        bound = "" if least is None else f" of at least {least}"
+        fail(ArgumentError, f"{op}: {name} is an int{bound}, not {value!r}")
+    return value.__index__()
 
 
 @public(methods=("view",), keywords={"newshape": "shape"})
@@ -118,6 +124,20 @@ def flatten(x: Operand, start_dim: int = 0, end_dim: int = -1) -> Tensor:
 
 
 @public()
+def unflatten(x: Operand, dim: int, sizes: Any) -> Tensor:
+    """One axis as several of the given sizes, of which one may be -1: the rest."""
+    graph, a = one("unflatten", x)
+    axis = axis_of("unflatten", dim, len(a.shape))
+    new = sizes_of("unflatten", (sizes,))
+    known = product(tuple(s for s in new if s != -1))
+    rest = exact_div(a.shape[axis], known) if new.count(-1) == 1 else None
+    full = tuple(rest if s == -1 and rest is not None else s for s in new)
+    if -1 in full or not _equal(graph, (product(full),), a.shape[axis:axis + 1]):
+        fail(ShapeError, f"unflatten: axis {axis} of {show(a.shape)} is not {show(new)}")
+    return wrap(graph, graph.reshape(a, (*a.shape[:axis], *full, *a.shape[axis + 1:])))
+
+
+@public()
 def squeeze(x: Operand, dim: Any = None) -> Tensor:
     """x without the axes of size 1, or without the named ones. A named axis of another size raises
     ShapeError; a symbolic axis never counts as 1."""
@@ -170,38 +190,6 @@ def narrow(x: Operand, dim: int, start: Dim, length: Dim) -> Tensor:
     graph, a = one("narrow", x)
     start, length = sizes_of("narrow", (start, length))
     return wrap(graph, graph.narrow(a, axis_of("narrow", dim, len(a.shape)), start, length))
-
-
-@public()
-def pad(x: Operand, widths: Sequence, value: float = 0) -> Tensor:
-    """x with ``value`` around it.
-
-    ``widths``: PyTorch's flat tuple (before, after of the last axis, then of the one before it,
-    ...), or NumPy's pair (before, after) for each axis. Widths are at least 0 and may be symbolic.
-    """
-    graph, a = one("pad", x)
-    low, high = _widths(a.shape, widths)
-    if not is_scalar(value) or isinstance(value, Poly):
-        fail(ArgumentError, f"pad: the value is a Python number, not {value!r}")
-    if weak_dtype("pad", value, a.dtype) is not a.dtype:
-        fail(DTypeError, f"pad: {value!r} is no {a.dtype.name}")
-    scalar_node("pad", graph, value, a.dtype)  # in range
-    return wrap(graph, graph.pad(a, low, high, value))
-
-
-def _widths(shape: Shape, widths: Sequence) -> tuple[Shape, Shape]:
-    rank = len(shape)
-    widths = items(widths)
-    if all(isinstance(w, (tuple, list, np.ndarray)) for w in widths) and len(widths) == rank:
-        pairs = [sizes_of("pad", items(w)) for w in widths]
-    else:
-        flat = sizes_of("pad", widths)
-        pairs = [flat[i:i + 2] for i in range(0, len(flat), 2)][::-1]
-        pairs = [(0, 0)] * (rank - len(pairs)) + pairs
-    if len(pairs) != rank or any(len(p) != 2 for p in pairs):
-        fail(ShapeError, f"pad: {widths} does not give widths before and after the axes "
-                         f"of {show(shape)}")
-    return tuple(p[0] for p in pairs), tuple(p[1] for p in pairs)
 
 
 def _together(op: str, tensors: Sequence[Operand]) -> tuple[Graph, list[Node]]:

@@ -1,4 +1,4 @@
-"""Normalisations: layer norm, RMS norm, L2 normalisation, rotary embedding."""
+"""Normalisations of the last axes: layer norm, RMS norm; rotary embedding."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ from tegg.dim import product
 from tegg.dtype import f64
 from tegg.errors import ShapeError
 from tegg.ir.graph import Graph, Node
-from tegg.ops.elementwise import div, maximum, mul, sqrt
 from tegg.ops.movement import sizes_of
 from tegg.ops.public import public
-from tegg.ops.reduce import sum as sum_over
 from tegg.ops.value import Operand, fail, in_float32, operands, wrap
 from tegg.shape import show
 
@@ -80,13 +78,6 @@ def _over_last(graph: Graph, row: str, a: Node, axes: int, eps: float) -> Node:
     lead = a.shape[:len(a.shape) - axes]
     flat = graph.reshape(a, (*lead, product(a.shape[len(lead):])))
     return graph.reshape(graph.expansion(row, flat, len(lead), bits_of(eps, f64)), a.shape)
-
-
-@public()
-def normalize(x: Operand, dim: int = -1, eps: float = 1e-12) -> Tensor:
-    """x / max(|x|_2, eps) along an axis, as PyTorch's normalize with p = 2. Floats."""
-    norm = sqrt(sum_over(mul(x, x), dim, keepdim=True))
-    return div(x, maximum(norm, eps))
 
 
 @public(method=False)
