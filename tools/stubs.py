@@ -51,8 +51,15 @@ def _types() -> str:
         text = " ".join(map(str, made.__annotations__.values()))
         for n in re.findall(r"\w+", text):
             if n in made.__globals__ and not re.search(rf"\b{n}\b", HEAD):
-                found.setdefault(n, made.__module__)
+                found[n] = _home(n)
     return "".join(f"from {module} import {n}\n" for n, module in sorted(found.items()))
+
+
+def _home(name: str) -> str:
+    """The module of ops in which a type is defined."""
+    pattern = re.compile(rf"^({name} = |class {name}\b)", re.MULTILINE)
+    (path,) = (p for p in OPS.glob("*.py") if pattern.search(p.read_text(encoding="utf-8")))
+    return f"tegg.ops.{path.stem}"
 
 
 def _names(names: list[str]) -> str:

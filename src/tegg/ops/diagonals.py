@@ -83,7 +83,7 @@ def diagonal_of(op: str, graph: Graph, a: Node, i: int, j: int, offset: int) -> 
     return graph.reshape(graph.narrow(rows, -1, 0, 1), (*lead, count))
 
 
-@public()
+@public(only_method=True)
 def trace(x: Operand) -> Tensor:
     """The sum of the diagonal of a matrix (two axes)."""
     graph, a = one("trace", x)

@@ -13,7 +13,7 @@ from tegg.ops.reduce import Axes
 from tegg.ops.value import Operand, Value
 from tegg.tensor import Tensor
 from tegg.ops.create import Kind
-from tegg.ops.conv import Sizes
+from tegg.ops.spatial import Sizes
 from tegg.ops.sorting import Sorted
 from tegg.ops.adaptive_pool import Wanted
 

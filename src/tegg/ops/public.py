@@ -10,6 +10,7 @@ import difflib
 import functools
 import inspect
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
@@ -34,6 +35,7 @@ class PublicOp:
 
     aliases: other names, as functions and methods; methods: names of the method alone.
     method: whether ``x.name(...)`` is ``tegg.name(x, ...)``.
+    only_method: whether ``tegg.name`` is something else.
     keywords: every spelling of a keyword -> the parameter.
     """
 
@@ -42,6 +44,7 @@ class PublicOp:
     aliases: tuple[str, ...]
     methods: tuple[str, ...]
     method: bool
+    only_method: bool
     keywords: Mapping[str, str]
 
     @property
@@ -54,7 +57,8 @@ PUBLIC: dict[str, PublicOp] = {}
 
 
 def public(*aliases: str, methods: Iterable[str] = (), method: bool = True,
-           keywords: Mapping[str, str] | None = None) -> Callable[[F], F]:
+           only_method: bool = False, keywords: Mapping[str, str] | None = None
+           ) -> Callable[[F], F]:
     """Make a function a public op (see ``PublicOp``); ``keywords`` are spellings of its own.
 
     The function then raises ArgumentError for missing, unknown and repeated arguments, and every
@@ -86,7 +90,8 @@ def public(*aliases: str, methods: Iterable[str] = (), method: bool = True,
                     raise  # from inside
                 _misfit(name, signature, str(e))
 
-        PUBLIC[name] = PublicOp(name, call, aliases, tuple(methods), method, spellings)
+        PUBLIC[name] = PublicOp(name, call, aliases, tuple(methods), method, only_method,
+                                spellings)
         return call  # type: ignore[return-value]
 
     return decorate
@@ -110,7 +115,8 @@ _SAID = {"bool": "True or False", "int": "an int", "str": "a string", "float": "
 
 def _plain(signature: inspect.Signature) -> list[tuple[int, str, str]]:
     """Place, name and annotation of parameters that take one Python value."""
-    return [(i, p.name, str(p.annotation)) for i, p in enumerate(signature.parameters.values())
+    return [(sys.maxsize if p.kind is p.KEYWORD_ONLY else i, p.name, str(p.annotation))
+            for i, p in enumerate(signature.parameters.values())
             if str(p.annotation).removesuffix(" | None") in _KINDS
             and not p.name.startswith("dim") and p.kind is not p.VAR_POSITIONAL]
 
@@ -163,7 +169,7 @@ def _unknown(name: str, key: str, spellings: Mapping[str, str]) -> NoReturn:
 
 def names_of(op: PublicOp) -> tuple[str, ...]:
     """Its names as a function."""
-    return (op.name, *op.aliases)
+    return () if op.only_method else (op.name, *op.aliases)
 
 
 def methods_of(op: PublicOp) -> tuple[str, ...]:
