@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from api_drawing import ALL, BOOL, INTS, NUMBERS, Call, Draw, call, erf
+import api_cases_more
+import api_cases_spatial
+from api_drawing import ALL, BOOL, NUMBERS, Call, Draw, call, erf
 from strategies import FLOATS, SPECIALS
 from tegg.dtype import DTYPES
 
@@ -393,4 +395,4 @@ CASES |= {
             call(np.zeros(3, F32), 0),)),
     "rope": Case(_rope, rope, 4),
 }
-assert INTS
+CASES |= api_cases_more.rows(Case) | api_cases_spatial.rows(Case)

@@ -27,7 +27,7 @@ GROUP = 24  # ops in one program
 
 
 def test_every_public_op_has_a_row():
-    assert set(CASES) == set(PUBLIC)
+    assert set(CASES) == set(PUBLIC) - {"nonzero"}  # it exists to say why it cannot be
 
 
 def result_dtype(case: Case, given_: Call) -> tegg.DType:
@@ -68,7 +68,7 @@ def recorded(calls: dict[str, Call]):
         out = {}
         for name, c in calls.items():
             made = filled(c, bases)
-            out[name] = getattr(tegg, name.split(" ")[0])(*made.args, **made.kwargs)
+            out[name] = PUBLIC[name.split(" ")[0]].function(*made.args, **made.kwargs)
         return out
     return program
 

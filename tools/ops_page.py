@@ -9,6 +9,7 @@ import inspect
 import re
 import sys
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,10 @@ PAGE = Path(__file__).parent.parent / "docs" / "ops.md"
 SPECIAL = ("nan", "inf", "-inf", "-0.0", "0.0")
 HEAD = """# Ops
 
-Every op of `tegg`, written by `tools/ops_page.py` from the table of public ops. `tegg.softmax(x, -1)`
-and `x.softmax(-1)` are the same; PyTorch's name comes first, NumPy's and others beside it. `axis=`,
-`keepdims=`, `ddof=` and `input=`, `other=` are understood wherever `dim=`, `keepdim=`, `correction=`,
-`x=` and `y=` are.
+Every op of `tegg`, written by `tools/ops_page.py` from the table of public ops.
+`tegg.softmax(x, -1)` and `x.softmax(-1)` are the same; PyTorch's name comes first, NumPy's and
+others beside it. `axis=`, `keepdims=`, `ddof=`, `input=` and `other=` are understood wherever
+`dim=`, `keepdim=`, `correction=`, `x=` and `y=` are.
 
 * *Primops*: what the example records. Inputs are left out; rules find the named ops again.
 * *Dtypes*: of the first operand, and of the result where it is another one.
@@ -42,8 +43,8 @@ and `x.softmax(-1)` are the same; PyTorch's name comes first, NumPy's and others
   integers as NumPy; not bool masks, whose shape would depend on values (`tegg.where`).
 
 Differences to know: `max(x, dim)` gives values alone (PyTorch gives indices too: `argmax`); `sort`
-and `topk` give `(values, indices)`; `var` and `std` have `correction=1` as in PyTorch; `x % y` has the
-sign of y, `fmod` that of x; an integer divided by 0 is 0; sums of integers are i64.
+and `topk` give `(values, indices)`; `var` and `std` have `correction=1` as in PyTorch; `x % y` has
+the sign of y, `fmod` that of x; an integer divided by 0 is 0; sums of integers are i64.
 
 The examples below begin with:
 
@@ -51,6 +52,7 @@ The examples below begin with:
 """
 
 
+@cache
 def tensors(dtype: Any = None) -> dict[str, Any]:
     """The names of the examples; floats with another dtype where one is given."""
     names: dict[str, Any] = {}
@@ -149,8 +151,10 @@ def entry(op: PublicOp) -> str:
     if found := special(op):
         lines.append(f"* Special values: {found}")
     out, made = run(op.name)
-    return "\n".join([*lines, "", "```python",
-                      f"print(value({example(op.name)}))  # {made['value'](out)}", "```", ""])
+    shown = f"print(value({example(op.name)}))  # {made['value'](out)}"
+    if op.family == "create":  # no operand says which graph is meant
+        shown = f"with g.recording():\n    {shown}"
+    return "\n".join([*lines, "", "```python", shown, "```", ""])
 
 
 def page() -> str:

@@ -1,6 +1,6 @@
 """What a type checker says of calls that users write. Checked by mypy, never run."""
 
-from typing import assert_type
+from typing import Any, assert_type
 
 import numpy as np
 
@@ -51,7 +51,9 @@ def compiled(a: np.ndarray) -> Tensor:
     return tegg.relu(a)
 
 
-def calls(a: np.ndarray) -> None:
-    compiled(a)
-    tegg.compile(compiled)(a)
-    tegg.compile(dims={"a": (tegg.dim("n"), None)})(compiled)(a)
+def calls(a: np.ndarray, g: tegg.Graph) -> None:
+    assert_type(compiled(a), Any)
+    assert_type(tegg.compile(compiled)(a), Any)
+    assert_type(tegg.compile(dims={"a": (tegg.dim("n"), None)})(compiled)(a), Any)
+    assert_type(compiled.explain(), str)
+    assert_type(tegg.compile(g).explain(), str)
