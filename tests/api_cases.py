@@ -219,7 +219,8 @@ def _narrow(d: Draw) -> Call:
 
 def _pad(d: Draw) -> Call:
     shape = d.shape(1)
-    return call(d.x(shape, NUMBERS), [(d.int(0, 2), d.int(0, 2)) for _ in shape], d.int(0, 3))
+    return call(d.x(shape, NUMBERS), [(d.int(0, 2), d.int(0, 2)) for _ in shape],
+                value=d.int(0, 3))
 
 
 def _parts(equal: bool):
@@ -263,7 +264,7 @@ CASES |= {
                    lambda x, *s: np.broadcast_to(x, s), 0),
     "flip": Case(lambda d: (lambda s: call(d.x(s, ALL), d.axes(s)))(d.shape()), np.flip, 0),
     "narrow": Case(_narrow, lambda x, axis, start, n: np.take(x, range(start, start + n), axis), 0),
-    "pad": Case(_pad, lambda x, w, v: np.pad(x, w, constant_values=v), 0),
+    "pad": Case(_pad, lambda x, w, value: np.pad(x, w, constant_values=value), 0),
     "cat": Case(_parts(False), np.concatenate, 0),
     "stack": Case(lambda d: (lambda c: call(c.args[0], d.axis((*c.args[0][0].shape, 1))))(
         _parts(True)(d)), np.stack, 0),

@@ -247,7 +247,7 @@ def rows(case: Any) -> dict[str, Any]:
                          "bool"),
         "nan_to_num": case(lambda d: call(d.x(d.shape(), (f32, f64), specials=True), 1.0),
                            lambda x, nan: np.nan_to_num(x, nan=nan), 0),
-        "prod": case(lambda d: call(np.round(d.x(d.shape(0, 2), WIDE, "small")).clip(-2, 2),
+        "prod": case(lambda d: call(np.asarray(np.round(d.x(d.shape(0, 2), WIDE, "small")).clip(-2, 2)),
                                     d.pick([None, ()])),
                      lambda x, dim: np.prod(x, axis=dim, dtype=x.dtype if x.dtype.kind == "f"
                                             else np.int64), 20, "sum"),

@@ -29,7 +29,8 @@ def value(t):
     return lists if isinstance(t, tuple) else lists[0]
 '''
 
-_TWO = ["add", "mul", "sub", "div", "fmod", "remainder", "floor_divide", "maximum", "minimum", "lt", "le", "gt", "ge", "eq", "ne", "logaddexp", "atan2"]
+_TWO = ["add", "mul", "sub", "div", "fmod", "remainder", "floor_divide", "maximum",
+        "minimum", "lt", "le", "gt", "ge", "eq", "ne", "logaddexp", "atan2"]
 _REST = """\
 arange: tegg.arange(2, 8, 2) | linspace: tegg.linspace(0, 1, 5) | full: tegg.full((2,), 7)
 zeros: tegg.zeros(2, 2) | ones: tegg.ones(3) | eye: tegg.eye(2) | full_like: tegg.full_like(y, 7)

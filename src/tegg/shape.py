@@ -21,26 +21,31 @@ def as_shape(shape: object) -> Shape:
 
 def items(x: object) -> tuple:
     """One value, or several of an iterable, as a tuple; a text or a dict is one value."""
-    if isinstance(x, Iterable) and not isinstance(x, (str, dict)) and getattr(x, "ndim", None) != 0:
-        return tuple(x)
-    return (x,)
+    return tuple(x) if several(x) else (x,)  # type: ignore[arg-type]
 
 
-def _as_int(x: Any) -> int | None:
+def several(x: object) -> bool:
+    """Whether ``items`` takes it apart."""
+    return (isinstance(x, Iterable) and not isinstance(x, (str, dict))
+            and getattr(x, "ndim", None) != 0)
+
+
+def as_int(x: Any) -> int | None:
     """The int of an int of any kind; None for anything else."""
     if isinstance(x, bool) or not hasattr(x, "__index__"):
         return None
     try:
-        return int(x.__index__())
+        n = int(x.__index__())
     except TypeError:  # of an array
         return None
+    return n if abs(n) < 2 ** 62 else None  # no size or axis, and no loop should run to it
 
 
 def as_dim(x: object) -> Dim:
     """An int or a symbolic dim. Raises ShapeError for anything else."""
     if isinstance(x, Poly):
         return x
-    n = _as_int(x)
+    n = as_int(x)
     if n is None:
         raise ShapeError(f"a dim is an int or a symbolic dim, not {x!r}")
     return n
@@ -65,7 +70,7 @@ def broadcast(shapes: list[Shape], facts: Facts) -> Shape:
 
 def normal_axis(axis: Any, rank: int) -> int:
     """An axis in ``0 .. rank-1``; negative ones count from the end."""
-    n = _as_int(axis)
+    n = as_int(axis)
     if n is None:
         raise ShapeError(f"an axis is an int, not {axis!r}")
     if not -rank <= n < rank:

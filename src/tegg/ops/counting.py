@@ -12,7 +12,7 @@ from tegg.errors import ArgumentError, ShapeError
 from tegg.ops.index import index_node
 from tegg.ops.public import public
 from tegg.ops.value import Operand, fail, graph_of, node_of, wrap
-from tegg.shape import show
+from tegg.shape import as_int, show
 
 if TYPE_CHECKING:
     from tegg.tensor import Tensor
@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 def _classes(op: str, name: str, n: Any) -> Dim:
     if isinstance(n, Poly):
         return n
-    if isinstance(n, (bool, np.bool_)) or not hasattr(n, "__index__") or n.__index__() < 1:
+    whole = as_int(n)
+    if whole is None or whole < 1:
         fail(ArgumentError, f"{op}: {name} is an int of at least 1 or a symbolic dim, not {n!r}; "
                             f"a shape cannot depend on values")
-    return n.__index__()
+    return whole
 
 
 def _check(op: str, index: Any, n: Dim) -> None:

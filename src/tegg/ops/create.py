@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tegg.dim import Dim, Poly, Shape
-from tegg.dtype import DType, dtype as as_dtype, f32, f64, i64
+from tegg.dtype import DType, bool_, dtype as as_dtype, f32, f64, i64
 from tegg.errors import ArgumentError, ShapeError
 from tegg.ir.graph import Graph
 from tegg.ops.diagonals import below
@@ -37,7 +37,7 @@ def _filled(op: str, graph: Graph, shape: Shape, value: Any, dtype: DType) -> Te
 
 
 @public(method=False)
-def full(shape: Any, fill_value: float, dtype: Kind = None) -> Tensor:
+def full(shape: Any, fill_value: float | bool, dtype: Kind = None) -> Tensor:
     """A tensor of ``shape`` filled with one number; its dtype by default i64, f32 or bool."""
     kind = default_dtype(fill_value) if dtype is None else as_dtype(dtype)
     return _filled("full", graph_of("full", ()), sizes_of("full", (shape,)), fill_value, kind)
@@ -52,11 +52,13 @@ def zeros(*shape: Any, dtype: DType | str = "f32") -> Tensor:
 @public(method=False)
 def ones(*shape: Any, dtype: DType | str = "f32") -> Tensor:
     """Ones. Sizes one by one or as one tuple."""
-    return _filled("ones", graph_of("ones", ()), sizes_of("ones", shape), 1, as_dtype(dtype))
+    kind = as_dtype(dtype)
+    one_ = True if kind is bool_ else 1
+    return _filled("ones", graph_of("ones", ()), sizes_of("ones", shape), one_, kind)
 
 
 @public(method=False)
-def full_like(x: Operand, fill_value: float, dtype: Kind = None) -> Tensor:
+def full_like(x: Operand, fill_value: float | bool, dtype: Kind = None) -> Tensor:
     """A number in the shape of x, and in its dtype unless another is given."""
     graph, a = one("full_like", x)
     return _filled("full_like", graph, a.shape, fill_value,
@@ -72,7 +74,8 @@ def zeros_like(x: Operand, dtype: Kind = None) -> Tensor:
 @public(method=False)
 def ones_like(x: Operand, dtype: Kind = None) -> Tensor:
     """Ones in the shape of x, and in its dtype unless another is given."""
-    return full_like(x, 1, dtype)
+    _, a = one("ones_like", x)
+    return full_like(x, True if (dtype or a.dtype) in (bool_, "bool") else 1, dtype)
 
 
 @public(method=False)

@@ -16,7 +16,7 @@ from tegg.errors import ArgumentError, ShapeError
 from tegg.ir.graph import Graph, Node
 from tegg.ops.public import public
 from tegg.ops.value import Operand, fail, graph_of, joined, node_of, one, wrap
-from tegg.shape import as_shape, items, normal_axis, show
+from tegg.shape import as_int, as_shape, items, normal_axis, show
 
 if TYPE_CHECKING:
     from tegg.tensor import Tensor
@@ -41,11 +41,11 @@ def sizes_of(op: str, sizes: tuple) -> Shape:
 
 def whole(op: str, name: str, value: Any, least: int | None = None) -> int:
     """An int. Raises ArgumentError for anything else."""
-    if isinstance(value, bool) or not hasattr(value, "__index__") or (
-            least is not None and value.__index__() < least):
+    n = as_int(value)
+    if n is None or (least is not None and n < least):
         bound = "" if least is None else f" of at least {least}"
         fail(ArgumentError, f"{op}: {name} is an int{bound}, not {value!r}")
-    return value.__index__()
+    return n
 
 
 @public(methods=("view",), keywords={"newshape": "shape"})

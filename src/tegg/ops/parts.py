@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tegg.dim import Dim, Poly
@@ -11,7 +11,7 @@ from tegg.ir.graph import Graph, Node
 from tegg.ops.movement import axis_of, sizes_of, whole
 from tegg.ops.public import public
 from tegg.ops.value import Operand, fail, one, wrap
-from tegg.shape import show
+from tegg.shape import several, show
 
 if TYPE_CHECKING:
     from tegg.tensor import Tensor
@@ -41,7 +41,7 @@ def split(x: Operand, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
     is ``chunk``.) Sizes in a sequence may be symbolic."""
     graph, a = one("split", x)
     axis = axis_of("split", dim, len(a.shape))
-    if isinstance(split_size, Iterable):
+    if several(split_size):
         sizes = sizes_of("split", (tuple(split_size),))
         total: Dim = 0
         for n in sizes:
@@ -72,7 +72,7 @@ def tensor_split(x: Operand, sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     graph, a = one("tensor_split", x)
     axis = axis_of("tensor_split", dim, len(a.shape))
     n = _length("tensor_split", a, axis)
-    if isinstance(sections, Iterable):
+    if several(sections):
         ends = [slice(0, whole("tensor_split", "a place", s)).indices(n)[1] for s in sections]
         sizes = [max(0, b - s) for s, b in zip([0, *ends], [*ends, n])]
         starts = [0, *ends]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from tegg.ir.graph import Graph, Node
 from tegg.ops.movement import axis_of, flatten, sizes_of, whole
 from tegg.ops.public import public
 from tegg.ops.value import Constant, Operand, fail, one, wrap
-from tegg.shape import show
+from tegg.shape import items, several, show
 
 if TYPE_CHECKING:
     from tegg.tensor import Tensor
@@ -58,7 +58,7 @@ def repeat_interleave(x: Operand, repeats: Any, dim: int | None = None) -> Tenso
     graph, a = one("repeat_interleave", x)
     axis = axis_of("repeat_interleave", dim, len(a.shape))
     before, n, after = a.shape[:axis], a.shape[axis], a.shape[axis + 1:]
-    if isinstance(repeats, Iterable):
+    if several(repeats):
         times = [whole("repeat_interleave", "a number of repeats", r, 0) for r in repeats]
         if len(times) != n:
             fail(ShapeError, f"repeat_interleave: {len(times)} numbers of repeats for axis {axis} "
@@ -79,8 +79,8 @@ def roll(x: Operand, shifts: Any, dims: Any = None) -> Tensor:
     if dims is None:
         flat = wrap(graph, graph.reshape(a, (product(a.shape),)))
         return wrap(graph, graph.reshape(roll(flat, shifts, 0).node, a.shape))
-    by = tuple(shifts) if isinstance(shifts, Iterable) else (shifts,)
-    axes = tuple(dims) if isinstance(dims, Iterable) else (dims,)
+    by = items(shifts)
+    axes = items(dims)
     if len(by) != len(axes):
         fail(ArgumentError, f"roll: {len(by)} shifts for {len(axes)} axes")
     for s, d in zip(by, axes):

@@ -17,7 +17,7 @@ from tegg.dim import Dim, product
 from tegg.dtype import i64
 from tegg.errors import ArgumentError, DTypeError, ShapeError
 from tegg.ir.graph import Graph, Node
-from tegg.ops.index import index_node, wrapped
+from tegg.ops.index import index_node, listed, wrapped
 from tegg.ops.movement import axis_of
 from tegg.ops.reduce import reversed_order
 from tegg.ops.public import public
@@ -100,7 +100,7 @@ def _mode(op: str, reduce: str | None) -> str:
 def _checked(op: str, graph: Graph, index: Any, n: Dim) -> Node:
     """An index that does not count from the end; checked where it is an array."""
     if isinstance(index, (list, np.ndarray)) and isinstance(n, int):
-        values = np.asarray(index, np.int64) if isinstance(index, list) else index
+        values = listed(op, index) if isinstance(index, list) else index
         if values.dtype.kind in "iu" and values.size and not (
                 values.min() >= 0 and values.max() < n):
             bad = values.min() if values.min() < 0 else values.max()

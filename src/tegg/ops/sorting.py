@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 from tegg.dim import Dim, Poly, upper_bound
 from tegg.errors import ArgumentError, ShapeError
 from tegg.ir.expand import logical_not
@@ -19,7 +17,7 @@ from tegg.ops.index import taken_along
 from tegg.ops.movement import axis_of
 from tegg.ops.public import public
 from tegg.ops.value import Operand, fail, one, operands, wrap
-from tegg.shape import show
+from tegg.shape import as_int, show
 
 if TYPE_CHECKING:
     from tegg.tensor import Tensor
@@ -72,9 +70,10 @@ def topk(x: Operand, k: Dim, dim: int = -1, largest: bool = True, sorted: bool =
     graph, a = one("topk", x)
     axis = axis_of("topk", dim, len(a.shape))
     if not isinstance(k, Poly):
-        if isinstance(k, (bool, np.bool_)) or not hasattr(k, "__index__"):
+        whole = as_int(k)
+        if whole is None:
             fail(ArgumentError, f"topk: k is an int or a symbolic dim, not {k!r}")
-        k = k.__index__()
+        k = whole
     n = a.shape[axis]
     if not (graph.facts.nonnegative(k) and graph.facts.nonnegative(n - k)):
         fail(ShapeError, f"topk: k = {k} is not between 0 and the size {n} of axis {axis} of "
