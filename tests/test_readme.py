@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+
+from tegg.cli import main
 
 ROOT = Path(__file__).parent.parent
 PAGES = [p.relative_to(ROOT).as_posix() for p in sorted(
@@ -31,6 +35,17 @@ def test_examples_run(page, tmp_path, monkeypatch, capsys):
     said = [text for text in OUTPUT.findall(code) if text[0] in "([0123456789"]
     lines = capsys.readouterr().out.splitlines()
     assert all(text in lines for text in said), (said, lines)
+    path.write_text(blocks(page, "python")[0], encoding="utf-8")  # what commands read
+    for text in blocks(page, "console"):
+        for command, shown in re.findall(r"^\$ tegg (.*)\n((?:(?!\$ ).*\n)*)", text, re.MULTILINE):
+            printed = CliRunner().invoke(main, shlex.split(command))
+            assert matches(shown, printed.output), (command, shown, printed.output)
+
+
+def matches(shown: str, printed: str) -> bool:
+    """Whether text is what a page shows of it: ``...`` there stands for anything."""
+    parts = [re.escape(p) for p in shown.strip().split("...")]
+    return re.fullmatch(".*".join(parts), printed.strip(), re.DOTALL) is not None
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -47,4 +62,4 @@ def test_files_that_pages_name_exist():
     for page in PAGES:
         text = (ROOT / page).read_text(encoding="utf-8")
         for name in re.findall(r"`[\w./-]*?([\w-]+\.(?:py|egg|toml|c|h))`", text):
-            assert name in files or page.startswith("rules/"), (page, name)
+            assert name in files or name == "example.py" or page.startswith("rules/"), (page, name)

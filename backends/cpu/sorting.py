@@ -1,4 +1,4 @@
-"""Sorting as a template in C: radix sort of the rows of an axis, or of what can be among the first."""
+"""Sorting as a template in C: a radix sort of rows, or of what can be among the first of each."""
 
 from __future__ import annotations
 

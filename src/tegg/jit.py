@@ -31,7 +31,7 @@ class Function:
     __name__: str
 
     def __init__(self, fn: Callable, dims: Mapping[str, Any], options: Mapping[str, Any]) -> None:
-        self._fn, self._dims, self._options = fn, dict(dims), dict(options)
+        self._fn, self.dims, self._options = fn, dict(dims), dict(options)
         self._signature = signature_of(fn)
         self._programs: dict[Key, tuple[Program, Tree]] = {}
         self._recent: tuple[Program, Tree, int] | None = None  # of a call with arrays alone
@@ -69,12 +69,12 @@ class Function:
 
     def _given(self, names: Sequence[str]) -> dict[str, Any]:
         """``dims`` of the arguments that are there: an optional one may be left out."""
-        unknown = [n for n in self._dims if n not in names
+        unknown = [n for n in self.dims if n not in names
                    and n.split(".")[0] not in self._signature.parameters]
         if unknown:
             raise ArgumentError(f"dims names {', '.join(unknown)}; array arguments are "
                                 f"{', '.join(names) or 'none'}")
-        return {n: d for n, d in self._dims.items() if n in names}
+        return {n: d for n, d in self.dims.items() if n in names}
 
     def _compile(self, specs: Mapping[str, ArraySpec], tree: Tree) -> tuple[Program, Tree]:
         from tegg.runtime.driver import Options, compile_graph

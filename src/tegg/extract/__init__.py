@@ -19,6 +19,7 @@ from tegg.extract.milp import solve
 from tegg.extract.problem import Problem
 from tegg.extract.prune import Lowerable, anything
 from tegg.extract.roles import assign
+from tegg.extract.runner_up import runners_up
 from tegg.extract.show import show
 from tegg.ir.work import Values
 
@@ -33,14 +34,14 @@ GAP = 1e-9  # below this a cover is as good as the bound, within what the solver
 
 def extract(classes: EClasses, costs: Costs, *, lowerable: Lowerable = anything,
             accepts: Accepts | None = None, target: str = "the target", budget_s: float = 5.0,
-            exact: bool = True, limits: Limits | None = None) -> Cover:
+            exact: bool = True, limits: Limits | None = None, runners_s: float = 0.0) -> Cover:
     """The cheapest kernels that write every output and update of a program.
 
     The same classes and costs give the same cover, unless the budget is missed: then
     ``stats["missed_budget"]`` is 1, and ``gap`` says how far the cover can be from the best one.
     ``exact=False``, or a budget of 0, leaves out the integer program: a heuristic cover, whose
     gap is unknown. ``accepts`` is asked for each chosen kernel; one that it refuses is taken out,
-    and the choice is made again.
+    and the choice is made again. ``runners_s``: seconds to ask what would stand in for each.
     Raises ExtractionError where the target cannot lower an op that the program needs.
     """
     start = time.monotonic()
@@ -63,7 +64,9 @@ def extract(classes: EClasses, costs: Costs, *, lowerable: Lowerable = anything,
         kernels = [k for i, k in enumerate(problem.kernels) if i not in refused]
     stats["total_s"] = time.monotonic() - start
     seconds = sum(s.seconds for s in specs.values() if not s.ahead)
-    return Cover(list(specs.values()), seconds, gap, stats)
+    runners = runners_up(problem, pricer, list(specs), runners_s) if runners_s else {}
+    return Cover(list(specs.values()), seconds, gap, stats,
+                 {i: runners[k] for i, k in enumerate(specs) if k in runners})
 
 
 def _candidates(pricer: Pricer, values: Values,

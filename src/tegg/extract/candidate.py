@@ -51,12 +51,12 @@ class Pricer:
 
         Equal kernels cost the same: a model of repeated layers is priced a layer at a time.
         """
-        key = self._structure(outs, body, read, write)
+        key = self.structure(outs, body, read, write)
         if key not in self._known:
             self._known[key] = self._price(outs, leaves, body, read, write)
         return self._known[key]
 
-    def _structure(self, outs: tuple[int, ...], body: Body, read: str, write: str) -> tuple:
+    def structure(self, outs: tuple[int, ...], body: Body, read: str, write: str) -> tuple:
         """Equal for kernels that do the same to values of the same kinds."""
         number: dict[int, int] = {}
         key: list[object] = [read, write]

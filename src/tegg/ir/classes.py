@@ -78,6 +78,13 @@ class KernelSpec:
     leaf_forms: tuple[str, ...] = ()
     out_forms: tuple[str, ...] = ()
 
+    @property
+    def label(self) -> str:
+        """A name for people: the ops inside that are more than elementwise."""
+        kinds = ("contract", "composite", "reduce", "scan", "index", "sort")
+        return "+".join(sorted({n.op.name for n in self.body.values()
+                                if n.op.kind in kinds})) or "elementwise"
+
     def form_of_leaf(self, i: int) -> str:
         """The storage form that leaf i is read in."""
         return self.leaf_forms[i] if self.leaf_forms else ""
@@ -85,6 +92,17 @@ class KernelSpec:
     def form_of_out(self, i: int) -> str:
         """The storage form that output i is written in."""
         return self.out_forms[i] if self.out_forms else ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerUp:
+    """The next best choice without one kernel. seconds: how much more the program then counts.
+
+    instead: the kernels that run then and did not before; empty where nothing can stand in.
+    """
+
+    seconds: float
+    instead: tuple[KernelSpec, ...]
 
 
 @dataclass(slots=True)
@@ -95,12 +113,14 @@ class Cover:
     all: the runtime copies them.
     seconds: predicted time of a run, without kernels that run ahead.
     gap: certified relative distance to the best cover of the candidates (0.0: optimal), or None.
+    runners: place of a kernel -> what would stand in for it, where that was asked for.
     """
 
     kernels: list[KernelSpec]
     seconds: float
     gap: float | None
     stats: dict[str, float] = field(default_factory=dict)
+    runners: Mapping[int, RunnerUp] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,7 +161,7 @@ class Lowering:
 
     def code(self) -> KernelCode:
         """The source of all stages."""
-        stages = []
+        stages: list[Stage] = []
         for f in self.functions:
             stages += f.stages() if isinstance(f, Loops) else f.stages
         source = "\n".join(f.source if isinstance(f, Templated) else
@@ -188,7 +188,7 @@ def lower(graph: Graph, outputs: Sequence[Node], name: str, language: Language,
             _scan_stages(low, node)
         elif node.op.name in language.templates:
             _template_stages(low, node, language.templates[node.op.name])
-        elif node.op.name in ("Scatter", "ScatterAlong"):
+        elif node.op.kind == "index" and node.op.staged:
             _scatter_stages(low, node, inplace or {})
     rest = [(low.inputs + i, n) for i, n in enumerate(low.outputs)
             if n.id not in low.stored or low.stored[n.id] != low.inputs + i]
@@ -251,8 +251,9 @@ def _template_stages(low: Lowering, node: Node, template: Template) -> None:
     elif source.id in low.stored:
         read = low.stored[source.id]
     else:
-        read = low.stored[source.id] = low.slot_of(source)
+        read = low.slot_of(source)
         low.whole([(read, source)])
+        low.stored[source.id] = read
     slot = low.slot_of(node)
     if 0 not in node.shape:
         number = f"{low.name}_{len(low.functions)}"

@@ -29,10 +29,11 @@ def _classes(op: str, name: str, n: Any) -> Dim:
 
 
 def _check(op: str, index: Any, n: Dim) -> None:
-    if isinstance(index, np.ndarray) and index.dtype.kind in "iu" and isinstance(n, int):
-        if index.size and not 0 <= index.min() <= index.max() < n:
-            bad = index.min() if index.min() < 0 else index.max()
-            fail(ShapeError, f"{op}: {bad} is not one of {n} classes")
+    if not (isinstance(index, np.ndarray) and index.dtype.kind in "iu" and isinstance(n, int)):
+        return
+    if index.size and not 0 <= index.min() <= index.max() < n:
+        bad = index.min() if index.min() < 0 else index.max()
+        fail(ShapeError, f"{op}: {bad} is not one of {n} classes")
 
 
 @public()

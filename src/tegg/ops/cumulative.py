@@ -42,8 +42,8 @@ def cumsum(x: Operand, dim: int | None = None, dtype: DType | str | None = None)
     """Sums so far: out[i] = x[0] + ... + x[i] along an axis. Shape as x.
 
     Integers and bools are summed in i64, as in NumPy and PyTorch, unless ``dtype`` says otherwise;
-    f32 accumulates in float64, halves in float32. NaN and inf stay from where they stand on. ``dim``
-    may be left out for one axis.
+    f32 accumulates in float64, halves in float32. NaN stays from where it stands on. ``dim`` may
+    be left out for one axis.
 
         tegg.compile(lambda x: tegg.cumsum(x, 1))(np.ones((2, 3), np.float32))  # [[1, 2, 3], ...]
     """
@@ -68,8 +68,8 @@ def cumprod(x: Operand, dim: int | None = None, dtype: DType | str | None = None
 
 @public()
 def cummax(x: Operand, dim: int | None = None) -> Tensor:
-    """The largest value so far (values only, as ``max``; NumPy's ``maximum.accumulate``). NaN stays
-    from where it stands on. Shape and dtype as x; of bools it is ``any`` so far.
+    """The largest value so far (values only, as ``max``; NumPy's ``maximum.accumulate``). NaN
+    stays from where it stands on. Shape and dtype as x; of bools it is ``any`` so far.
 
         tegg.compile(lambda x: tegg.cummax(x, 0))(np.array([1., 3, 2]))  # [1, 3, 3]
     """
@@ -92,8 +92,9 @@ def cummin(x: Operand, dim: int | None = None) -> Tensor:
 
 @public()
 def logcumsumexp(x: Operand, dim: int | None = None) -> Tensor:
-    """log(e^x[0] + ... + e^x[i]) along an axis, each relative to the largest so far, so that nothing
-    overflows. Shape as x; floats only, else DTypeError. -inf adds nothing, inf and NaN stay.
+    """log(e^x[0] + ... + e^x[i]) along an axis, each relative to the largest so far, so that
+    nothing overflows. Shape as x; floats only, else DTypeError. -inf adds nothing; inf and NaN
+    stay.
 
         tegg.compile(lambda x: tegg.logcumsumexp(x, 0))(np.zeros(3))  # log [1, 2, 3]
     """

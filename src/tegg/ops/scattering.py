@@ -1,9 +1,9 @@
 """Writing by index: scatter and its kin. Every one gives a new tensor; x is not changed.
 
-Order is fixed: where several values meet one place they are taken in ascending order along the axis,
-so the last one wins, and sums are the same for any number of threads. Indices are not negative
-(but in ``index_put``). One outside the axis raises ShapeError where the index is a NumPy array;
-where it is computed its value is dropped.
+Order is fixed: where several values meet one place they are taken in ascending order along the
+axis, so the last one wins, and sums are the same for any number of threads. Indices are not
+negative (but in ``index_put``). One outside the axis raises ShapeError where the index is a NumPy
+array; where it is computed its value is dropped.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tegg.dim import Dim, product
+from tegg.dim import Dim, Shape, product
 from tegg.dtype import i64
 from tegg.errors import ArgumentError, DTypeError, ShapeError
 from tegg.ir.graph import Graph, Node
@@ -34,7 +34,7 @@ _MODES = {None: "last", "add": "add", "sum": "add", "max": "max", "amax": "max",
 @public()
 def scatter(x: Operand, dim: int, index: Operand, src: Operand,
             reduce: str | None = None) -> Tensor:
-    """PyTorch's scatter: x with x[index[i, j], j] = src[i, j] for dim = 0, and so on for other axes.
+    """PyTorch's scatter: x with x[index[i, j], j] = src[i, j] for dim = 0, likewise on other axes.
 
     ``index`` has x's rank, along the other axes at most x's sizes, and nowhere more than src's.
     ``src`` is a scalar or has x's dtype. reduce: None (the last one wins), ``"add"``, ``"max"`` or
@@ -150,7 +150,7 @@ def index_add(x: Operand, dim: int, index: Operand, source: Operand, alpha: floa
 
 @public()
 def index_copy(x: Operand, dim: int, index: Operand, source: Operand) -> Tensor:
-    """PyTorch's index_copy: x with row index[i] of an axis replaced by source[i]; the last one wins.
+    """PyTorch's index_copy: x with row index[i] of an axis replaced by source[i]; the last wins.
     Operands and errors as in ``index_add``."""
     return _rows("index_copy", x, dim, index, source, "last", 1)
 
@@ -183,8 +183,8 @@ def index_put(x: Operand, indices: Sequence[Operand], values: Operand,
     ones count from the end. ``values`` broadcast to the indices' shape and x's other axes. Several
     values for one place are taken in row-major order of the indices.
 
-    Raises ArgumentError for a bool mask (use ``tegg.where``) and for no index or too many, ShapeError
-    where values do not fit.
+    Raises ArgumentError for a bool mask (use ``tegg.where``) and for no index or too many,
+    ShapeError where values do not fit.
 
         tegg.compile(lambda x, i, v: tegg.index_put(x, (i,), v))(
             np.zeros(3), np.array([0, -1]), np.array([1., 2]))  # [1, 0, 2]
@@ -199,10 +199,7 @@ def index_put(x: Operand, indices: Sequence[Operand], values: Operand,
     flat, lead = _flat(graph, a, arrays)
     rest = a.shape[len(arrays):]
     new = _source("index_put", graph, a, values)
-    try:
-        fits = broadcast([new.shape, (*flat.shape, *rest)], graph.facts)
-    except ShapeError as e:
-        fail(ShapeError, f"index_put: {e}")
+    fits = _broadcast(graph, new.shape, (*flat.shape, *rest))
     if len(fits) != len(flat.shape) + len(rest) or graph.facts.canonical(
             product(fits)) != graph.facts.canonical(product((*flat.shape, *rest))):
         fail(ShapeError, f"index_put: values {show(new.shape)} do not broadcast to "
@@ -214,16 +211,26 @@ def index_put(x: Operand, indices: Sequence[Operand], values: Operand,
     return wrap(graph, graph.reshape(out, a.shape))
 
 
+def _broadcast(graph: Graph, *shapes: Shape) -> Shape:
+    try:
+        return broadcast(list(shapes), graph.facts)
+    except ShapeError as e:
+        fail(ShapeError, f"index_put: {e}")
+
+
 def _flat(graph: Graph, a: Node, arrays: tuple) -> tuple[Node, Dim]:
     """The position in the flattened leading axes (-1 where an index lies outside), their size."""
-    flat: Node | None = None
-    inside: Node | None = None
+    places = []
     for index, n in zip(arrays, a.shape):
         kind = getattr(getattr(index, "dtype", None), "kind", "i")
         if kind in ("bool", "b"):
             fail(ArgumentError, "index_put: a bool mask has no shape before its values are known; "
                                 "use tegg.where")
-        at = graph.cast(wrapped(graph, index, n), i64)
+        places.append(graph.cast(wrapped(graph, index, n), i64))
+    _broadcast(graph, *(at.shape for at in places))
+    flat: Node | None = None
+    inside: Node | None = None
+    for at, n in zip(places, a.shape):
         good = graph.broadcast("Mul", graph.less(-1, at), graph.less(at, graph.size(n, i64)))
         flat = at if flat is None else graph.add(graph.mul(flat, graph.size(n, i64)), at)
         inside = good if inside is None else graph.broadcast("Mul", inside, good)

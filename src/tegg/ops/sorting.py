@@ -1,7 +1,7 @@
 """Sorting along an axis: stable, with NaN as the largest value, as PyTorch has it.
 
-Every function raises ShapeError for an axis outside the tensor. -0.0 and 0.0 are equal. Any axis may
-be symbolic; how many values ``topk`` keeps must be at most the size of the axis for certain.
+Every function raises ShapeError for an axis outside the tensor. -0.0 and 0.0 are equal. Any axis
+may be symbolic; how many values ``topk`` keeps must be at most its size for certain.
 """
 
 from __future__ import annotations
@@ -86,13 +86,15 @@ def _order(graph: Graph, a: Node, axis: int, kept: Dim, descending: bool) -> Nod
 
 
 def _taken(graph: Graph, a: Node, axis: int, index: Node) -> Sorted:
+    if 0 in index.shape:
+        return Sorted(wrap(graph, graph.narrow(a, axis, 0, index.shape[axis])), wrap(graph, index))
     return Sorted(wrap(graph, taken_along(graph, a, index, axis)), wrap(graph, index))
 
 
 @public()
 def searchsorted(sorted_sequence: Operand, values: Operand, right: bool = False) -> Tensor:
-    """Where values would be inserted into a sorted 1-D tensor to keep it sorted: i64, of the values'
-    shape. Before equal elements, or after them for ``right``. NaN is the largest value.
+    """Where values would be inserted into a sorted 1-D tensor to keep it sorted: i64, of the shape
+    of ``values``. Before equal elements, or after them for ``right``. NaN is the largest value.
 
     A binary search. Raises ShapeError where the sequence has another rank, or a symbolic size
     without an upper bound.

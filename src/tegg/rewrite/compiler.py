@@ -129,6 +129,22 @@ class Stack:
         """Every rule by name."""
         return {r.name: r for s in self.rule_sets for r in s.rules}
 
+    def unknown_rule(self, name: str) -> str:
+        """What to say about a name that is no rule of the stack."""
+        near = get_close_matches(name, self.rules, 1)
+        return f"the stack has no rule {name!r}" + (
+            f"; did you mean {near[0]!r}?" if near else "; 'tegg rules list' shows its rules")
+
+
+def named_stack(text: str) -> tuple[Compiler, ...]:
+    """Compilers named in a text, separated by commas: what packages offer, or rule files.
+
+    Raises ArgumentError or RuleError for what is neither.
+    """
+    offered = {e.name for e in entry_points(group="tegg.compilers")}
+    names = [n.strip() for n in text.split(",") if n.strip()]
+    return tuple(find(n) if n in offered else Compiler(n) for n in names)
+
 
 def stack(compilers: Compiler | Sequence[Compiler], table: OpTable = OPS) -> Stack:
     """Read, check and combine compilers over an op table.

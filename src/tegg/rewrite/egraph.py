@@ -6,53 +6,77 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
+from tegg.bits import value_of
+from tegg.dtype import dtype
 from tegg.ir.classes import EClasses
 from tegg.rewrite.compiler import PRECISIONS, Compiler, Stack, stack
 from tegg.rewrite.encode import Codec
 from tegg.rewrite.engine import Conflict, Engine
 from tegg.errors import ArgumentError, RuleError
-from tegg.rewrite.freeze import freeze
+from tegg.rewrite.freeze import alike, contradiction, freeze
 from tegg.ir.graph import Graph, Node
 from tegg.rewrite.pipeline import FACTS, Phase, phases
 from tegg.rewrite.providers import Provider
 from tegg.rewrite.report import PhaseReport, Report, RuleReport
-from tegg.rewrite.rulefile import RuleSet
-from tegg.rewrite.ruletext import GUARDS, plain_name
+from tegg.rewrite.provenance import Trace
+from tegg.rewrite.rulecheck import variable_sorts
+from tegg.rewrite.rulefile import Rule, RuleSet
+from tegg.rewrite.ruletext import GUARDS, plain_name, rule_texts, variable
+from tegg.rewrite.sexpr import List
 from tegg.rewrite.stating import Stater
 from tegg.rewrite.view import View, look
-from tegg.rewrite.vocabulary import prelude
+from tegg.rewrite.tables import read_tables
+from tegg.rewrite.vocabulary import Word, prelude
 
 
 @dataclass(frozen=True, slots=True)
 class Saturated:
-    """The classes of a saturated graph, and what happened on the way."""
+    """The classes of a saturated graph, and what happened on the way.
+
+    trace: every match of every rule, where that was asked for.
+    """
 
     classes: EClasses
     report: Report
+    trace: Trace | None = None
 
 
 def saturate(graph: Graph, compilers: Compiler | Sequence[Compiler], precision: str = "reals",
              limits: Mapping[str, Mapping[str, float]] | None = None,
-             features: Iterable[str] = ("cpu",)) -> Saturated:
+             features: Iterable[str] = ("cpu",), trace: bool = False) -> Saturated:
     """Load a graph, run the rule sets of a stack of compilers in phases, and freeze the classes.
 
     precision: ``"bitwise"`` or ``"reals"``. limits: as in ``pipeline.phases``. features: what the
     target can do, as names, with a level where rules ask for one: ``("cuda", "sm=80")``.
+    trace: whether to keep every match of every rule, for explanations.
     """
     if precision not in PRECISIONS:
         raise ArgumentError(f"precision is {' or '.join(map(repr, PRECISIONS))}, not {precision!r}")
-    run = _Saturation(graph, stack(compilers, graph.table), phases(limits))
+    order, stacked = phases(limits), stack(compilers, graph.table)
+    run = _saturated(_Saturation(graph, stacked, order, trace), precision, features)
+    if (found := contradiction(run.view())) is not None:
+        again = run if trace else _saturated(_Saturation(graph, stacked, order, True), precision,
+                                             features)
+        raise RuleError(f"rules put the constants {found[1]!r} and {found[2]!r} in one class; what "
+                        f"stated a value of that class: {', '.join(again.suspects()) or 'folding'}")
+    return Saturated(run.freeze(), run.report, run.trace() if trace else None)
+
+
+def _saturated(run: _Saturation, precision: str, features: Iterable[str]) -> _Saturation:
+    """A saturation, run to its end."""
     run.declare(precision, features)
     run.load(precision)
     for phase in run.order:
         run.phase(phase)
-    return Saturated(run.freeze(), run.report)
+    run.stater.complete(run.view())
+    return run
 
 
 class _Saturation:
     """One saturation, in one thread. The engine dies with it."""
 
-    def __init__(self, graph: Graph, stacked: Stack, order: tuple[Phase, ...]) -> None:
+    def __init__(self, graph: Graph, stacked: Stack, order: tuple[Phase, ...],
+                 traced: bool) -> None:
         self.graph, self.stack, self.order = graph, stacked, order
         self.engine, self.codec = Engine(), Codec(graph.facts)
         self.stater = Stater(self.engine, stacked.table, self.codec, len(graph.nodes))
@@ -62,6 +86,8 @@ class _Saturation:
         self.owner: dict[str, str] = {}  # egglog rule set -> rule
         self.combined: dict[tuple[str, ...], str] = {}
         self.seen: tuple[int, View] | None = None  # the last view, and when it was taken
+        self.traced = traced
+        self.kept: dict[str, Word] = {}  # rule -> the relation that keeps its matches
 
     # ---- declaring
     def declare(self, precision: str, features: Iterable[str]) -> None:
@@ -86,11 +112,20 @@ class _Saturation:
             self.owner[name] = rule.name
             self.members[s.name].append(name)
             self.report.rules[rule.name] = RuleReport()
-            text = self.stack.texts[rule.name].replace("{}", name)
+            text = (self.tracing(rule, name) if self.traced
+                    else self.stack.texts[rule.name].replace("{}", name))
             try:
                 self.engine.run(f"(ruleset {name}) {text}")
             except RuleError as e:
                 raise RuleError(f"{rule.place}: rule {rule.name!r}: {e}") from None
+
+    def tracing(self, rule: Rule, name: str) -> str:
+        """The text of a rule that keeps its matches as rows of a relation."""
+        sorts = variable_sorts(rule, self.stack.words)
+        word = self.kept[rule.name] = Word(f"match-{name}", tuple(sorts.values()), "", "relation")
+        self.engine.run(f"(relation {word.name} ({' '.join(word.args)}))")
+        also = f"({' '.join([word.name, *map(variable, sorts)])})"
+        return " ".join(rule_texts(rule, self.stack.words, name, also))
 
     # ---- loading
     def load(self, precision: str) -> None:
@@ -154,7 +189,7 @@ class _Saturation:
                start: float) -> None:
         """One round after the other, until one changes nothing or a limit is hit."""
         while not (hit := self.limit(phase, report, start)):
-            ran = self.round(active, report.rounds)
+            ran = self.round(active, report)
             report.rounds += 1
             if not ran:
                 return
@@ -167,8 +202,9 @@ class _Saturation:
             return f"ms {phase.ms}"
         return f"nodes {phase.nodes}" if self.enodes() > phase.nodes else ""
 
-    def round(self, active: list[RuleSet], number: int) -> bool:
+    def round(self, active: list[RuleSet], report: PhaseReport) -> bool:
         """One round of the sets that still may run. Whether it changed anything."""
+        number = report.rounds
         names = tuple(r for s in active for r in self.members[s.name]
                       if s.header.grows is None or number < s.header.grows)
         ruleset = self.combined.get(names)
@@ -182,6 +218,7 @@ class _Saturation:
         for name, count in run.matches.items():
             rule = self.report.rules[plain_name(name)]
             rule.matches += count
+            report.matches[plain_name(name)] = report.matches.get(plain_name(name), 0) + count
             rule.ms += run.seconds.get(name, 0.0) * 1e3
         return run.changed
 
@@ -228,12 +265,32 @@ class _Saturation:
     def freeze(self) -> EClasses:
         """The classes that outputs and updates need."""
         start = perf_counter()
-        self.stater.complete(self.view())
         classes = freeze(self.graph, self.view())
         self.report.enodes = sum(map(len, classes.nodes.values()))
         self.report.classes = len(classes.nodes)
         self.report.freeze_ms = (perf_counter() - start) * 1e3
         return classes
+
+    def suspects(self) -> list[str]:
+        """The rules that united something with a class that holds two different constants."""
+        trace = self.trace()
+        values: dict[object, list[float]] = {}
+        for inputs, output in trace.tables.rows["Full"]:
+            values.setdefault(output, []).append(value_of(int(inputs[2]), dtype(str(inputs[0]))))
+        odd = {c for c, found in values.items() if not all(alike(found[0], v) for v in found)}
+        return sorted({name for name, bindings in trace.matches.items()
+                       for action in trace.rules[name].actions
+                       if isinstance(action, List) and action.head == "union"
+                       for b in bindings if b.get(str(action.items[1])) in odd})
+
+    def trace(self) -> Trace:
+        """The matches of all rules, and every row."""
+        words = self.stack.words
+        tables = read_tables(self.engine, words, self.kept.values())
+        matches = {name: [dict(zip(variable_sorts(self.stack.rules[name], words), inputs))
+                          for inputs, _ in tables.rows[word.name]]
+                   for name, word in self.kept.items()}
+        return Trace(tables, words, self.codec, self.stack.rules, matches)
 
 
 def _runs_on(targets: tuple[str, ...], features: Iterable[str]) -> bool:

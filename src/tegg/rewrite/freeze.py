@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
+from tegg.bits import value_of
 from tegg.ir.classes import EClasses, ENode
 from tegg.errors import RuleError
 from tegg.ir.graph import Graph
 from tegg.rewrite.stating import type_of
 from tegg.rewrite.view import View
+
+ROUNDING = 1e-2  # between constants that folding computed in halves, each in its own order
 
 
 def freeze(graph: Graph, view: View) -> EClasses:
@@ -23,6 +28,26 @@ def freeze(graph: Graph, view: View) -> EClasses:
                     {c: view.dtype[c] for c in nodes},
                     {i: c for i, c in view.of.items() if c in nodes and i < len(graph.nodes)},
                     {c: forms for c, forms in view.forms.items() if c in nodes}, view.table)
+
+
+def contradiction(view: View) -> tuple[int, float, float] | None:
+    """A class that holds two constants of different values, and the two; None where there is none.
+
+    Constants of one class may differ by rounding: some were computed, in another order each.
+    """
+    for c, nodes in view.nodes.items():
+        found = [value_of(n.attrs[2], view.dtype[c]) for n in nodes
+                 if n.op.name == "Full" and c in view.dtype]
+        for other in found[1:]:
+            if not alike(found[0], other):
+                return c, found[0], other
+    return None
+
+
+def alike(a: float, b: float) -> bool:
+    """Whether two constants may be one value; laws of the reals promise nothing of inf and NaN."""
+    return a == b or not (math.isfinite(a) and math.isfinite(b)) or (
+        isinstance(a, float) and math.isclose(a, b, rel_tol=ROUNDING, abs_tol=ROUNDING))
 
 
 def _reachable(roots: list[int], view: View) -> dict[int, list[ENode]]:

@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class PhaseReport:
-    """One phase. ``hit``: the limit that ended it, or an empty text where it saturated."""
+    """One phase. ``hit``: the limit that ended it, or an empty text where it saturated.
+
+    matches: rule -> how often it matched in this phase.
+    """
 
     name: str
     rounds: int = 0
@@ -16,6 +19,13 @@ class PhaseReport:
     hit: str = ""
     provided: dict[str, int] = field(default_factory=dict)  # provider -> facts it stated
     provider_ms: float = 0.0
+    matches: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def stopped(self) -> str:
+        """Where a limit ended it: which, and the rule that matched most."""
+        most = max(self.matches, key=lambda n: (self.matches[n], n), default="none")
+        return f"stopped by {self.hit}; the rule that matched most is {most}" if self.hit else ""
 
 
 @dataclass(slots=True)
@@ -61,7 +71,7 @@ class Report:
             facts = "".join(f", {n} {k}" for k, n in p.provided.items() if n)
             lines.append(f"phase {p.name}: {p.rounds} rounds, {p.enodes} e-nodes, {p.ms:.1f} ms"
                          f" + providers {p.provider_ms:.1f} ms{facts}"
-                         + (f"; stopped by {p.hit}" if p.hit else ""))
+                         + (f"; {p.stopped}" if p.hit else ""))
         lines += [f"  {name}: {self.rules[name].matches} matches, {self.rules[name].ms:.2f} ms"
                   for name in self.fired]
         lines += [f"  skipped {name}: {why}" for name, why in self.skipped.items()]

@@ -36,6 +36,13 @@ def check(rules: RuleSet, words: Mapping[str, Word]) -> None:
                         + (f", or did you mean {near[0]}?" if near else ""))
 
 
+def variable_sorts(rule: Rule, words: Mapping[str, Word]) -> dict[str, str]:
+    """The variables that the left side of a checked rule binds, with their sorts."""
+    checker = _Checker(words, rule)
+    checker.facts()
+    return checker.sorts
+
+
 @dataclass(slots=True)
 class _Checker:
     words: Mapping[str, Word]

@@ -28,6 +28,12 @@ class Rule:
     actions: tuple[Expr, ...]
     place: Place
 
+    @property
+    def short_law(self) -> str:
+        """The law alone, in one line: without what the comment adds to it."""
+        first = self.law.splitlines()[0] if self.law else ""
+        return " ".join(re.split(r"\s{3,}", first)[0].split())
+
     def __repr__(self) -> str:
         return f"<rule {self.name} at {self.place.file}:{self.place.line}>"
 

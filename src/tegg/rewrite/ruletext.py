@@ -15,10 +15,11 @@ from tegg.rewrite.vocabulary import Word
 GUARDS = ("float-type", "int-type", "signed-int-type")  # what constants add to a rule
 
 
-def rule_texts(rule: Rule, words: Mapping[str, Word], ruleset: str) -> list[str]:
+def rule_texts(rule: Rule, words: Mapping[str, Word], ruleset: str, also: str = "") -> list[str]:
     """The egglog rules of one rule: itself, and one for each mirror image of its pattern.
 
-    The first is named as the rule is; mirror images get ``~1``, ``~2``... after the name.
+    The first is named as the rule is; mirror images get ``~1``, ``~2``... after the name. also:
+    an action more, as egglog text (``variable`` spells variables).
     """
     images: list[tuple[Expr, ...]] = [()]
     for fact in rule.query:
@@ -29,9 +30,14 @@ def rule_texts(rule: Rule, words: Mapping[str, Word], ruleset: str) -> list[str]
                    for e, m in zip(fact.items, found.items)}
         actions = tuple(List((a.items[0], matched[str(a.items[1])]), a.place, a.end)
                         if a.head == "subsume" else a for a in rule.actions)
-        texts.setdefault(_Writer(words).body(image, actions))
+        texts.setdefault(_Writer(words).body(image, actions, also))
     return [f'(rule {body} :ruleset {ruleset} :name "{rule.name}{f"~{i}" if i else ""}")'
             for i, body in enumerate(texts)]
+
+
+def variable(name: str) -> str:
+    """A variable of a rule as egglog text, where functions have names of the same kind."""
+    return "?" + name
 
 
 def plain_name(name: str) -> str:
@@ -76,17 +82,17 @@ class _Writer:
     constants: dict[Place, str] = field(default_factory=dict)
     owner: str = ""  # while actions are written: the class that is matched, as text
 
-    def body(self, query: tuple[Expr, ...], actions: tuple[Expr, ...]) -> str:
+    def body(self, query: tuple[Expr, ...], actions: tuple[Expr, ...], also: str) -> str:
         facts = [self.write(f) for f in query]
         done = []
         for action in actions:
             self.owner = self.write(action.items[1]) if action.head == "union" else ""
             done.append(self.write(action))
-        return f"({' '.join(facts + self.guards)}) ({' '.join(done)})"
+        return f"({' '.join(facts + self.guards)}) ({' '.join([*done, also]).strip()})"
 
     def write(self, e: Expr) -> str:
         if isinstance(e, Symbol):
-            return "?" + e.text if e.is_name else e.text
+            return variable(e.text) if e.is_name else e.text
         if e.head == "Const":
             if self.owner:
                 return self.const(e.items[1].text)

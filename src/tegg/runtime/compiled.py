@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,8 +28,10 @@ class Compiled:
     """
 
     def __init__(self, signature: Signature, plan: Plan, weights: Mapping[int, Any],
-                 target: Target, explanation: str = "") -> None:
+                 target: Target, explanation: str = "",
+                 explain: Callable[[], str] | None = None) -> None:
         self.signature, self.plan, self.target = signature, plan, target
+        self._explain = explain  # the whole story, which is not kept in files
         self._weights = dict(weights)
         self._explanation = explanation
         self._executable = target.build(plan)
@@ -184,8 +186,13 @@ class Compiled:
                 "predicted_seconds": self.plan.seconds}
 
     def explain(self) -> str:
-        """Which rules fired, what was chosen, and what it is predicted to cost."""
-        return f"{self._explanation}\n{self.plan.show()}"
+        """Why it became what it is: the phases and rules that fired; per kernel its form, cost and
+        runner-up, and the chain of rules from the primops to it; then the plan.
+
+        A program that was loaded from a file tells what was kept with it: the rules that fired.
+        """
+        story = self._explanation if self._explain is None else self._explain()
+        return f"{story}\n{self.plan.show()}"
 
     def source(self) -> str:
         """The program text that was compiled for the device."""

@@ -62,9 +62,16 @@ def _program(graph: Graph, signature: Signature, stack: Sequence[Compiler], targ
              options: Options) -> Compiled:
     weights = {i: s.source for i, s in enumerate(graph.inputs) if s.kind == "weight"}
     plan, explanation = _plan(graph, signature, stack, target, options)
-    program = Compiled(signature, plan, weights, target, explanation)
+    program = Compiled(signature, plan, weights, target, explanation,
+                       lambda: _explained(graph, stack, target, options))
     _debug(program, plan, explanation)
     return program
+
+
+def _explained(graph: Graph, stack: Sequence[Compiler], target: Target, options: Options) -> str:
+    """Why the program became what it is: made when asked for, by saturating once more."""
+    from tegg.explain.explanation import explain
+    return explain(graph, stack, target, options.precision, options.budget_s).show()
 
 
 def _debug(program: Compiled, plan: Plan, explanation: str) -> None:

@@ -8,7 +8,7 @@ from random import Random
 import numpy as np
 
 from tegg.rewrite.compiler import Stack
-from tegg.dtype import DTYPES, DType, bool_, f64, i64
+from tegg.dtype import DTYPES, DType, bool_, dtype, f64, i64
 from tegg.ir.graph import Node
 from tegg.ir.oracle import evaluate
 from tegg.rewrite.ruleheader import Header
@@ -16,6 +16,15 @@ from tegg.rewrite.rulefile import Relation, Rule, RuleSet
 from tegg.rewrite.sexpr import List, Symbol
 from tegg.testing.guards import Miss, rotate
 from tegg.testing.instance import Instance, instance, rename
+from tegg.testing.reproduce import Counterexample
+
+class Unsound(AssertionError):
+    """A rule states what is not true. ``example``: graph and values that show it, if it has any."""
+
+    def __init__(self, text: str, example: Counterexample | None = None) -> None:
+        super().__init__(text)
+        self.example = example
+
 
 SPECIALS = (0.0, -0.0, 1.0, -1.5, np.inf, -np.inf, np.nan, 1e-40, 6e4)
 
@@ -82,12 +91,14 @@ class _Claim:
         self.rule, self.header, self.made = rule, header, made
         self.known, self.arrays = known, arrays
 
-    def fail(self, what: str, *values: object) -> AssertionError:
+    def fail(self, what: str, *values: object,
+             sides: tuple[Node, Node | None] | None = None) -> Unsound:
         lines = [f"{self.rule.place}: rule {self.rule.name!r} is not {self.header.kind}: {what}"]
         lines += [f"  {n} = {n.op.name}({', '.join(map(str, (*n.args, *n.attrs)))})"
                   for n in self.made.graph.nodes]
         lines += [f"  input {i}: {a.tolist()}" for i, a in self.arrays.items()]
-        return AssertionError("\n".join([*lines, *(f"  {v}" for v in values)]))
+        example = sides and Counterexample(self.made.graph, *sides, self.arrays)
+        return Unsound("\n".join([*lines, *(f"  {v}" for v in values)]), example)
 
     def node(self, e: List | Symbol, owner: Node | None = None) -> Node:
         self.made.owner = owner
@@ -143,23 +154,27 @@ class _Claim:
         else:
             raise self.fail(f"the relation {head} has no test in tegg.testing.soundness")
         if not good:
-            raise self.fail(f"{head} is not true of {first}", self.value(first))
+            raise self.fail(f"{head} is not true of {first}", self.value(first),
+                            sides=(first, None))
 
     def same(self, a: Node, b: Node) -> None:
         if (a.shape, a.dtype) != (b.shape, b.dtype):
             raise self.fail(f"shapes or dtypes differ: {a.shape} {a.dtype}, {b.shape} {b.dtype}")
         x, y = self.value(a), self.value(b)
-        if not a.dtype.is_float:
-            good = np.array_equal(x, y)
-        elif self.header.kind in ("bitwise", "facts"):
-            x64, y64 = x.astype(np.float64), y.astype(np.float64)
-            good = np.array_equal(x64, y64, equal_nan=True) and np.array_equal(
-                np.signbit(x64) & ~np.isnan(x64), np.signbit(y64) & ~np.isnan(y64))
-        else:
-            bound = max(self.header.error, 1e-9)
-            scale = 1.0 + float(np.max(np.abs(x), initial=0.0, where=np.isfinite(x)))
-            with np.errstate(invalid="ignore"):
-                good = bool(np.all((np.abs(x - y) <= bound * scale) | (x == y)
-                                   | (np.isnan(x) & np.isnan(y))))
-        if not good:
-            raise self.fail(f"{a} and {b} differ", x.tolist(), y.tolist())
+        if differ(x, y, self.header):
+            raise self.fail(f"{a} and {b} differ", x.tolist(), y.tolist(), sides=(a, b))
+
+
+def differ(x: np.ndarray, y: np.ndarray, header: Header) -> bool:
+    """Whether two values differ by more than the class of a rule set allows."""
+    if not dtype(x.dtype).is_float:
+        return not np.array_equal(x, y)
+    if header.kind in ("bitwise", "facts"):
+        x64, y64 = x.astype(np.float64), y.astype(np.float64)
+        return not (np.array_equal(x64, y64, equal_nan=True) and np.array_equal(
+            np.signbit(x64) & ~np.isnan(x64), np.signbit(y64) & ~np.isnan(y64)))
+    bound = max(header.error, 1e-9)
+    scale = 1.0 + float(np.max(np.abs(x), initial=0.0, where=np.isfinite(x)))
+    with np.errstate(invalid="ignore"):
+        return not np.all((np.abs(x - y) <= bound * scale) | (x == y)
+                          | (np.isnan(x) & np.isnan(y)))

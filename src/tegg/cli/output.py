@@ -1,0 +1,61 @@
+"""What commands print: rich tables for people, JSON for programs, plain text where it is piped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, is_dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+from rich.text import Text
+
+
+def print_json(value: Any) -> None:
+    """A value as JSON; dataclasses as objects, infinities as null."""
+    print(json.dumps(_plain(value), indent=2, ensure_ascii=False))
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return _plain(asdict(value))
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    if isinstance(value, float) and abs(value) == float("inf"):
+        return None
+    return value
+
+
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table as wide as it needs where the output is no terminal: nothing is cut off."""
+    console = Console()
+    table = Table(title=title, title_justify="left")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    if not console.is_terminal:
+        console = Console(width=400)
+    console.print(table)
+
+
+@contextmanager
+def progress(what: str, total: int, quiet: bool = False) -> Iterator[Callable[[str], None]]:
+    """A bar on standard error, where that is a terminal; the function it gives counts one."""
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield lambda name: None
+        return
+    with Progress(console=console, transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda name: bar.update(task, advance=1, description=name)
+
+
+def print_text(text: str) -> None:
+    """Text as it is."""
+    Console(soft_wrap=True, highlight=False).print(Text(text))

@@ -1,0 +1,201 @@
+"""``tegg rules``: write, list, show, check and explain rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tegg.cli.output import print_json, print_table, print_text, progress
+from tegg.cli.program import load_program
+from tegg.cli.template import new_rule_file
+from tegg.errors import ArgumentError
+from tegg.explain.difference import difference
+from tegg.explain.explanation import explain
+from tegg.explain.whynot import why_not
+from tegg.planning.target import Target, find as find_target
+from tegg.rewrite.compiler import Compiler, Stack, named_stack, stack
+from tegg.rewrite.egraph import saturate
+from tegg.rewrite.rulefile import Rule, RuleSet
+from tegg.testing.workbench import check_rules
+
+STACK_HELP = "Compilers and rule files, separated by commas; 'generic' alone by default."
+
+
+def _options(f: Callable) -> Callable:
+    """What every command of a program takes."""
+    for option in (click.option("--json", "as_json", is_flag=True, help="Print JSON."),
+                   click.option("--device", default="cpu", show_default=True),
+                   click.option("--stack", "stack_text", default="generic", help=STACK_HELP)):
+        f = option(f)
+    return f
+
+
+@click.group()
+def rules() -> None:
+    """Write, list, show, check and explain rules."""
+
+
+@rules.command()
+@click.argument("name")
+def new(name: str) -> None:
+    """Write NAME.egg, a rule file that passes all checks, to start from."""
+    path = new_rule_file(name)
+    print_text(f"wrote {path}\ncheck it:  tegg rules check {path}")
+
+
+@rules.command()
+@click.argument("files", nargs=-1)
+@click.option("--stack", "stack_text", default="generic",
+              help="The compilers that the files are used with, separated by commas.")
+@click.option("--seed", default=0, show_default=True, help="Draws the same graphs each time.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def check(ctx: click.Context, files: tuple[str, ...], stack_text: str, seed: int,
+          as_json: bool) -> None:
+    """Check FILES (rule files or folders; all rules of the stack without any).
+
+    Format, soundness, that each rule fires, that each guard is needed, and that nothing grows
+    for ever. Exit status 1 where something is wrong; a counterexample is a Python program.
+    """
+    compilers = named_stack(stack_text)
+    mine = tuple(Compiler(f, rounds=True) for f in files)
+    everything = stack((*compilers, *mine)).rule_sets
+    own = {s.name for c in mine for s in c.rule_sets()}
+    sets = [s for s in everything if s.name in own or not mine]
+    found = []
+    with progress("checking", sum(len(s.rules) for s in sets), quiet=as_json) as step:
+        for finding in check_rules(sets, (*compilers, *mine), seed):
+            found.append(finding)
+            if finding.check == "sound":
+                step(finding.rule)
+    wrong = [f for f in found if f.problem]
+    if as_json:
+        print_json({"rules": sum(len(s.rules) for s in sets), "checks": len(found),
+                    "problems": wrong})
+    for f in wrong if not as_json else ():
+        print_text(f"{f.rule}: {f.check}: {f.problem}\n{f.program}\n")
+    if not as_json:
+        print_text(f"{sum(len(s.rules) for s in sets)} rules, {len(found)} checks, "
+                   f"{len(wrong)} problems")
+    ctx.exit(1 if wrong else 0)
+
+
+@rules.command("list")
+@click.option("--stack", "stack_text", default="generic", help=STACK_HELP)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def list_(stack_text: str, as_json: bool) -> None:
+    """The rules of a stack: name, class, phase, targets, law and place."""
+    found = [_row(rule, home) for home, rule in _rules(stack(named_stack(stack_text)))]
+    if as_json:
+        print_json(found)
+    else:
+        print_table(f"{len(found)} rules", list(found[0]) if found else [],
+                    [list(row.values()) for row in found])
+
+
+@rules.command()
+@click.argument("name")
+@click.option("--stack", "stack_text", default="generic", help=STACK_HELP)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def show(name: str, stack_text: str, as_json: bool) -> None:
+    """One rule: its law, its text, its rule set, and the compilers that use it."""
+    stacked = stack(named_stack(stack_text))
+    home, rule = _rule(name, stacked)
+    row: dict[str, Any] = {
+        **_row(rule, home), "why": " ".join(rule.law.split()), "text": _source(rule, home),
+        "compilers": [c.name for c in named_stack(stack_text) if home in c.rule_sets()]}
+    if as_json:
+        print_json(row)
+    else:
+        print_text("\n".join([f"{rule.name}   {rule.place.file}:{rule.place.line}",
+                              f"class {row['class']}, phase {row['phase']}, "
+                              f"targets {row['targets']}, in {', '.join(row['compilers'])}", "",
+                              row["text"]]))
+
+
+@rules.command()
+@click.argument("program")
+@_options
+def why(program: str, stack_text: str, device: str, as_json: bool) -> None:
+    """Why PROGRAM (file.py:function) becomes what it is."""
+    told = explain(load_program(program), named_stack(stack_text), find_target(device))
+    if as_json:
+        print_json(told)
+    else:
+        print_text(told.show())
+
+
+@rules.command("why-not")
+@click.argument("rule")
+@click.argument("program")
+@_options
+def why_not_(rule: str, program: str, stack_text: str, device: str, as_json: bool) -> None:
+    """Why RULE does not fire on PROGRAM: the nearest match, and what failed there."""
+    compilers, target = named_stack(stack_text), find_target(device)
+    graph = load_program(program)
+    done = saturate(graph, compilers, trace=True, features=(target.name, *target.features))
+    told = why_not(rule, graph, done, stack(compilers, graph.table))
+    if as_json:
+        print_json({"rule": told.rule.name, "fired": told.fired, "held": told.held,
+                    "failed": told.failed, "because": told.because})
+    else:
+        print_text(told.show())
+
+
+@rules.command()
+@click.argument("first")
+@click.argument("second")
+@click.argument("program")
+@click.option("--device", default="cpu", show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def diff(first: str, second: str, program: str, device: str, as_json: bool) -> None:
+    """What two stacks make of one PROGRAM: rules, kernels and predicted time.
+
+    FIRST and SECOND are stacks: compilers and rule files, separated by commas.
+    """
+    target: Target = find_target(device)
+    graph = load_program(program)
+    told = difference(*(explain(graph, named_stack(s), target) for s in (first, second)))
+    if as_json:
+        print_json(told)
+    else:
+        print_text(told.show(first, second))
+
+
+# ---- rules by name
+def _rules(stacked: Stack) -> list[tuple[RuleSet, Rule]]:
+    return [(s, r) for s in stacked.rule_sets for r in s.rules]
+
+
+def _rule(name: str, stacked: Stack) -> tuple[RuleSet, Rule]:
+    for home, rule in _rules(stacked):
+        if rule.name == name:
+            return home, rule
+    raise ArgumentError(stacked.unknown_rule(name))
+
+
+def _row(rule: Rule, home: RuleSet) -> dict[str, str]:
+    header = home.header
+    kind = header.kind if header.kind != "rounds" else f"rounds {header.error:g}"
+    return {"rule": rule.name, "class": kind, "phase": header.phase,
+            "targets": ", ".join(header.targets) or "any", "law": rule.short_law,
+            "where": f"{Path(rule.place.file).name}:{rule.place.line}"}
+
+
+def _source(rule: Rule, home: RuleSet) -> str:
+    """The rule as its file has it, with the comment above."""
+    lines = home.text.splitlines()
+    start = rule.place.line - 1
+    end = start + 1
+    depth = 0
+    for end in range(start, len(lines)):
+        depth += lines[end].count("(") - lines[end].count(")")
+        if depth <= 0:
+            break
+    while start > 0 and lines[start - 1].lstrip().startswith(";"):
+        start -= 1
+    return "\n".join(lines[start:end + 1])
+

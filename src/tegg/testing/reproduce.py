@@ -1,0 +1,120 @@
+"""A counterexample as a Python program that shows it, made small first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from tegg.dtype import DType
+from tegg.ir.graph import Graph, Node
+from tegg.ir.oracle import evaluate
+
+SIMPLE = (0, 1, -1, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Counterexample:
+    """Two nodes of a graph that a rule puts in one class, and inputs on which they differ.
+
+    arrays: input slot -> values. A claim about one node has ``right`` None.
+    """
+
+    graph: Graph
+    left: Node
+    right: Node | None
+    arrays: Mapping[int, np.ndarray]
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """What makes one example simpler than another: elements, then nodes."""
+        nodes = self.nodes()
+        return sum(int(np.prod(np.asarray(n.shape, int))) for n in nodes), len(nodes)
+
+    def nodes(self) -> list[Node]:
+        """The nodes that the two sides are made of."""
+        return self.graph.reachable([n for n in (self.left, self.right) if n is not None])
+
+    def program(self) -> str:
+        """A Python program that builds both sides and prints their values."""
+        names = {n.id: f"v{i}" for i, n in enumerate(self.nodes())}
+        lines = ["import numpy as np", "import tegg", "from tegg.ir.oracle import evaluate", "",
+                 "g = tegg.Graph()"]
+        slots = []
+        for n in self.nodes():
+            if n.op.name == "Input":
+                slots.append(n.attrs[0])
+                lines.append(f"{names[n.id]} = g.input({names[n.id]!r}, {_text(n.shape)}, "
+                             f"tegg.{_dtype(n.dtype)})")
+            else:
+                given = [*(names[a.id] for a in n.args), *map(_text, n.attrs)]
+                lines.append(f"{names[n.id]} = g.op({', '.join([repr(n.op.name), *given])})")
+        lines.append("inputs = {")
+        for i, slot in enumerate(slots):
+            a = self.arrays[slot]
+            lines.append(f"    {i}: np.array({_text(a.tolist())}, {_array_dtype(a)}),")
+        lines.append("}")
+        sides = [n for n in (self.left, self.right) if n is not None]
+        for side, n in zip(("left ", "right"), sides):
+            lines.append(f"print({side!r}, evaluate([{names[n.id]}], inputs)[0].tolist())")
+        return "\n".join(lines)
+
+
+def shrink(found: Counterexample, differs: Callable[[np.ndarray, np.ndarray], bool]
+           ) -> Counterexample:
+    """The same graph with simpler inputs: whole arrays, then single elements, of small numbers."""
+    if found.right is None:
+        return found
+    arrays = {k: v.copy() for k, v in found.arrays.items()}
+
+    right = found.right
+
+    def still() -> bool:
+        with np.errstate(all="ignore"):
+            return differs(*evaluate([found.left, right], arrays))
+
+    for a in arrays.values():
+        everywhere = np.ones(a.shape, bool)
+        if not any(_settle(a, everywhere, value, still) for value in SIMPLE):
+            for i in np.ndindex(a.shape):
+                here = np.zeros(a.shape, bool)
+                here[i] = True
+                any(_settle(a, here, value, still) for value in SIMPLE)
+    return Counterexample(found.graph, found.left, found.right, arrays)
+
+
+def _settle(a: np.ndarray, where: np.ndarray, value: int, still: Callable[[], bool]) -> bool:
+    """Write a simple value where the sides still differ with it; put the old back where not."""
+    if a.dtype.kind in "ub" and value < 0:
+        return False
+    old = a.copy()
+    np.copyto(a, np.asarray(value).astype(a.dtype), where=where)
+    if still():
+        return True
+    np.copyto(a, old)
+    return False
+
+
+def _dtype(d: DType) -> str:
+    return "bool_" if d.name == "bool" else d.name
+
+
+def _array_dtype(a: np.ndarray) -> str:
+    """A NumPy dtype as Python text; bfloat16 is tegg's."""
+    name = a.dtype.name
+    return "tegg.bf16.numpy" if name == "bfloat16" else f"{name!r}"
+
+
+def _text(value: object) -> str:
+    """A value as Python text; NaN and infinities are spelled by NumPy."""
+    if isinstance(value, DType):
+        return f"tegg.{_dtype(value)}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_text, value))}]"
+    if isinstance(value, tuple):
+        return f"({''.join(_text(v) + ', ' for v in value).strip()})"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"{'-' if value < 0 else ''}np.{'nan' if math.isnan(value) else 'inf'}"
+    return repr(value)

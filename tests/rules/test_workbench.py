@@ -1,0 +1,110 @@
+"""Seeded false rules of each kind are refused, with a program that shows why."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import tegg
+from tegg.errors import RuleError
+from tegg.rewrite.compiler import Compiler, Generic
+from tegg.rewrite.egraph import saturate
+from tegg.rewrite.rulefile import read_rules
+from tegg.testing.workbench import Finding, check_rules
+
+FILE = """\
+;; A rule set of a test.
+;;
+;; ruleset:  mine
+;; class:    {kind}
+;; phase:    {phase}
+;; uses:     {uses}
+;; grows:    no
+;; targets:  any
+
+(ruleset mine)
+{relation}
+;; a law
+({rule} :ruleset mine :name "mine/rule")
+"""
+
+
+def findings(rule: str, kind: str = "reals", uses: str = "-",
+             relation: str = "") -> dict[str, Finding]:
+    text = FILE.format(rule=rule, kind=kind, uses=uses, phase="names", relation=relation)
+    mine = read_rules(text, "mine.egg", ("mine",))
+    found = list(check_rules([mine], [Generic(), Compiler(mine)]))
+    return {f.check: f for f in found if f.problem}
+
+
+FALSE = {
+    "wrong sign": ("rewrite (Neg (Sub a b)) (Sub a b)", "reals", "-"),
+    "swapped operands": ("rewrite (Sub a b) (Sub b a)", "reals", "-"),
+    "wrong axis": ("rewrite (SumReduce (SumReduce x j) k) (SumReduce (SumReduce x j) j)",
+                   "reals", "-"),
+    "missing guard": ("rewrite (Sqrt (Mul x x)) x", "reals", "-"),
+    "only of the reals": ("rewrite (Add a (Add b c)) (Add (Add a b) c)", "bitwise", "-"),
+    "another constant": ("rewrite (Mul x (Const 2.0)) (Mul x (Const 3.0))", "reals", "-"),
+}
+
+
+@pytest.mark.parametrize("what", FALSE)
+def test_a_false_rule_is_refused(what):
+    problem = findings(*FALSE[what])["sound"]
+    assert problem.rule == "mine/rule" and "mine.egg:13:1" in problem.problem
+
+
+@pytest.mark.parametrize("what", ["wrong sign", "only of the reals"])
+def test_its_counterexample_is_a_program(what):
+    program = findings(*FALSE[what])["sound"].program
+    out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                         check=True).stdout
+    left, right = out.splitlines()
+    assert left.startswith("left ") and right.startswith("right ")
+    assert left.split(maxsplit=1)[1] != right.split(maxsplit=1)[1]
+
+
+def test_a_counterexample_is_small():
+    program = findings(*FALSE["wrong sign"])["sound"].program
+    assert "(), tegg." in program  # scalars, of simple values
+    assert all(w in program for w in ("np.array(0.0,", "np.array(1.0,")) or "-1.0" in program
+
+
+def test_a_rule_that_cannot_fire():
+    relation = ";; (doubled e x) means (= e (Add x x))\n(relation doubled (Tensor Tensor))\n"
+    problem = findings("rule ((doubled e x)) ((union e (Mul x (Const 2.0))))", "reals", "doubled",
+                       relation)["live"].problem
+    assert "never fired on 20 graphs of its own left side" in problem
+
+
+def test_a_guard_that_is_not_needed():
+    problem = findings("rewrite (Maximum x x) x :when ((positive x))", uses="positive")["guard"]
+    assert "holds without its guard (positive x)" in problem.problem
+
+
+def test_a_rule_that_grows_for_ever():
+    problem = findings("rewrite (Sin x) (Neg (Sin (Neg x)))")["growth"].problem
+    assert "was stopped by" in problem and "the rule that matched most is" in problem
+
+
+def test_a_rule_with_a_shape_error():
+    problem = findings("rewrite (SumReduce x k) x")["sound"].problem
+    assert "shapes or dtypes differ" in problem
+
+
+def test_a_rule_that_makes_two_constants_one():
+    text = FILE.format(rule="rewrite (Add x (Const 1.0)) (Const 5.0)", kind="reals",
+                       uses="-", phase="algebra", relation="")
+    mine = Compiler(read_rules(text, "mine.egg", ("mine",)))
+    g = tegg.Graph()
+    one = g.full(1.0, tegg.f32, (2,))
+    g.outputs["z"] = g.op("Add", one, g.full(1.0, tegg.f32, (2,)))
+    with pytest.raises(RuleError, match=r"rules put the constants \S+ and \S+ in one class; what "
+                                        r"stated a value of that class: .*mine/rule"):
+        saturate(g, [Generic(), mine])
+
+
+def test_a_good_rule():
+    assert findings("rewrite (Maximum x x) x", "bitwise") == {}

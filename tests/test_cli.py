@@ -1,0 +1,149 @@
+"""The command line: every command on real input, JSON, plain text in a pipe, and errors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tegg.cli import main
+
+PROGRAM = """
+import numpy as np
+import tegg
+
+X = np.ones((4, 8), np.float32)
+
+def softmax(x):
+    return x.softmax(1)
+
+softmax.example_inputs = (X,)
+
+def almost(x):
+    e = (x - x.max(1, keepdims=True)).exp()
+    return e / (e.sum(1, keepdims=True) + 1.0)
+
+almost.example_inputs = lambda: X
+
+compiled = tegg.compile(softmax, dims={"x": (tegg.dim("b", 1, 64, hint=4), None)})
+
+graph = tegg.Graph()
+(graph.tensor((3,), name="a") - graph.tensor((3,), name="b")).output("c")
+
+def bare(x):
+    return x
+
+number = 3
+"""
+
+
+@pytest.fixture
+def program(tmp_path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM)
+    return path
+
+
+def run(*words: object, code: int = 0) -> Result:
+    result = CliRunner().invoke(main, [str(w) for w in words])
+    assert result.exit_code == code, result.output
+    return result
+
+
+def test_version_and_help():
+    assert run("--version").output.startswith("tegg, version ")
+    for word in ("new", "list", "show", "check", "why", "why-not", "diff"):
+        assert word in run("rules", "--help").output
+
+
+def test_list_is_a_table_and_json():
+    text = run("rules", "list").output
+    assert "softmax/div" in text and "e / sum e => softmax(x)" in text and "\x1b" not in text
+    rows = json.loads(run("rules", "list", "--json").output)
+    row = next(r for r in rows if r["rule"] == "sub/add")
+    assert (row["class"], row["phase"], row["targets"]) == ("bitwise", "names", "any")
+
+
+def test_show():
+    text = run("rules", "show", "softmax/div").output
+    assert "(union y (Softmax x k))" in text and "in Generic" in text
+    row = json.loads(run("rules", "show", "softmax/div", "--json").output)
+    assert row["compilers"] == ["Generic"] and row["text"].startswith(";; e / sum e")
+
+
+def test_a_new_file_passes_its_checks(program):
+    assert "wrote" in run("rules", "new", "mine").output
+    assert "1 rules, 2 checks, 0 problems" in run("rules", "check", "mine.egg").output
+    assert "is there already" in run("rules", "new", "mine", code=1).output
+    assert "is no name of a rule set" in run("rules", "new", "../mine", code=1).output
+    assert "cannot be written" in run("rules", "new", "x" * 300, code=1).output
+
+
+def test_a_wrong_file_fails(program):
+    run("rules", "new", "mine")
+    text = Path("mine.egg").read_text().replace("(Maximum x x) x", "(Sub x y) (Sub y x)")
+    Path("mine.egg").write_text(text)
+    out = run("rules", "check", "mine.egg", code=1).output
+    assert "mine/same: sound: " in out and "import tegg" in out and "1 problems" in out
+    found = json.loads(run("rules", "check", "mine.egg", "--json", code=1).output)
+    assert found["problems"][0]["check"] == "sound"
+
+
+def test_why(program):
+    text = run("rules", "why", f"{program}:softmax").output
+    assert "phase algebra" in text and "softmax/div: e / sum e => softmax(x)" in text
+    assert "runner-up" in text and "predicted" in text
+    told = json.loads(run("rules", "why", f"{program}:softmax", "--json").output)
+    assert told["kernels"][0]["chain"][-1]["rule"] == "softmax/div"
+
+
+@pytest.mark.parametrize("name, rule", [("compiled", "softmax/div"), ("graph", "sub/add")])
+def test_why_of_other_programs(program, name, rule):
+    assert rule in run("rules", "why", f"{program}:{name}").output
+
+
+def test_why_not(program):
+    text = run("rules", "why-not", "softmax/div", f"{program}:almost").output
+    assert "no SumReduce stands there; there it is Add f32[4,1]" in text
+    told = json.loads(run("rules", "why-not", "softmax/exp", f"{program}:almost",
+                          "--json").output)
+    assert told["fired"] == 1 and told["failed"] == ""
+
+
+def test_diff(program):
+    text = run("rules", "diff", "generic", "facts,algebra,fuse.exp", f"{program}:softmax").output
+    assert "softmax/div: 1, 0" in text and "predicted:" in text
+    told = json.loads(run("rules", "diff", "generic", "generic", f"{program}:softmax",
+                          "--json").output)
+    assert told["rules"] == {} and told["kernels"] == {}
+
+
+ERRORS = [
+    ("program.py", "names no program; give file.py:function"),
+    ("nowhere.py:f", "there is no file nowhere.py"),
+    ("program.py:softmaxx", "program.py has no 'softmaxx'; did you mean 'softmax'?"),
+    ("program.py:qqq", "program.py has no 'qqq'; it has np, tegg"),
+    ("program.py:number", "is of type int, and no function"),
+    ("program.py:bare", "has no example_inputs"),
+    ("text.txt:f", "text.txt is no Python file"),
+]
+
+
+@pytest.mark.parametrize("text, words", ERRORS)
+def test_programs_that_are_none(program, text, words):
+    Path("text.txt").write_text("")
+    out = run("rules", "why", text, code=1).output
+    assert words in out and "Traceback" not in out
+
+
+def test_unknown_names(program):
+    assert "the stack has no rule 'softmax/dvi'; did you mean 'softmax/div'?" in run(
+        "rules", "why-not", "softmax/dvi", f"{program}:softmax", code=1).output
+    assert "the stack has no rule 'q'; 'tegg rules list' shows its rules" in run(
+        "rules", "show", "q", code=1).output
+    assert "no backend provides device 'cuba'" in run(
+        "rules", "why", f"{program}:softmax", "--device", "cuba", code=1).output
+    assert "is no .egg file" in run("rules", "list", "--stack", "generik", code=1).output
