@@ -139,6 +139,7 @@ def main() -> int:
     from along import ALONG
     from suite import SUITE
     from timing import interleaved
+    from windows import WINDOWS
     try:
         import torch
         torch.set_num_threads(args.threads)
@@ -146,7 +147,7 @@ def main() -> int:
         pass
     only = set(filter(None, args.only.split(",")))
     rows = []
-    for w in SUITE if args.suite == "models" else ALONG:
+    for w in (*SUITE, *WINDOWS) if args.suite == "models" else ALONG:
         if only and w.name not in only:
             continue
         fs, first = contenders(w, w.inputs(), not args.no_compile)

@@ -345,10 +345,11 @@ def _attention(d: Draw) -> Call:
     q, k, v = (d.x((*lead, *s), dtype, "small") for s in (
         (heads * group, rows, e), (heads, keys, e), (heads, keys, f)))
     mask = d.x((rows, keys), BOOL) | (np.arange(keys) == 0)
-    return call(q, k, v, attn_mask=d.pick([None, mask]), is_causal=d.flag())
+    return call(q, k, v, attn_mask=d.pick([None, mask]), is_causal=d.flag(),
+                enable_gqa=True)
 
 
-def attention(q, k, v, attn_mask, is_causal):
+def attention(q, k, v, attn_mask, is_causal, enable_gqa):
     k, v = (np.repeat(t, q.shape[-3] // t.shape[-3], -3) for t in (k, v))
     scores = q @ np.swapaxes(k, -1, -2) / math.sqrt(q.shape[-1])
     seen = np.tri(*scores.shape[-2:], dtype=bool) if is_causal else np.True_

@@ -39,6 +39,7 @@ LATE = {
     ("ir.graph", "display"),    # Graph.display
     ("ir.graph", "runtime.driver"),  # the same, of an e-graph or a plan
     ("ir.graph", "jit"),        # Graph.compile
+    ("models.generate", "jit"),  # a Generator is two compiled programs
     ("ops.value", "tensor"),  # every op makes Tensors, whose methods are the ops
 }
 

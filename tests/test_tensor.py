@@ -430,7 +430,8 @@ def test_attention(seed, causal, group):
         seen = mask & (np.tri(3, 5, dtype=bool) if causal else True)
         return softmax(np.where(seen, scores, -np.inf)) @ v
 
-    check(lambda q, k, v, m: tegg.scaled_dot_product_attention(q, k, v, m, causal),
+    check(lambda q, k, v, m: tegg.scaled_dot_product_attention(
+        q, k, v, m, is_causal=causal, enable_gqa=True),
           reference, q, k, v, mask)
 
 
@@ -531,10 +532,17 @@ SHAPE_ERRORS = [
     (lambda x: tegg.scaled_dot_product_attention(x, x.T, x.T),
      "attention: q (2, 3), k (3, 2), v (3, 2) do not fit"),
     (lambda x: tegg.scaled_dot_product_attention(x[0], x[0], x[0]),
-     "attention: q (3,), k (3,), v (3,) need one rank of at least 2"),
+     "attention: q (3,), k (3,), v (3,) need a rank of at least 2"),
     (lambda x: tegg.scaled_dot_product_attention(
-        x.expand(3, 2, 3), x.expand(2, 2, 3), x.expand(2, 2, 3)),
-     "attention: 3 query heads are no multiple of 2 key heads"),
+        x.expand(3, 2, 3), x.expand(2, 2, 3), x.expand(2, 2, 3), enable_gqa=True),
+     "attention: q (3, 2, 3), k (2, 2, 3), v (2, 2, 3): 3 query heads are no multiple of 2 key "
+     "heads"),
+    (lambda x: tegg.scaled_dot_product_attention(x, x, x, enable_gqa=True),
+     "attention: q (2, 3), k (2, 3), v (2, 3) need a rank of at least 3"),
+    (lambda x: tegg.scaled_dot_product_attention(
+        x.expand(4, 2, 3), x.expand(2, 2, 3), x.expand(2, 2, 3)),
+     "attention: q (4, 2, 3), k (2, 2, 3), v (2, 2, 3) do not fit; for groups of query heads write "
+     "enable_gqa=True"),
     (lambda x: x + x.T, "add: shapes (2, 3) and (3, 2) do not broadcast: 2 and 3 differ"),
 ]
 DTYPE_ERRORS = [
@@ -570,6 +578,8 @@ DTYPE_ERRORS = [
                                         "f32, f64, f16, bf16, u8, i8, i32, i64, bool"),
 ]
 ARGUMENT_ERRORS = [
+    (lambda x: tegg.scaled_dot_product_attention(x, x, x, dropout_p=0.1),
+     "attention: dropout_p is 0.1, and nothing is dropped here; leave it out"),
     (lambda x: x + "a", "add: takes tensors, NumPy arrays and scalars, not str; "
                         "write np.asarray(...)"),
     (lambda x: x + tegg.Graph().tensor((2, 3)),

@@ -102,12 +102,14 @@ class Module:
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
         """Replace parameters by arrays of the same names; floats are cast to the parameter's dtype,
-        arrays of its own dtype are kept by reference.
+        arrays of its own dtype are kept by reference. Modules that know other layouts of their
+        weights (``adapt_state``) take those as well.
 
         Raises WeightsError that lists missing and unexpected names (not where ``strict`` is False)
         and arrays of a wrong shape or kind; then nothing was loaded.
         """
         parameters = dict(self._all_parameters())
+        state = self._adapted(state)
         wrong = _differences(parameters, state) if strict else []
         arrays = {name: np.asarray(state[name]) for name in parameters if name in state}
         wrong += [f"{name} is {show(a.shape)}, not {show(parameters[name].shape)}"
@@ -122,6 +124,20 @@ class Module:
                  for name, a in arrays.items()}
         for name, a in ready.items():
             parameters[name].data = a
+
+    def _adapted(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The state under the names of these modules."""
+        adapting = [(f"{path}." if path else "", m) for path, m in _walk("", self)
+                    if isinstance(m, Module) and type(m).adapt_state is not Module.adapt_state]
+        if adapting:
+            state = dict(state)
+            for prefix, m in adapting:
+                m.adapt_state(state, prefix)
+        return state
+
+    def adapt_state(self, state: dict[str, Any], prefix: str) -> None:
+        """Change in place a state dict of another layout, whose names of this module begin with
+        ``prefix``, into this module's. The layout is this module's own by default."""
 
     def __repr__(self) -> str:
         inner = [f"  {name}: {_indented(repr(v))}" for name, v in _children(self)

@@ -1,4 +1,4 @@
-"""Layers that move or pass values: Flatten, Unflatten, Identity, Dropout."""
+"""Layers that move or pass values: Flatten, Unflatten, Identity, Dropout, Upsample."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from tegg.errors import ArgumentError
 from tegg.nn.module import Module
 from tegg.ops import movement
+from tegg.ops.interpolate import interpolate
 from tegg.ops.value import Operand, fail, one, wrap
 from tegg.tensor import Tensor
 
@@ -76,3 +77,20 @@ class Dropout2d(Dropout):
 
 class Dropout3d(Dropout):
     """``Dropout`` of whole channels."""
+
+
+class Upsample(Module):
+    """``interpolate``"""
+
+    def __init__(self, size: int | Sequence[int] | None = None,
+                 scale_factor: float | Sequence[float] | None = None, mode: str = "nearest",
+                 align_corners: bool | None = None) -> None:
+        self.size, self.scale_factor = size, scale_factor
+        self.mode, self.align_corners = mode, align_corners
+
+    def forward(self, x: Operand) -> Tensor:
+        return interpolate(x, self.size, self.scale_factor, self.mode, self.align_corners)
+
+    def extra_repr(self) -> str:
+        given = f"size={self.size}" if self.size else f"scale_factor={self.scale_factor}"
+        return f"{given}, mode={self.mode!r}"

@@ -15,6 +15,7 @@ from tegg.ops.exponential import expm1_of, log1p_of, unary
 from tegg.ops.movement import axis_of
 from tegg.ops.parts import split
 from tegg.ops.public import public
+from tegg.ops.spatial import float_only
 from tegg.ops.value import Operand, fail, in_float32, one, operands, wrap
 from tegg.shape import show
 
@@ -203,6 +204,5 @@ def lerp(start: Operand, end: Operand, weight: Operand) -> Tensor:
         high = graph.add(b, graph.mul(graph.mul(gap, graph.add(graph.mul(w, -1), 1)), -1))
         return graph.select(graph.less(graph.idiom("Abs", w), 0.5), low, high)
 
-    if not nodes[0].dtype.is_float:
-        fail(ArgumentError, f"lerp: needs floats, not {nodes[0].dtype.name}")
+    float_only("lerp", nodes[0])
     return wrap(graph, in_float32(graph, nodes, record))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tegg.contraction import Spec
 from tegg.dim import Dim, exact_div
 from tegg.dtype import bool_, i64
-from tegg.errors import ShapeError
+from tegg.errors import ArgumentError, ShapeError
 from tegg.ir.graph import Graph, Node
 from tegg.ops.compare import where
 from tegg.ops.elementwise import add, mul
@@ -16,7 +16,7 @@ from tegg.ops.linalg import contraction
 from tegg.ops.movement import axis_of
 from tegg.ops.public import public
 from tegg.ops.value import Operand, fail, in_float32, node_of, one, operands, wrap
-from tegg.shape import show
+from tegg.shape import broadcast, show
 
 if TYPE_CHECKING:
     from tegg.tensor import Tensor
@@ -40,19 +40,24 @@ def log_softmax(x: Operand, dim: int = -1) -> Tensor:
 
 
 @public(method=False)
-def scaled_dot_product_attention(q: Operand, k: Operand, v: Operand,
-                                 attn_mask: Operand | None = None, is_causal: bool = False,
-                                 scale: float | None = None) -> Tensor:
+def scaled_dot_product_attention(query: Operand, key: Operand, value: Operand,
+                                 attn_mask: Operand | None = None, dropout_p: float = 0.0,
+                                 is_causal: bool = False, scale: float | None = None,
+                                 enable_gqa: bool = False) -> Tensor:
     """softmax(q k^T scale + mask) v: (..., h, l, e), (..., g, s, e), (..., g, s, d)
-    -> (..., h, l, d).
+    -> (..., h, l, d), with PyTorch's arguments.
 
     ``attn_mask`` broadcasts to (..., h, l, s): bools say which places take part, floats are added.
-    ``is_causal``: row i sees columns 0..i. ``scale`` is 1/sqrt(e) by default. h may be a multiple
-    of g: each key head then serves h/g query heads (grouped-query attention). Rows that are masked
-    out entirely are NaN. Formula: Vaswani et al., arXiv 1706.03762.
+    ``is_causal``: row i sees columns 0..i. ``scale`` is 1/sqrt(e) by default. Axes before the last
+    two broadcast. ``enable_gqa``: h may be a multiple of g, and each key head serves h/g query
+    heads (grouped-query attention). ``dropout_p`` must be 0. Rows that are masked out entirely are
+    NaN. Formula: Vaswani et al., arXiv 1706.03762.
     """
-    graph, (a, b, c) = operands("attention", q, k, v)
-    group = _check(graph, a, b, c)
+    graph, (a, b, c) = operands("attention", query, key, value)
+    if dropout_p:
+        fail(ArgumentError, f"attention: dropout_p is {dropout_p}, and nothing is dropped here; "
+                            f"leave it out")
+    a, b, c, group = _fitted(graph, a, b, c, enable_gqa)
     e = a.shape[-1]
     if scale is None:
         if not isinstance(e, int):
@@ -68,21 +73,32 @@ def scaled_dot_product_attention(q: Operand, k: Operand, v: Operand,
     return _heads(graph, weights.node, c, "xz", "zd", "xd", group)
 
 
-def _check(graph: Graph, q: Node, k: Node, v: Node) -> Dim:
-    """How many query heads share a key head."""
+def _fitted(graph: Graph, q: Node, k: Node, v: Node,
+            gqa: bool) -> tuple[Node, Node, Node, Dim]:
+    """Operands whose leading axes agree, and how many query heads share a key head."""
     shapes = f"q {show(q.shape)}, k {show(k.shape)}, v {show(v.shape)}"
-    if not 2 <= len(q.shape) == len(k.shape) == len(v.shape):
-        fail(ShapeError, f"attention: {shapes} need one rank of at least 2")
+    if min(len(n.shape) for n in (q, k, v)) < 2 + gqa:
+        fail(ShapeError, f"attention: {shapes} need a rank of at least {2 + gqa}")
     qs, ks, vs = (tuple(map(graph.facts.canonical, n.shape)) for n in (q, k, v))
-    if not (qs[-1] == ks[-1] and ks[-2] == vs[-2] and ks[:-2] == vs[:-2] and qs[:-3] == ks[:-3]):
+    if not (qs[-1] == ks[-1] and ks[-2] == vs[-2]):
         fail(ShapeError, f"attention: {shapes} do not fit")
-    if len(q.shape) == 2:
-        return 1
-    group = exact_div(q.shape[-3], k.shape[-3])
-    if group is None:
-        fail(ShapeError, f"attention: {q.shape[-3]} query heads are no multiple of "
-                         f"{k.shape[-3]} key heads")
-    return group
+    group: Dim = 1
+    if gqa:
+        whole = exact_div(qs[-3], ks[-3]) if ks[-3] == vs[-3] else None
+        if whole is None:
+            fail(ShapeError, f"attention: {shapes}: {qs[-3]} query heads are no multiple of "
+                             f"{ks[-3]} key heads")
+        group = whole
+    kept = 3 if gqa else 2
+    try:
+        lead = broadcast([n.shape[:-kept] for n in (q, k, v)], graph.facts)
+    except ShapeError:
+        more = ""
+        if not gqa and len(qs) == len(ks) > 2 and exact_div(qs[-3], ks[-3]) is not None:
+            more = "; for groups of query heads write enable_gqa=True"
+        fail(ShapeError, f"attention: {shapes} do not fit{more}")
+    q, k, v = (graph.expand(n, (*lead, *n.shape[len(n.shape) - kept:])) for n in (q, k, v))
+    return q, k, v, group
 
 
 def _heads(graph: Graph, a: Node, b: Node, x: str, y: str, out: str, group: Dim) -> Tensor:

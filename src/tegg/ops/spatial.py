@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tegg.dim import Dim
+from tegg.dim import Dim, exact_div
 from tegg.dtype import DType
 from tegg.errors import ArgumentError, DTypeError, ShapeError
 from tegg.ir.graph import Graph, Node
@@ -84,9 +84,17 @@ def windows(op: str, graph: Graph, x: Node, first: int, sizes: Sequence[int],
             dilated = f" ({size} with dilation {dilation})" if dilation > 1 else ""
             fail(ShapeError, f"{op}: a kernel of {span}{dilated} does not fit an axis of {n}, "
                              f"padding included; {show(x.shape)}")
-        try:
-            x = graph.op("Window", x, axis, size, stride, dilation)
-        except ShapeError:
-            fail(ShapeError, f"{op}: stride {stride} does not divide {n - span} for every size; "
-                             f"use stride 1, or a length that is a multiple of {stride}")
+        x = _whole_strides(op, graph, x, axis, n - span, stride)
+        x = graph.op("Window", x, axis, size, stride, dilation)
     return x
+
+
+def _whole_strides(op: str, graph: Graph, x: Node, axis: int, steps: Dim, stride: int) -> Node:
+    """x without the end of a symbolic axis that no window reaches."""
+    if isinstance(steps, int) or exact_div(steps, stride) is not None:
+        return x
+    rest = next((r for r in range(1, stride) if exact_div(steps - r, stride) is not None), None)
+    if rest is None:
+        fail(ShapeError, f"{op}: windows {stride} apart do not end at a known place of an axis of "
+                         f"{x.shape[axis]}; make its length a multiple of {stride} (of a symbol)")
+    return graph.narrow(x, axis, 0, x.shape[axis] - rest)
