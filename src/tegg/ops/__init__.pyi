@@ -12,6 +12,7 @@ from tegg.ops.reduce import Axes
 from tegg.ops.value import Operand, Value
 from tegg.tensor import Tensor
 from tegg.ops.create import Kind
+from tegg.ops.padding import Mode
 from tegg.ops.spatial import Sizes
 from tegg.ops.sorting import Sorted
 from tegg.ops.adaptive_pool import Wanted
@@ -553,7 +554,7 @@ def layer_norm(x: Operand, normalized_shape: int | Sequence[int], weight: Operan
 def rms_norm(x: Operand, normalized_shape: int | Sequence[int], weight: Operand | None = None,
              eps: float = 1e-06) -> Tensor: ...
 def rope(x: Operand, cos: Operand, sin: Operand) -> Tensor: ...
-def pad(x: Operand, widths: Sequence, mode: str = 'constant', value: float = 0) -> Tensor: ...
+def pad(x: Operand, widths: Sequence, mode: Mode = 'constant', value: float = 0) -> Tensor: ...
 def max_pool1d(x: Operand, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0,
                dilation: Sizes = 1, ceil_mode: bool = False) -> Tensor: ...
 def max_pool2d(x: Operand, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0,

@@ -13,6 +13,7 @@ from tegg.ops.reduce import Axes
 from tegg.ops.value import Operand, Value
 from tegg.tensor import Tensor
 from tegg.ops.create import Kind
+from tegg.ops.padding import Mode
 from tegg.ops.spatial import Sizes
 from tegg.ops.sorting import Sorted
 from tegg.ops.adaptive_pool import Wanted
@@ -455,7 +456,7 @@ class Methods(Value, metaclass=ABCMeta):
     @overload
     def argmin(self, axis: builtins.int | None = None,
                keepdims: builtins.bool = False) -> Tensor: ...
-    def pad(self, widths: Sequence, mode: builtins.str = 'constant',
+    def pad(self, widths: Sequence, mode: Mode = 'constant',
             value: builtins.float = 0) -> Tensor: ...
     def repeat(self, *sizes: Any) -> Tensor: ...
     def tile(self, *dims: Any) -> Tensor: ...

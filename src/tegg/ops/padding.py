@@ -19,12 +19,13 @@ from tegg.shape import items, show
 if TYPE_CHECKING:
     from tegg.tensor import Tensor
 
+Mode = str
 _MODES = {"constant": "constant", "reflect": "reflect", "replicate": "replicate",
           "circular": "circular", "edge": "replicate", "wrap": "circular"}
 
 
 @public()
-def pad(x: Operand, widths: Sequence, mode: str = "constant", value: float = 0) -> Tensor:
+def pad(x: Operand, widths: Sequence, mode: Mode = "constant", value: float = 0) -> Tensor:
     """x with something around it.
 
     ``widths``: PyTorch's flat tuple (before, after of the last axis, then of the one before it,

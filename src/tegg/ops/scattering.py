@@ -21,7 +21,8 @@ from tegg.ops.index import index_node, listed, wrapped
 from tegg.ops.movement import axis_of
 from tegg.ops.reduce import reversed_order
 from tegg.ops.public import public
-from tegg.ops.value import Operand, fail, graph_of, is_scalar, node_of, one, scalar_node, wrap
+from tegg.ops.value import (Operand, fail, graph_of, is_scalar, node_of, one, scalar_node,
+                            weak_dtype, wrap)
 from tegg.shape import broadcast, show
 
 if TYPE_CHECKING:
@@ -111,12 +112,18 @@ def _checked(op: str, graph: Graph, index: Any, n: Dim) -> Node:
 def _source(op: str, graph: Graph, a: Node, src: Any) -> Node:
     """What is written, in the dtype of what it is written to."""
     if is_scalar(src):
-        return scalar_node(op, graph, src, a.dtype)
+        return _scalar(op, graph, a, src)
     node = node_of(op, graph, src)
     if node.dtype is not a.dtype:
         fail(DTypeError, f"{op}: the source is {node.dtype.name} and x {a.dtype.name}; write "
                          f"src.cast({a.dtype.name!r})")
     return node
+
+
+def _scalar(op: str, graph: Graph, a: Node, value: Any) -> Node:
+    if weak_dtype(op, value, a.dtype) is not a.dtype:
+        fail(DTypeError, f"{op}: {value!r} is no {a.dtype.name}")
+    return scalar_node(op, graph, value, a.dtype)
 
 
 def _reaches(graph: Graph, sizes: tuple[Dim, ...], wanted: tuple[Dim, ...]) -> bool:
@@ -170,7 +177,7 @@ def _rows(op: str, x: Operand, dim: int, index: Any, source: Any, mode: str,
         fail(ShapeError, f"{op}: rows of axis {axis} of {show(a.shape)} by {show(at.shape)} need a "
                          f"source of {show(want)}, not {show(new.shape)}")
     if alpha != 1:
-        factor = scalar_node(op, graph, alpha, a.dtype)
+        factor = _scalar(op, graph, a, alpha)
         new = graph.broadcast("Mul", new, factor)
     return wrap(graph, graph.op("Scatter", a, at, new, axis, mode))
 
