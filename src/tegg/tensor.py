@@ -14,7 +14,7 @@ from tegg.dim import Dim, Shape
 from tegg.dtype import DType
 from tegg.errors import ArgumentError, DTypeError, ShapeError
 from tegg.ir.graph import Graph, Node
-from tegg.ops import compare, elementwise, linalg, movement
+from tegg.ops import compare, elementwise, linalg, movement, powers
 from tegg.ops.getitem import getitem
 from tegg.ops.methods import Methods
 from tegg.ops.protocol import array_ufunc, refuse
@@ -160,10 +160,10 @@ class Tensor(Methods):
         return elementwise.remainder(other, self)
 
     def __pow__(self, other: Operand) -> Tensor:
-        return elementwise.pow(self, other)
+        return powers.pow(self, other)
 
     def __rpow__(self, other: Operand) -> Tensor:
-        return elementwise.pow(other, self)
+        return powers.pow(other, self)
 
     def __matmul__(self, other: Operand) -> Tensor:
         return linalg.matmul(self, other)

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from tegg.errors import ArgumentError, ShapeError
 from tegg.ir.graph import Graph, Node
 from tegg.ops.elementwise import abs as absolute
-from tegg.ops.elementwise import add, clamp, div, maximum, mul, pow as power, sqrt, sub
+from tegg.ops.elementwise import add, clamp, div, maximum, mul, sqrt, sub
 from tegg.ops.linalg import matmul
 from tegg.ops.movement import transpose
 from tegg.ops.reduce import Axes, max as max_over, min as min_over, sum as sum_over
 from tegg.ops.spatial import float_only
+from tegg.ops.powers import pow as power
 from tegg.ops.public import public
 from tegg.ops.value import Operand, fail, in_float32, one, operands, wrap
 from tegg.shape import show
