@@ -11,8 +11,8 @@ from tegg.ops.public import functions
 
 # The modules of public ops, in the order in which docs/ops.md shows them.
 FAMILIES = (create, elementwise, powers, exponential, circular, activation, compare, reduce,
-            cumulative, extremum, sorting, movement, parts, repeats, padding, diagonals, index, scattering,
-            counting, linalg, einsum, distance, attention, norm, channel_norm, conv,
+            cumulative, extremum, sorting, movement, parts, repeats, padding, diagonals, index,
+            scattering, counting, linalg, einsum, distance, attention, norm, channel_norm, conv,
             conv_transpose, pool, adaptive_pool, interpolate)
 
 globals().update(functions())
