@@ -327,5 +327,7 @@ class Expressions:
     # ---- scratch
     def element(self, a: Array) -> Form:
         """The position in a scratch array at the open loops."""
+        if a.strip is not None:
+            return Form(0, {a.vars[0]: 1, a.strip.var: -1})
         return self.algebra.flatten(
             tuple(Form(0, {v: 1}) for v in a.vars), tuple(v.extent for v in a.vars))

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from tegg.backends.cexpr import Dialect
+from tegg.backends.cfunction import print_function
 from tegg.backends.cpu.sorting import sort_rows
-from tegg.backends.cstyle import print_function
 from tegg.kernel.index import Algebra
 from tegg.kernel.lower import Template
 from tegg.kernel.loops import Function

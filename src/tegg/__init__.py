@@ -27,9 +27,11 @@ if TYPE_CHECKING:
 
 # What needs more than NumPy, or is not always needed, is imported when it is first named.
 _LAZY = {
+    "Bf16": "tegg.rewrite.compiler",
     "compile": "tegg.jit",
     "Compiled": "tegg.runtime.compiled",
     "Compiler": "tegg.rewrite.compiler",
+    "Fp16": "tegg.rewrite.compiler",
     "Generic": "tegg.rewrite.compiler",
     "Op": "tegg.ir.op",
     "load": "tegg.runtime.saving",
@@ -44,12 +46,14 @@ __all__ = [
     "ArgumentError",
     "ArraySpec",
     "BackendError",
+    "Bf16",
     "CacheError",
     "Compiled",
     "Compiler",
     "DType",
     "DTypeError",
     "ExtractionError",
+    "Fp16",
     "Generic",
     "Graph",
     "Op",

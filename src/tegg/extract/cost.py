@@ -26,7 +26,7 @@ class Level:
 class Costs:
     """A device as extraction sees it. Rates are per second and thread; see docs of each field.
 
-    launch: seconds to start a kernel and wait for all its threads.
+    launch: seconds to start a stage of a kernel and wait for all its threads.
     overlap: share of the shorter of memory and compute time that hides behind the longer one; a
       plain roofline (1.0) cannot tell a kernel that saves bytes under a product from one that
       does not.
@@ -79,7 +79,7 @@ class Costs:
             compute += operations * self.loop_dtypes.get(dtype.name, 1.0) / self.loop_rate
         compute /= threads
         longer, shorter = max(memory, compute), min(memory, compute)
-        return longer + (1.0 - self.overlap) * shorter + self.launch
+        return longer + (1.0 - self.overlap) * shorter + (1 + work.splits) * self.launch
 
     def memory(self, size: float, threads: int) -> float:
         """Seconds to read a buffer of ``size`` bytes from where it lies since it was written.

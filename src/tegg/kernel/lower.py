@@ -16,6 +16,14 @@ from tegg.kernel.index import Algebra, Form, Gathered, Guard
 from tegg.kernel.lane import Lanes
 from tegg.kernel.loops import Function, Let, Store, verify, walk
 from tegg.kernel.order import nests
+from tegg.kernel.partial import (
+    combined,
+    exchanged,
+    partial_dtype,
+    partial_size,
+    partial_write,
+    splittable,
+)
 from tegg.kernel.place import Limits, Placer
 from tegg.kernel.propagate import Propagation, Splits
 from tegg.kernel.scan import Blocks, Target, blocked, followers, scan_writes
@@ -131,6 +139,15 @@ class Lowering:
             return Propagation(self.graph, self.language.native, splits, self.stored)
 
         p, writes = settle(propagation, write)
+        while found := splittable(writes):
+            slots = [self.temporary(partial_dtype(v), partial_size(v)) for v in found]
+            self._function(p, [partial_write(p, v, slot) for v, slot in zip(found, slots)])
+            memo = {v.id: combined(p, v, slot) for v, slot in zip(found, slots)}
+            writes = [exchanged(p, w, memo) for w in writes]
+        self._function(p, writes)
+
+    def _function(self, p: Propagation, writes: Sequence[Write]) -> None:
+        """The function that does some writes."""
         vectors = Vectoriser(Lanes(p.algebra, self.language.width))
         placed = nests(writes, lambda: Placer(p.values, vectors, self.limits))
         body = fuse([s for nest in placed for s in nest.body])

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from tegg.dim import hint
 from tegg.kernel.domain import Write
 from tegg.kernel.index import Var
-from tegg.kernel.loops import Block, Stmt
+from tegg.kernel.loops import Block, Stmt, Strip
 from tegg.kernel.place import Placer
+from tegg.kernel.tile import tiling
 from tegg.kernel.value import Val, reachable
 from tegg.kernel.work import price
 
@@ -60,15 +61,32 @@ def _best(group: list[Write], others: dict[frozenset[Var], list[Write]],
         if best is None or (total, rank) < best[:2]:
             best = total, rank, nest, ridden
     assert best is not None
+    tiled = _tiled(group, make())
+    if tiled is not None and tiled.price + sum(alone.values()) < best[0]:
+        return tiled, set()
     return best[2], best[3]
+
+
+def _tiled(group: list[Write], placer: Placer) -> Nest | None:
+    """The nest with its transposes tiled, where it has some."""
+    cut = tiling(group, placer.vectors.lanes) if placer.limits.vector else None
+    if cut is None:
+        return None
+    placer.tiled = cut
+    order = cut.order(group[0].vars)
+    shared = _shared(order[:-1], cut.lanes, placer.vectors.lanes.width * cut.copies, cut.strip)
+    body = (Block(tuple(placer.place(group, order, cut.lanes, shared))),)
+    return Nest(body, price(body, placer.vectors.lanes), (*placer.notes, "tiled a transpose"))
 
 
 def _place(writes: list[Write], order: tuple[Var, ...], placer: Placer) -> Nest:
     bodies = [v for w in writes for v in w.needs()]
     free = [v for v in order if not any(v in w.ordered for w in writes)]
+    parts = {x.attr.part for x in reachable(bodies) if x.op == "red"}
     shortest = min(len(w.vars) for w in writes)
     stores = [w.form for w in writes]
-    vector = placer.vectors.choose(free, bodies, stores) if placer.limits.vector else None
+    vector = placer.vectors.choose([v for v in free if v not in parts], bodies,
+                                   stores) if placer.limits.vector else None
     if any(w.ordered for w in writes) and not placer.vectors.pays(vector, bodies, stores):
         vector = None
     unroll = placer.vectors.unroll(bodies, vector)
@@ -78,9 +96,12 @@ def _place(writes: list[Write], order: tuple[Var, ...], placer: Placer) -> Nest:
     return Nest(body, price(body, placer.vectors.lanes), tuple(placer.notes))
 
 
-def _shared(vars: Sequence[Var], vector: Var | None, block: int) -> Var | None:
+def _shared(vars: Sequence[Var], vector: Var | None, block: int,
+            strip: Strip | None = None) -> Var | None:
     """The loop whose iterations the threads share: the outermost with enough of them."""
     def steps(v: Var) -> int:
+        if strip is not None and v == strip.var:
+            return -(-hint(v.extent) // strip.length)
         return -(-hint(v.extent) // block) if v == vector else hint(v.extent)
 
     enough = next((v for v in vars if steps(v) >= _ENOUGH_STEPS), None)
@@ -122,6 +143,6 @@ def _estimate(values: Sequence[Val], order: tuple[Var, ...]) -> float:
         inner = math.prod(hint(x.extent) for x in v.deps if x not in place)
         nested = (trips[deepest] if deepest >= 0 else 1) * inner
         own = 2 * math.prod(hint(x.extent) for x in v.deps)
-        cost = v.cost if v.op != "red" else math.prod(hint(x.extent) for x in v.attr.vars)
+        cost = v.cost if v.op != "red" else v.attr.trips()
         total += cost * min(nested, own)
     return total

@@ -14,6 +14,7 @@ from tegg.ir.graph import Graph, Node
 from tegg.kernel.index import ZERO, Algebra, Form, Gathered, Guard, Var, variable
 from tegg.kernel.value import Kind, Val, Values
 from tegg.ir.meaning import lowest
+from tegg.ir.split import parts
 
 Index = tuple[Form, ...]
 Request = Generator[tuple[Node, Index], Any, Val]  # asks for operands, gives a value
@@ -285,7 +286,8 @@ class Propagation:
         body = yield inner, tuple(full)
         if kind == "prod":
             body = self.widened(body, kind)
-        return self.narrowed(self.values.reduce(kind, vars, body, body.dtype), node.dtype)
+        cut = 1 if kind == "prod" else parts(shape, axes)
+        return self.narrowed(self.values.reduce(kind, vars, body, body.dtype, cut), node.dtype)
 
     def widened(self, v: Val, kind: Kind) -> Val:
         """A value as products and running sums keep it: float32 in float64."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from tegg.bits import bits_of
-from tegg.dim import Dim
+from tegg.dim import Dim, hint
 from tegg.dtype import DType, bool_
 from tegg.errors import LoweringError
 from tegg.kernel.index import Algebra, Form, Guard, Var, variable
@@ -32,10 +33,26 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """A sum or maximum over all values of variables, which it binds."""
+    """A sum or maximum over all values of variables, which it binds.
+
+    parts: of how many partial results it may be made, where few results would leave threads idle.
+    part: a free variable; only that part of ``part.extent`` equal ones of ``split`` is summed.
+    """
 
     kind: Kind
     vars: tuple[Var, ...]
+    parts: int = 1
+    part: Var | None = None
+
+    @property
+    def split(self) -> Var | None:
+        """The variable whose range is cut into parts: the longest, the outer one of equals."""
+        return max(self.vars, key=lambda v: hint(v.extent)) if self.part is not None else None
+
+    def trips(self) -> int:
+        """How many terms there are, at the hints of symbolic sizes."""
+        n = math.prod(hint(v.extent) for v in self.vars)
+        return n if self.part is None else max(1, n // hint(self.part.extent))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +143,8 @@ class Values:
             deps = frozenset().union(*(f.vars() for f in forms))
             v = Val(op, args, dtype, attr, deps, v.id)
         elif isinstance(attr, Reduction):
-            v = Val(op, args, dtype, attr, deps - frozenset(attr.vars), v.id)
+            part = () if attr.part is None else (attr.part,)
+            v = Val(op, args, dtype, attr, deps - frozenset(attr.vars) | frozenset(part), v.id)
         elif isinstance(attr, Scan):
             v = Val(op, args, dtype, attr, deps | attr.form.vars(), v.id)
         self._table[key] = v
@@ -147,8 +165,10 @@ class Values:
     def size(self, dim: Dim, dtype: DType) -> Val:
         return self.const(dim, dtype) if isinstance(dim, int) else self.make("size", (), dtype, dim)
 
-    def reduce(self, kind: Kind, vars: tuple[Var, ...], body: Val, dtype: DType) -> Val:
-        return self.make("red", (body,), dtype, Reduction(kind, vars)) if vars else body
+    def reduce(self, kind: Kind, vars: tuple[Var, ...], body: Val, dtype: DType,
+               parts: int = 1, part: Var | None = None) -> Val:
+        return (self.make("red", (body,), dtype, Reduction(kind, vars, parts, part)) if vars
+                else body)
 
     def scan(self, kind: Kind, vars: tuple[Var, ...], form: Form, *args: Val) -> Val:
         return self.make("scan", args, args[0].dtype, Scan(kind, vars, form))
@@ -216,4 +236,16 @@ class Values:
             body = self.substitute(v.args[0], inner)
         vars = tuple(renamed.get(x, x) for x in bound)
         # a sum over no variable stays one: it marks the product of a contraction of depth 1
-        return self.make("red", (body,), v.dtype, Reduction(v.attr.kind, vars))
+        return self.make("red", (body,), v.dtype, replace(v.attr, vars=vars))
+
+    def exchange(self, root: Val, memo: dict[int, Val]) -> Val:
+        """The value with others in place of those whose ids ``memo`` holds (and comes to hold)."""
+        for v in reachable([root]):
+            if v.id not in memo and any(memo.get(a.id, a) is not a for a in v.args):
+                memo[v.id] = self._exchanged(v, memo)
+        return memo.get(root.id, root)
+
+    def _exchanged(self, v: Val, memo: dict[int, Val]) -> Val:
+        if v.op in ("load", "index", "cond"):
+            return self._substituted(v, {}, memo)
+        return self.make(v.op, tuple(memo.get(a.id, a) for a in v.args), v.dtype, v.attr)

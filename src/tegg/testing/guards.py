@@ -25,6 +25,10 @@ class Miss(Exception):
     """This draw does not fit the pattern; draw again."""
 
 
+DOMAINS = MappingProxyType({"positive": "positive", "fits-f16": "f16"})  # what inputs are drawn
+POLICIES = ("may-round",)  # guards that choose and prove nothing: rules are sound without them
+
+
 # ---- builders: a guard that defines its first argument makes the node itself
 def _sized(made: Instance, args: tuple[Expr, ...], shape: tuple, dtype: DType) -> Node:
     size = made.env.get(str(args[0])) or (made.rng.choice((2, 3, 4, 6)),)
