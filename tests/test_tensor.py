@@ -310,6 +310,11 @@ def test_array_indexing_is_numpys(data):
           lambda x, *a: x[index], x, *arrays, exact=True)
 
 
+def test_an_ellipsis_of_no_axes_separates_arrays():
+    x, i = np.zeros((3, 4)), np.zeros((2, 3), int)
+    check(lambda x: x[None, 0, ..., i], lambda x: x[None, 0, ..., i], x, exact=True)
+
+
 def test_computed_indices_are_clamped_to_their_own_axis():
     x = np.arange(12).reshape(3, 4)
     i, j = np.array([0, 7, -9]), np.array([9, 1, 2])

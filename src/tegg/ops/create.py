@@ -31,6 +31,8 @@ def _filled(op: str, graph: Graph, shape: Shape, value: Any, dtype: DType) -> Te
     for n in shape:
         if not graph.facts.nonnegative(n):
             fail(ShapeError, f"{op}: a size of {show(shape)} is below 0, or may be")
+    if dtype is bool_ and isinstance(value, int) and value in (0, 1):
+        value = bool(value)
     if not is_scalar(value) or weak_dtype(op, value, dtype) is not dtype:
         fail(ArgumentError, f"{op}: the value is a number that {dtype.name} holds, not {value!r}")
     return wrap(graph, graph.expand(scalar_node(op, graph, value, dtype), shape))
@@ -52,9 +54,7 @@ def zeros(*shape: Any, dtype: DType | str = "f32") -> Tensor:
 @public(method=False)
 def ones(*shape: Any, dtype: DType | str = "f32") -> Tensor:
     """Ones. Sizes one by one or as one tuple."""
-    kind = as_dtype(dtype)
-    one_ = True if kind is bool_ else 1
-    return _filled("ones", graph_of("ones", ()), sizes_of("ones", shape), one_, kind)
+    return _filled("ones", graph_of("ones", ()), sizes_of("ones", shape), 1, as_dtype(dtype))
 
 
 @public(method=False)
@@ -74,8 +74,7 @@ def zeros_like(x: Operand, dtype: Kind = None) -> Tensor:
 @public(method=False)
 def ones_like(x: Operand, dtype: Kind = None) -> Tensor:
     """Ones in the shape of x, and in its dtype unless another is given."""
-    _, a = one("ones_like", x)
-    return full_like(x, True if (dtype or a.dtype) in (bool_, "bool") else 1, dtype)
+    return full_like(x, 1, dtype)
 
 
 @public(method=False)

@@ -40,7 +40,7 @@ def getitem(x: Operand, index: Any) -> Tensor:
         node = graph.op("Flip", node, axis) if turned else node
     if any(map(is_array, axes)):
         node, at = _gathered(graph, node, axes)
-        return wrap(graph, _placed(graph, node, at, entries))
+        return wrap(graph, _placed(graph, node, at, entries, _apart(given)))
     return wrap(graph, graph.reshape(node, _kept(node, entries)))
 
 
@@ -190,11 +190,17 @@ def _flat(graph: Graph, parts: list[Node], sizes: tuple[Dim, ...]) -> Node:
     return graph.expand(flat, shape)
 
 
-def _placed(graph: Graph, node: Node, at: int, entries: list) -> Node:
+def _apart(given: tuple) -> bool:
+    """Whether something stands between arrays and ints; an ellipsis of no axes does, as in NumPy."""
+    places = [i for i, e in enumerate(given)
+              if not (e is None or e is Ellipsis or isinstance(e, slice))]
+    return places[-1] - places[0] >= len(places)
+
+
+def _placed(graph: Graph, node: Node, at: int, entries: list, apart: bool) -> Node:
     """The arrays' axes, which start at ``at``, where NumPy puts them; new axes for None."""
-    advanced = [i for i, e in enumerate(entries) if not (e is None or isinstance(e, slice))]
-    apart = advanced[-1] - advanced[0] >= len(advanced)
-    before = [] if apart else entries[:advanced[0]]
+    first = next(i for i, e in enumerate(entries) if not (e is None or isinstance(e, slice)))
+    before = [] if apart else entries[:first]
     after = [e for e in entries[len(before):] if e is None or isinstance(e, slice)]
     plain = sum(e is not None for e in (*before, *after))
     wide, want = len(node.shape) - plain, sum(e is not None for e in before)
