@@ -191,7 +191,7 @@ def _flat(graph: Graph, parts: list[Node], sizes: tuple[Dim, ...]) -> Node:
 
 
 def _apart(given: tuple) -> bool:
-    """Whether something stands between arrays and ints; as in NumPy, an ellipsis of no axes does."""
+    """Whether something stands between arrays and ints, be it an ellipsis of no axes."""
     places = [i for i, e in enumerate(given)
               if not (e is None or e is Ellipsis or isinstance(e, slice))]
     return places[-1] - places[0] >= len(places)
