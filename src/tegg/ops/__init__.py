@@ -6,7 +6,8 @@ from tegg.ops.elementwise import (abs, add, cast, ceil, clamp, contiguous, cos, 
                                   floor, floor_divide, fmod, gelu, log, log2, maximum, minimum, mul,
                                   neg, pow, reciprocal, relu, remainder, round, rsqrt, sigmoid,
                                   sign, silu, sin, sqrt, square, sub, tanh, trunc)
-from tegg.ops.index import embedding, gather, index_select, take, take_along_dim
+from tegg.ops.index import (arange, embedding, gather, index_select, one_hot, take,
+                            take_along_dim)
 from tegg.ops.linalg import dot, linear, matmul
 from tegg.ops.movement import (broadcast_to, cat, concat, expand, flatten, flip, movedim, narrow,
                                pad, permute, reshape, squeeze, stack, transpose, unfold, unsqueeze)
@@ -19,14 +20,15 @@ clip, concatenate, moveaxis, swapaxes, subtract, multiply, divide, power, negati
 equal, not_equal, less, less_equal, greater, greater_equal = eq, ne, lt, le, gt, ge
 
 __all__ = [
-    "abs", "add", "all", "amax", "amin", "any", "broadcast_to", "cast", "cat", "ceil", "clamp",
+    "abs", "add", "all", "amax", "amin", "any", "arange", "broadcast_to", "cast", "cat", "ceil", "clamp",
     "clip", "concat", "concatenate", "contiguous", "cos", "div", "divide", "dot", "embedding",
     "eq", "equal", "erf", "exp", "exp2", "expand", "flatten", "flip", "floor", "floor_divide",
     "fmod", "gather", "ge", "gelu", "greater", "greater_equal", "gt", "index_select", "isnan",
     "layer_norm", "le", "less", "less_equal", "linear", "log", "log2", "log_softmax",
     "logical_and", "logical_not", "logical_or", "logical_xor", "logsumexp", "lt", "matmul", "max",
     "maximum", "mean", "min", "minimum", "moveaxis", "movedim", "mul", "multiply", "narrow", "ne",
-    "neg", "negative", "normalize", "not_equal", "pad", "permute", "pow", "power", "reciprocal",
+    "neg", "negative", "normalize", "not_equal",
+    "one_hot", "pad", "permute", "pow", "power", "reciprocal",
     "relu", "remainder", "reshape", "rms_norm", "rope", "round", "rsqrt",
     "scaled_dot_product_attention", "sigmoid", "sign", "silu", "sin", "softmax", "sqrt", "square",
     "squeeze", "stack", "std", "sub", "subtract", "sum", "swapaxes", "take", "take_along_dim",

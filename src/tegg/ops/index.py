@@ -259,3 +259,23 @@ def _places(graph: Graph, a: Node, rows: Node, axis: int) -> Node:
 def take_along_dim(x: Operand, indices: Operand, dim: int) -> Tensor:
     """``gather`` by NumPy's order of arguments (take_along_axis)."""
     return gather(x, dim, indices)
+
+
+# ---- positions
+def arange(n: Dim) -> Tensor:
+    """0, 1, ... n-1 as i64; n may be symbolic. Compared with an index it picks out one position."""
+    graph = graph_of("arange", ())
+    return wrap(graph, graph.iota(n))
+
+
+def one_hot(index: Operand, num_classes: Dim) -> Tensor:
+    """PyTorch's one_hot: (...,) -> (..., num_classes), i64: 1 at the place of the index, else 0.
+
+    An index outside gives zeros. A product with a table along the last axis is compiled as a
+    gather: nothing of the size of the table is multiplied.
+    """
+    graph = graph_of("one_hot", (index,))
+    rows = _index_node("one_hot", graph, index)
+    positions = graph.cast(rows, i64)
+    at = graph.reshape(positions, (*rows.shape, 1))
+    return wrap(graph, graph.cast(graph.idiom("Equal", at, graph.iota(num_classes)), i64))
