@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tegg.dim import Dim, Poly, exact_div
+from tegg.bits import value_of
+from tegg.dim import Dim, Poly, exact_div, upper_bound
 from tegg.dtype import i64
 from tegg.errors import ArgumentError, DTypeError, ShapeError
 from tegg.ir.graph import Graph, Node
@@ -151,7 +152,7 @@ def _gathered_and_dropped(graph: Graph, node: Node, entries: list) -> Node:
     if place is None:
         return graph.reshape(node, tuple(shape))
     axis, at, array = place
-    index = _wrapped(graph, array, node.shape[axis])
+    index = _wrapped("index", graph, array, node.shape[axis])
     shape[at:at + 1] = index.shape
     return graph.reshape(graph.op("Gather", node, index, axis), tuple(shape))
 
@@ -167,18 +168,34 @@ def _index_node(op: str, graph: Graph, index: Any) -> Node:
     return node
 
 
-def _wrapped(graph: Graph, index: Any, n: Dim) -> Node:
-    """An index in which negative values count from the end; checked where it is a NumPy array."""
-    if isinstance(index, list):
-        index = np.asarray(index, np.int64)
-    if isinstance(index, np.ndarray) and index.dtype.kind == "i" and isinstance(n, int):
-        if index.size and not -n <= index.min() <= index.max() < n:
-            bad = index.min() if index.min() < -n else index.max()
-            fail(ShapeError, f"index: {bad} is outside an axis of {n}")
-        if index.size and index.min() >= 0:
-            return _index_node("index", graph, index)
-    node = _index_node("index", graph, index)
-    if node.dtype.name == "u8":
+def _seen(graph: Graph, node: Node) -> np.ndarray | None:
+    """The values of an index that are known while recording: of a constant or a weight, moved."""
+    while node.op.name in ("Reshape", "Permute", "Expand", "Flip"):
+        (node,) = node.args
+    if node.op.name == "Full":
+        return np.asarray(value_of(node.attrs[2], node.dtype))
+    source = graph.inputs[node.attrs[0]].source if node.op.name == "Input" else None
+    return None if source is None else np.asarray(source.data)
+
+
+def _check_inside(op: str, graph: Graph, node: Node, n: Dim, low: Dim = 0) -> Node:
+    """An index; ShapeError where a value that is known already is not in low .. n-1."""
+    values, top = _seen(graph, node), upper_bound(n)
+    if values is not None and values.size:
+        first, last = int(values.min()), int(values.max())
+        most = upper_bound(-1 * low)  # how far an index may be below 0
+        below = most is not None and -first > most
+        if below or (top is not None and last >= top):
+            fail(ShapeError, f"{op}: {first if below else last} is outside an axis of {n}")
+    return node
+
+
+def _wrapped(op: str, graph: Graph, index: Any, n: Dim) -> Node:
+    """An index in which negative values count from the end."""
+    node = _check_inside(op, graph, _index_node(op, graph, index), n, -1 * n)
+    seen = _seen(graph, node)
+    if node.dtype.name == "u8" or (isinstance(index, (np.ndarray, list)) and seen is not None
+                                   and seen.size and seen.min() >= 0):
         return node
     node = graph.cast(node, i64)
     back = graph.broadcast("Add", node, graph.size(n, i64))
@@ -190,7 +207,8 @@ def take(x: Operand, indices: Operand, dim: int | None = None) -> Tensor:
     """NumPy's take: x indexed along an axis by integers of any shape, which replaces the axis.
 
     Without an axis x is flattened. Negative indices count from the end; what is still outside
-    raises ShapeError where it is a NumPy array, and is clamped to the axis where it is computed.
+    raises ShapeError where its value is known while recording (a constant or a weight), and is
+    clamped to the axis where it is computed.
     """
     graph = graph_of("take", (x, indices))
     with graph.recording():
@@ -198,25 +216,37 @@ def take(x: Operand, indices: Operand, dim: int | None = None) -> Tensor:
     if dim is None:
         a, dim = graph.reshape(a, (graph.count(a),)), 0
     axis = axis_of("take", dim, len(a.shape))
-    return wrap(graph, graph.op("Gather", a, _wrapped(graph, indices, a.shape[axis]), axis))
+    return wrap(graph, graph.op("Gather", a, _wrapped("take", graph, indices, a.shape[axis]),
+                                axis))
 
 
 @spelled
 def index_select(x: Operand, dim: int, index: Operand) -> Tensor:
-    """PyTorch's index_select: rows of an axis by a 1-D integer index, clamped to its range."""
+    """PyTorch's index_select: rows of an axis by a 1-D integer index.
+
+    An index outside raises ShapeError where its value is known while recording (a constant or a
+    weight), and is clamped to the axis where it is computed.
+    """
     graph = graph_of("index_select", (x, index))
     a, rows = node_of("index_select", graph, x), _index_node("index_select", graph, index)
     if len(rows.shape) != 1:
         fail(ShapeError, f"index_select: the index has one axis, not {show(rows.shape)}")
-    return wrap(graph, graph.op("Gather", a, rows, axis_of("index_select", dim, len(a.shape))))
+    axis = axis_of("index_select", dim, len(a.shape))
+    _check_inside("index_select", graph, rows, a.shape[axis])
+    return wrap(graph, graph.op("Gather", a, rows, axis))
 
 
 def embedding(index: Operand, weight: Operand) -> Tensor:
-    """Rows of ``weight`` (n, d) by integers of any shape: (..., d). Indices outside are clamped."""
+    """Rows of ``weight`` (n, d) by integers of any shape: (..., d).
+
+    An index outside raises ShapeError where its value is known while recording (a constant or a
+    weight), and is clamped to 0 .. n-1 where it is computed.
+    """
     graph = graph_of("embedding", (index, weight))
     table, rows = node_of("embedding", graph, weight), _index_node("embedding", graph, index)
     if len(table.shape) != 2:
         fail(ShapeError, f"embedding: the table has two axes, not {show(table.shape)}")
+    _check_inside("embedding", graph, rows, table.shape[0])
     return wrap(graph, graph.op("Gather", table, rows, 0))
 
 
@@ -224,14 +254,18 @@ def embedding(index: Operand, weight: Operand) -> Tensor:
 def gather(x: Operand, dim: int, index: Operand) -> Tensor:
     """PyTorch's gather: out[i, j, k] = x[i, index[i, j, k], k] for dim = 1.
 
-    ``index`` has x's rank, and along the other axes at most x's sizes. Indices outside are clamped.
-    One Gather from x as a flat array, by index + the offsets of the other axes.
+    ``index`` has x's rank, and along the other axes at most x's sizes. An index outside raises
+    ShapeError where its value is known while recording (a constant or a weight), and is clamped to
+    the axis where it is computed. One Gather from x as a flat array, by index + the offsets of the
+    other axes.
     """
     graph = graph_of("gather", (x, index))
-    a, rows = node_of("gather", graph, x), graph.cast(_index_node("gather", graph, index), i64)
+    a, given = node_of("gather", graph, x), _index_node("gather", graph, index)
+    rows = graph.cast(given, i64)
     axis = axis_of("gather", dim, len(a.shape))
     if len(rows.shape) != len(a.shape):
         fail(ShapeError, f"gather: x {show(a.shape)} and index {show(rows.shape)} differ in rank")
+    _check_inside("gather", graph, given, a.shape[axis])
     top = graph.size(a.shape[axis] - 1, i64)
     clamped = graph.idiom("Minimum", graph.idiom("Maximum", rows, graph.full(0, i64)), top)
     flat: Node | None = None

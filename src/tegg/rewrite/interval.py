@@ -1,11 +1,11 @@
-"""Intervals of integers: bounds that hold of every element, ints or dims, and what ops make of them.
+"""Intervals of integers: bounds that hold of every element, ints or dims, and how ops move them.
 
 An operation of a dtype wraps. A bound that may wrap is no bound: then the dtype's own are left.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -16,7 +16,7 @@ from tegg.dim import Dim, Facts, Poly
 from tegg.dtype import DType
 
 MOST = 3  # bounds kept on one side: the best int, and dims that it does not imply
-LARGEST = 2 ** 63 - 1  # of any size: shapes are 64-bit integers
+LARGEST = 2 ** 60  # of any symbol: no memory is larger, and kernels compute positions in 64 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,11 @@ def largest(x: Dim) -> int:
         return x
     return sum(c * prod((LARGEST if s.max is None else s.max) if c > 0 else s.min for s in m)
                for m, c in x.terms.items())
+
+
+def least(x: Dim) -> int:
+    """What a dim cannot be below, by the bounds of its symbols."""
+    return -largest(-1 * x)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,5 +216,3 @@ def _known(x: Dim, y: Dim, facts: Facts) -> bool:
 def _truncated(x: int, y: int) -> int:
     return abs(x) // y * (1 if x >= 0 else -1)
 
-
-Get = Callable[[int], Interval]

@@ -10,11 +10,14 @@ from collections.abc import Callable
 from types import MappingProxyType
 
 from tegg.bits import value_of
+from tegg.dim import Dim
 from tegg.dtype import DType
 from tegg.ir.classes import ENode
-from tegg.rewrite.interval import (EITHER, FALSE, TRUE, Get, Interval, Intervals, opposite, point,
-                                   whole)
+from tegg.rewrite.interval import (EITHER, FALSE, TRUE, Interval, Intervals, least, opposite,
+                                   point, whole)
 from tegg.rewrite.view import View
+
+Get = Callable[[int], Interval]
 
 PASSES = 4  # classes can be each other's operands; bounds get no worse from pass to pass
 DEEP = 3    # how far a condition is followed into a branch, and into its own parts
@@ -40,7 +43,7 @@ class Ranges:
     def of(self, c: int) -> Interval | None:
         return self.known.get(c)
 
-    def within(self, c: int, n) -> bool:
+    def within(self, c: int, n: Dim) -> bool:
         """Whether every element of a class of integers is proven to lie in 0 .. n-1."""
         x = self.known.get(c)
         return x is not None and x.low >= 0 and self.intervals.below(x, n)
@@ -186,25 +189,21 @@ Rule = Callable[[Intervals, list[Interval], DType], Interval]
 _SOURCES: MappingProxyType[str, Callable] = MappingProxyType({
     "Full": lambda i, attrs, d: point(int(value_of(attrs[2], d))),
     "Iota": lambda i, attrs, d: i.bounded([0], [attrs[1][0] - 1], d),
-    "Size": lambda i, attrs, d: i.bounded([_low(attrs[1][0]), attrs[1][0]], [attrs[1][0]], d)})
+    "Size": lambda i, attrs, d: i.bounded([least(attrs[1][0]), attrs[1][0]], [attrs[1][0]], d)})
 
 _INT: MappingProxyType[str, Rule] = MappingProxyType({
-    "Add": lambda i, a, d: i.add(*a, d), "Mul": lambda i, a, d: i.mul(*a, d),
-    "Sub": lambda i, a, d: i.sub(*a, d), "Neg": lambda i, a, d: i.neg(*a, d),
-    "Mod": lambda i, a, d: i.mod(*a, d), "IntDiv": lambda i, a, d: i.int_div(*a, d),
-    "Abs": lambda i, a, d: i.absolute(*a, d), "Maximum": lambda i, a, d: i.maximum(*a),
-    "Minimum": lambda i, a, d: i.minimum(*a), "Relu": lambda i, a, d: i.maximum(*a, FALSE),
-    "LessThan": lambda i, a, d: i.less(*a), "Equal": lambda i, a, d: i.equal(*a),
+    "Add": lambda i, a, d: i.add(a[0], a[1], d), "Mul": lambda i, a, d: i.mul(a[0], a[1], d),
+    "Sub": lambda i, a, d: i.sub(a[0], a[1], d), "Neg": lambda i, a, d: i.neg(a[0], d),
+    "Mod": lambda i, a, d: i.mod(a[0], a[1], d), "IntDiv": lambda i, a, d: i.int_div(a[0], a[1], d),
+    "Abs": lambda i, a, d: i.absolute(a[0], d), "Maximum": lambda i, a, d: i.maximum(a[0], a[1]),
+    "Minimum": lambda i, a, d: i.minimum(a[0], a[1]), "Relu": lambda i, a, d: i.maximum(a[0], FALSE),
+    "LessThan": lambda i, a, d: i.less(a[0], a[1]), "Equal": lambda i, a, d: i.equal(a[0], a[1]),
     "LessEqual": lambda i, a, d: opposite(i.less(a[1], a[0]))})
 
 _BOOL: MappingProxyType[str, Rule] = MappingProxyType({
-    "Add": lambda i, a, d: i.maximum(*a), "Mul": lambda i, a, d: i.minimum(*a),
-    "Maximum": lambda i, a, d: i.maximum(*a), "Minimum": lambda i, a, d: i.minimum(*a),
-    "Not": lambda i, a, d: opposite(a[0]), "LessThan": lambda i, a, d: i.less(*a),
-    "Equal": lambda i, a, d: i.equal(*a),
+    "Add": lambda i, a, d: i.maximum(a[0], a[1]), "Mul": lambda i, a, d: i.minimum(a[0], a[1]),
+    "Maximum": lambda i, a, d: i.maximum(a[0], a[1]), "Minimum": lambda i, a, d: i.minimum(a[0], a[1]),
+    "Not": lambda i, a, d: opposite(a[0]), "LessThan": lambda i, a, d: i.less(a[0], a[1]),
+    "Equal": lambda i, a, d: i.equal(a[0], a[1]),
     "LessEqual": lambda i, a, d: opposite(i.less(a[1], a[0]))})
 
-
-def _low(n) -> int:
-    """The smallest number that a size can be."""
-    return n if isinstance(n, int) else 0

@@ -22,7 +22,8 @@ class RangeFacts:
     """
 
     name = "ranges"
-    relations = MappingProxyType({"range": ("Tensor", "i64", "i64"), "within": ("Tensor", "String")})
+    relations = MappingProxyType({"range": ("Tensor", "i64", "i64"),
+                                  "within": ("Tensor", "String")})
 
     def facts(self, view: View) -> Iterable[Fact]:
         ranges = Ranges(view)
