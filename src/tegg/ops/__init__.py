@@ -21,7 +21,8 @@ equal, not_equal, less, less_equal, greater, greater_equal = eq, ne, lt, le, gt,
 
 __all__ = [
     "abs", "add", "all", "amax", "amin", "any", "arange", "broadcast_to", "cast", "cat", "ceil",
-    "clamp", "clip", "concat", "concatenate", "contiguous", "cos", "div", "divide", "dot", "embedding",
+    "clamp", "clip", "concat", "concatenate", "contiguous", "cos", "div", "divide", "dot",
+    "embedding",
     "eq", "equal", "erf", "exp", "exp2", "expand", "flatten", "flip", "floor", "floor_divide",
     "fmod", "gather", "ge", "gelu", "greater", "greater_equal", "gt", "index_select", "isnan",
     "layer_norm", "le", "less", "less_equal", "linear", "log", "log2", "log_softmax",

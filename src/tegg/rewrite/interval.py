@@ -141,7 +141,8 @@ class Intervals:
 
     def mul(self, a: Interval, b: Interval, dtype: DType) -> Interval:
         corners = [x * y for x in (a.low, a.high) for y in (b.low, b.high)]
-        lows, highs = [min(corners)], [max(corners)]
+        lows: list[Dim] = [min(corners)]
+        highs: list[Dim] = [max(corners)]
         if a.low >= 0 and b.low >= 0:
             lows += [x * y for x, y in product(a.lows, b.lows) if _known(x, y, self.facts)]
             highs += [x * y for x, y in product(a.highs, b.highs)]

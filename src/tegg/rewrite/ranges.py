@@ -191,19 +191,21 @@ _SOURCES: MappingProxyType[str, Callable] = MappingProxyType({
     "Iota": lambda i, attrs, d: i.bounded([0], [attrs[1][0] - 1], d),
     "Size": lambda i, attrs, d: i.bounded([least(attrs[1][0]), attrs[1][0]], [attrs[1][0]], d)})
 
+_BOTH: MappingProxyType[str, Rule] = MappingProxyType({
+    "Maximum": lambda i, a, d: i.maximum(a[0], a[1]),
+    "Minimum": lambda i, a, d: i.minimum(a[0], a[1]),
+    "LessThan": lambda i, a, d: i.less(a[0], a[1]),
+    "LessEqual": lambda i, a, d: opposite(i.less(a[1], a[0])),
+    "Equal": lambda i, a, d: i.equal(a[0], a[1])})
+
 _INT: MappingProxyType[str, Rule] = MappingProxyType({
-    "Add": lambda i, a, d: i.add(a[0], a[1], d), "Mul": lambda i, a, d: i.mul(a[0], a[1], d),
-    "Sub": lambda i, a, d: i.sub(a[0], a[1], d), "Neg": lambda i, a, d: i.neg(a[0], d),
-    "Mod": lambda i, a, d: i.mod(a[0], a[1], d), "IntDiv": lambda i, a, d: i.int_div(a[0], a[1], d),
-    "Abs": lambda i, a, d: i.absolute(a[0], d), "Maximum": lambda i, a, d: i.maximum(a[0], a[1]),
-    "Minimum": lambda i, a, d: i.minimum(a[0], a[1]), "Relu": lambda i, a, d: i.maximum(a[0], FALSE),
-    "LessThan": lambda i, a, d: i.less(a[0], a[1]), "Equal": lambda i, a, d: i.equal(a[0], a[1]),
-    "LessEqual": lambda i, a, d: opposite(i.less(a[1], a[0]))})
+    **_BOTH, "Add": lambda i, a, d: i.add(a[0], a[1], d),
+    "Mul": lambda i, a, d: i.mul(a[0], a[1], d), "Sub": lambda i, a, d: i.sub(a[0], a[1], d),
+    "Mod": lambda i, a, d: i.mod(a[0], a[1], d),
+    "IntDiv": lambda i, a, d: i.int_div(a[0], a[1], d),
+    "Neg": lambda i, a, d: i.neg(a[0], d), "Abs": lambda i, a, d: i.absolute(a[0], d),
+    "Relu": lambda i, a, d: i.maximum(a[0], FALSE)})
 
 _BOOL: MappingProxyType[str, Rule] = MappingProxyType({
-    "Add": lambda i, a, d: i.maximum(a[0], a[1]), "Mul": lambda i, a, d: i.minimum(a[0], a[1]),
-    "Maximum": lambda i, a, d: i.maximum(a[0], a[1]), "Minimum": lambda i, a, d: i.minimum(a[0], a[1]),
-    "Not": lambda i, a, d: opposite(a[0]), "LessThan": lambda i, a, d: i.less(a[0], a[1]),
-    "Equal": lambda i, a, d: i.equal(a[0], a[1]),
-    "LessEqual": lambda i, a, d: opposite(i.less(a[1], a[0]))})
-
+    **_BOTH, "Add": _BOTH["Maximum"], "Mul": _BOTH["Minimum"],
+    "Not": lambda i, a, d: opposite(a[0])})
