@@ -516,6 +516,13 @@ SHAPE_ERRORS = [
     (lambda x: x[[0, 1], [0, 1, 2]], "index: the arrays' shapes (2,) and (3,) do not broadcast: "
                                      "2 and 3 differ"),
     (lambda x: x[[0, 2]], "index: 2 is outside an axis of 2"),
+    (lambda x: x.take(np.array([0, -3]), 0), "take: -3 is outside an axis of 2"),
+    (lambda x: x.take(2, 0), "take: 2 is outside an axis of 2"),
+    (lambda x: x.index_select(1, np.array([0, 3])), "index_select: 3 is outside an axis of 3"),
+    (lambda x: x.gather(0, np.array([[0, -1, 0]])), "gather: -1 is outside an axis of 2"),
+    (lambda x: tegg.embedding(np.array([[1], [2]]), x), "embedding: 2 is outside an axis of 2"),
+    (lambda x: tegg.embedding(tegg.nn.Parameter(np.array([4, 0])).reshape(2, 1).flip(), x),
+     "embedding: 4 is outside an axis of 2"),
     (lambda x: x.squeeze(0), "squeeze: axis 0 of (2, 3) has not size 1"),
     (lambda x: x.expand(3), "expand: (2, 3) has more axes than (3,)"),
     (lambda x: x.expand(-1, 2, 3), "expand: a new axis of (-1, 2, 3) cannot be -1"),

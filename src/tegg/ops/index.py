@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tegg.dim import Dim, Poly
+from tegg.bits import value_of
+from tegg.dim import Dim, Poly, upper_bound
 from tegg.dtype import i64
 from tegg.errors import ArgumentError, DTypeError, ShapeError
 from tegg.ir.graph import Graph, Node
@@ -46,18 +47,36 @@ def clamped(graph: Graph, index: Node, n: Dim) -> Node:
     return graph.idiom("Minimum", low, graph.size(n - 1, index.dtype))
 
 
+def _seen(graph: Graph, node: Node) -> np.ndarray | None:
+    """The values of an index that are known while recording: of a constant or a weight, moved."""
+    while node.op.name in ("Reshape", "Permute", "Expand", "Flip"):
+        (node,) = node.args
+    if node.op.name == "Full":
+        return np.asarray(value_of(node.attrs[2], node.dtype))
+    source = graph.inputs[node.attrs[0]].source if node.op.name == "Input" else None
+    return None if source is None else np.asarray(source.data)
+
+
+def checked(op: str, graph: Graph, node: Node, n: Dim, low: Dim = 0) -> Node:
+    """An index; ShapeError where a value that is known already is not in low .. n-1."""
+    values, top = _seen(graph, node), upper_bound(n)
+    if values is not None and values.size:
+        first, last = int(values.min()), int(values.max())
+        most = upper_bound(-1 * low)  # how far an index may be below 0
+        below = most is not None and -first > most
+        if below or (top is not None and last >= top):
+            fail(ShapeError, f"{op}: {first if below else last} is outside an axis of {n}")
+    return node
+
+
 def wrapped(graph: Graph, index: Any, n: Dim) -> Node:
     """An index in which negative values count from the end; checked where it is a NumPy array."""
     if isinstance(index, list):
         index = listed("index", index)
-    if isinstance(index, np.ndarray) and index.dtype.kind == "i" and isinstance(n, int):
-        if index.size and not -n <= index.min() <= index.max() < n:
-            bad = index.min() if index.min() < -n else index.max()
-            fail(ShapeError, f"index: {bad} is outside an axis of {n}")
-        if index.size and index.min() >= 0:
-            return index_node("index", graph, index)
-    node = index_node("index", graph, index)
-    if node.dtype.name == "u8":
+    node = checked("index", graph, index_node("index", graph, index), n, -1 * n)
+    seen = _seen(graph, node)
+    if node.dtype.name == "u8" or (isinstance(index, np.ndarray) and seen is not None
+                                   and seen.size and seen.min() >= 0):
         return node
     node = graph.cast(node, i64)
     back = graph.broadcast("Add", node, graph.size(n, i64))
@@ -82,21 +101,32 @@ def take(x: Operand, indices: Operand, dim: int | None = None) -> Tensor:
 
 @public()
 def index_select(x: Operand, dim: int, index: Operand) -> Tensor:
-    """PyTorch's index_select: rows of an axis by a 1-D integer index, clamped to its range."""
+    """PyTorch's index_select: rows of an axis by a 1-D integer index.
+
+    An index outside raises ShapeError where its value is known while recording (a constant or a
+    weight), and is clamped to the axis where it is computed.
+    """
     graph = graph_of("index_select", (x, index))
     a, rows = node_of("index_select", graph, x), index_node("index_select", graph, index)
     if len(rows.shape) != 1:
         fail(ShapeError, f"index_select: the index has one axis, not {show(rows.shape)}")
-    return wrap(graph, graph.op("Gather", a, rows, axis_of("index_select", dim, len(a.shape))))
+    axis = axis_of("index_select", dim, len(a.shape))
+    checked("index_select", graph, rows, a.shape[axis])
+    return wrap(graph, graph.op("Gather", a, rows, axis))
 
 
 @public(method=False)
 def embedding(index: Operand, weight: Operand) -> Tensor:
-    """Rows of ``weight`` (n, d) by integers of any shape: (..., d). Indices outside are clamped."""
+    """Rows of ``weight`` (n, d) by integers of any shape: (..., d).
+
+    An index outside raises ShapeError where its value is known while recording (a constant or a
+    weight), and is clamped to 0 .. n-1 where it is computed.
+    """
     graph = graph_of("embedding", (index, weight))
     table, rows = node_of("embedding", graph, weight), index_node("embedding", graph, index)
     if len(table.shape) != 2:
         fail(ShapeError, f"embedding: the table has two axes, not {show(table.shape)}")
+    checked("embedding", graph, rows, table.shape[0])
     return wrap(graph, graph.op("Gather", table, rows, 0))
 
 
@@ -104,14 +134,18 @@ def embedding(index: Operand, weight: Operand) -> Tensor:
 def gather(x: Operand, dim: int, index: Operand) -> Tensor:
     """PyTorch's gather: out[i, j, k] = x[i, index[i, j, k], k] for dim = 1.
 
-    ``index`` has x's rank, and along the other axes at most x's sizes. Indices outside are clamped.
-    One Gather from x as a flat array, by index + the offsets of the other axes.
+    ``index`` has x's rank, and along the other axes at most x's sizes. An index outside raises
+    ShapeError where its value is known while recording (a constant or a weight), and is clamped to
+    the axis where it is computed. One Gather from x as a flat array, by index + the offsets of the
+    other axes.
     """
     graph = graph_of("gather", (x, index))
-    a, rows = node_of("gather", graph, x), graph.cast(index_node("gather", graph, index), i64)
+    a, given = node_of("gather", graph, x), index_node("gather", graph, index)
+    rows = graph.cast(given, i64)
     axis = axis_of("gather", dim, len(a.shape))
     if len(rows.shape) != len(a.shape):
         fail(ShapeError, f"gather: x {show(a.shape)} and index {show(rows.shape)} differ in rank")
+    checked("gather", graph, given, a.shape[axis])
     return wrap(graph, taken_along(graph, a, clamped(graph, rows, a.shape[axis]), axis))
 
 
