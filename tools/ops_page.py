@@ -18,10 +18,12 @@ import numpy as np
 import tegg
 from tegg.dtype import DTYPES
 from tegg.ir.oracle import evaluate
+from tegg.ops.examples import IMPOSSIBLE, example
 from tegg.ops.public import PUBLIC, PublicOp, methods_of, names_of
+from tegg.ops.reference import TOLD
 
 sys.path.insert(0, str(Path(__file__).parent))
-from ops_examples import IMPOSSIBLE, SETUP, example
+from ops_examples import SETUP
 
 PAGE = Path(__file__).parent.parent / "docs" / "ops.md"
 SPECIAL = ("nan", "inf", "-inf", "-0.0", "0.0")
@@ -131,7 +133,7 @@ def _number(v: Any) -> str:
 def described(op: PublicOp) -> str:
     """The docstring without its examples."""
     text = inspect.getdoc(op.function) or ""
-    kept = [p for p in text.split("\n\n") if not p.startswith((">>>", "    "))]
+    kept = [p for p in text.split("\n\n") if not p.startswith((">>>", "    ", "Shapes: "))]
     return "\n\n".join(kept).replace("``", "`")
 
 
@@ -147,7 +149,9 @@ def entry(op: PublicOp) -> str:
              "", described(op), ""]
     if op.name in IMPOSSIBLE:
         return "\n".join(lines)
-    lines += [f"* Primops: {primops(op.name)}", f"* Dtypes: {dtypes(op.name)}"]
+    told = TOLD[op.name]
+    lines += [f"* Shapes: {told.shapes}", f"* Raises: {told.errors}",
+              f"* Primops: {primops(op.name)}", f"* Dtypes: {dtypes(op.name)}"]
     if found := special(op):
         lines.append(f"* Special values: {found}")
     out, made = run(op.name)

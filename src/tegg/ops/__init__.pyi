@@ -31,6 +31,7 @@ from tegg.ops import cumulative as cumulative
 from tegg.ops import diagonals as diagonals
 from tegg.ops import distance as distance
 from tegg.ops import elementwise as elementwise
+from tegg.ops import examples as examples
 from tegg.ops import exponential as exponential
 from tegg.ops import extremum as extremum
 from tegg.ops import getitem as getitem
@@ -45,6 +46,7 @@ from tegg.ops import powers as powers
 from tegg.ops import protocol as protocol
 from tegg.ops import public as public
 from tegg.ops import reduce as reduce
+from tegg.ops import reference as reference
 from tegg.ops import repeats as repeats
 from tegg.ops import scattering as scattering
 from tegg.ops import sorting as sorting
