@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import sys
 from collections import Counter
@@ -13,20 +14,18 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 
 import tegg
 from tegg.dtype import DTYPES
-from tegg.ir.oracle import evaluate
 from tegg.ops.examples import IMPOSSIBLE, example
 from tegg.ops.public import PUBLIC, PublicOp, methods_of, names_of
 from tegg.ops.reference import TOLD
 
 sys.path.insert(0, str(Path(__file__).parent))
 from ops_examples import SETUP
+from ops_special import DATA, table
 
 PAGE = Path(__file__).parent.parent / "docs" / "ops.md"
-SPECIAL = ("nan", "inf", "-inf", "-0.0", "0.0")
 HEAD = """# Ops
 
 Every op of `tegg`, written by `tools/ops_page.py` from the table of public ops.
@@ -36,8 +35,9 @@ others beside it. `axis=`, `keepdims=`, `ddof=`, `input=` and `other=` are under
 
 * *Primops*: what the example records. Inputs are left out; rules find the named ops again.
 * *Dtypes*: of the first operand, and of the result where it is another one.
-* *Special values* of elementwise functions are those of float32, computed; what is not said is as
-  in NumPy and PyTorch. NaN, inf and -0.0 go through movement and indexing as they are.
+* *Special values* are computed, in float32: of NumPy with the function of that name, of PyTorch
+  VERSION, of tegg by the meanings of the primops. Where a zero was chosen among zeros its sign is
+  left out. NaN, inf and -0.0 go through movement and indexing as they are.
 * Halves (f16, bf16) are computed in float32 and rounded once. Float and integer tensors do not mix.
 * Methods that are no functions: `x.T`, `x.mT`, `x.float()`, `x.half()`, `x.bool()`, `x.numel()`,
   `x.dim()`, `x.expand_as(y)`, `x.reshape_as(y)`, `x.where(c, y)`, `x.masked_fill(mask, value)`.
@@ -112,24 +112,6 @@ def _few(names: list[str]) -> str:
     return ", ".join(out)
 
 
-def special(op: PublicOp) -> str:
-    """What an elementwise function of one float gives for special values."""
-    if example(op.name) != f"tegg.{op.name}(x)" or op.family in ("create", "movement"):
-        return ""
-    graph = tegg.Graph()
-    x = graph.tensor((len(SPECIAL),))
-    out = op.function(x)
-    if out.shape != x.shape:
-        return ""
-    with np.errstate(all="ignore"):
-        (values,) = evaluate([out.node], {0: np.array([float(s) for s in SPECIAL], np.float32)})
-    return ", ".join(f"{s} -> {_number(v)}" for s, v in zip(SPECIAL, values))
-
-
-def _number(v: Any) -> str:
-    return str(v) if isinstance(v, np.bool_) else f"{float(v):.4g}"
-
-
 def described(op: PublicOp) -> str:
     """The docstring without its examples."""
     text = inspect.getdoc(op.function) or ""
@@ -152,8 +134,7 @@ def entry(op: PublicOp) -> str:
     told = TOLD[op.name]
     lines += [f"* Shapes: {told.shapes}", f"* Raises: {told.errors}",
               f"* Primops: {primops(op.name)}", f"* Dtypes: {dtypes(op.name)}"]
-    if found := special(op):
-        lines.append(f"* Special values: {found}")
+    lines += table(op)
     out, made = run(op.name)
     shown = f"print(value({example(op.name)}))  # {made['value'](out)}"
     if op.family == "create":  # no operand says which graph is meant
@@ -169,7 +150,9 @@ def page() -> str:
     index = [f"| {title[k]} | " + ", ".join(f"[{op.name}](#{_anchor(op)})" for op in ops) + " |"
              for k, ops in by.items()]
     body = [f"## {title[k]}\n\n" + "\n".join(map(entry, ops)) for k, ops in by.items()]
-    return "\n".join([f"{HEAD}{SETUP}```\n", "| family | ops |", "|---|---|", *index, "", *body])
+    version = json.loads(DATA.read_text(encoding="utf-8"))["version"]
+    head = f"{HEAD.replace('VERSION', version)}{SETUP}```\n"
+    return "\n".join([head, "| family | ops |", "|---|---|", *index, "", *body])
 
 
 def _anchor(op: PublicOp) -> str:
