@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from draw import Draw
+from tegg.testing.draw import Draw
 from tegg.dim import dim
 from tegg.ir.graph import Node
 

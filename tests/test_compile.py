@@ -5,7 +5,7 @@ import pytest
 from hypothesis import Phase, given, settings
 
 from kernels import close
-from random_graphs import programs
+from tegg.testing.programs import programs
 from tegg.ir import oracle
 from tegg.rewrite.compiler import Compiler, Generic
 from tegg.dtype import f32, f64

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from contractions import CASES, SYMBOLIC
-from draw import Draw
+from tegg.testing.draw import Draw
 from kernels import build, check
 from tegg.backends.cpu.contraction import lower_contraction
 from tegg.backends.cpu.emit import C

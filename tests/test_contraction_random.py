@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, note, settings, strategies as st
 
-from draw import Draw
+from tegg.testing.draw import Draw
 from kernels import build, check
 from tegg.backends.cpu.contraction import lower_contraction
 from tegg.backends.cpu.emit import C

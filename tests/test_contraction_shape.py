@@ -7,7 +7,7 @@ import re
 import pytest
 
 from contractions import CASES, matmul
-from draw import Draw
+from tegg.testing.draw import Draw
 from tegg.backends.cpu.contraction import lower_contraction
 from tegg.backends.cpu.emit import C
 from tegg.dim import dim

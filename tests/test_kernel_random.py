@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from draw import Draw
+from tegg.testing.draw import Draw
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 from kernels import build, call, close

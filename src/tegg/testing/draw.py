@@ -1,4 +1,4 @@
-"""Short names for recording graphs in kernel tests."""
+"""Short names for recording graphs in tests of kernels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tegg.shape import broadcast
 
 
 class Draw(Graph):
-    """A graph with the operations that kernel tests write often."""
+    """A graph with the operations that tests of kernels write often."""
 
     def x(self, *shape: Dim, dtype: str = "f32") -> Node:
         """A new input."""

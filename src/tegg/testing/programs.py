@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import strategies as st
 
 from tegg.bits import bits_of
 from tegg.dim import Dim, dim, evaluate, product
@@ -11,6 +10,7 @@ from tegg.dtype import bool_, f32, f64, i32
 from tegg.dtype import dtype as as_dtype
 from tegg.errors import TeggError
 from tegg.ir.graph import Graph, Node
+from tegg.testing.property import st
 
 UNARY = ("Exp2", "Sin", "Sqrt", "Recip", "Log2", "Contiguous")
 # Named ops round differently from their expansions, so they are not drawn together with ops that
