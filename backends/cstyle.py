@@ -28,8 +28,8 @@ from tegg.kernel.loops import (
     walk,
 )
 from tegg.bits import bits_of
+from tegg.kernel.propagate import identity
 from tegg.kernel.value import Val
-from tegg.ir.meaning import lowest
 
 _STACK = 1 << 16  # bytes of one scratch array up to which it stands on the stack
 
@@ -60,7 +60,9 @@ class Printer(Expressions):
             self.statement(s)
 
     def statement(self, s: Stmt) -> None:
-        if isinstance(s, Let):
+        if isinstance(s, Let) and s.value.op == "scan":
+            self._scan(s.value)
+        elif isinstance(s, Let):
             self._define(s.value, lambda u: self.value(s.value, u, s.fused))
         elif isinstance(s, Fetch):
             self._define(s.value, lambda u: self._fetch(s.value, s.array, u))
@@ -181,18 +183,30 @@ class Printer(Expressions):
     def _combine(r: Val) -> str:
         """The function that joins two values of a reduction, without its prefix."""
         if r.dtype.kind == "bool":
-            return "or"
-        return "add" if r.attr.kind == "sum" else "max"
+            return "and" if r.attr.kind == "prod" else "or"
+        return {"sum": "add", "max": "max", "prod": "mul", "logadd": "logadd"}[r.attr.kind]
 
     def _identity(self, r: Val) -> str:
-        value = 0 if r.attr.kind == "sum" else lowest(r.dtype)
-        return constant(bits_of(value, r.dtype), r.dtype)
+        return constant(bits_of(identity(r.attr.kind, r.dtype), r.dtype), r.dtype)
+
+    def _scan(self, v: Val) -> None:
+        """One term goes into the accumulators of a scan, which then are its value."""
+        lanes, letter = self.is_vector(v), REGISTER[v.dtype.name]
+        join = f"{'v' if lanes else 's'}{letter}_{self._combine(v)}"
+        for u in self._copies_of(v):
+            name = f"a{v.id}_{u}" if lanes else f"a{v.id}"
+            self.line(f"{name} = {join}({name}, {self.ref(v.args[0], u, lanes)});")
+        self._define(v, lambda u: f"a{v.id}_{u}" if lanes else f"a{v.id}")
 
     def _start(self, s: Start) -> None:
         r, first = s.value, self._identity(s.value)
         lanes, letter = self.is_vector(r), REGISTER[r.dtype.name]
+        given = r.args[1] if r.op == "scan" and len(r.args) > 1 else None
         for u in self._copies_of(r):
-            if lanes:
+            if given is not None:
+                self.line(f"{self._type(r.dtype, lanes)} a{r.id}{f'_{u}' if lanes else ''} = "
+                          f"{self.ref(given, u, lanes)};")
+            elif lanes:
                 self.line(f"{self._type(r.dtype, True)} a{r.id}_{u} = v{letter}_splat({first});")
             elif not s.partials:
                 self.line(f"{self._type(r.dtype, False)} a{r.id} = {first};")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from tegg.backends.cexpr import Dialect
 from tegg.backends.cfunction import print_function
-
+from tegg.backends.cpu.sorting import sort_rows
 from tegg.kernel.index import Algebra
+from tegg.kernel.lower import Template
 from tegg.kernel.loops import Function
 
 _SCALAR = MappingProxyType({"f": "float", "d": "double", "i": "int32_t", "l": "int64_t",
@@ -44,6 +46,9 @@ OPS = MappingProxyType({
     **{(name, "bool"): text for name, text in _BOOL.items()}})
 
 
+_TEMPLATES: Mapping[str, Template] = MappingProxyType({"ArgSort": sort_rows})
+
+
 @dataclass(frozen=True, slots=True)
 class C:
     """GNU C for vectors of ``width`` lanes, as lowering wants it."""
@@ -53,6 +58,10 @@ class C:
     @property
     def native(self) -> frozenset[str]:
         return self.dialect.native
+
+    @property
+    def templates(self) -> Mapping[str, Template]:
+        return _TEMPLATES
 
     @property
     def dialect(self) -> Dialect:

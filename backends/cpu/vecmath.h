@@ -303,6 +303,30 @@ SCALAR(log)
 SCALAR(tanh)
 SCALAR(sigmoid)
 #undef SCALAR
+// log(e^a + e^b) without overflow; of infinities the larger one, of NaN NaN.
+INL double sd_logadd(double a, double b) {
+  const double m = sd_max(a, b);
+  return m - m != 0 ? m : m + __builtin_log(1 + __builtin_exp(-__builtin_fabs(a - b)));
+}
+INL float sf_logadd(float a, float b) { return (float)sd_logadd(a, b); }
+INL vd vd_logadd(vd a, vd b) {
+  const vd m = vd_max(a, b);
+  return md_sel(m - m != 0, m, m + vd_log(1 + vd_exp(-vd_abs(a - b))));
+}
+INL vf vf_logadd(vf a, vf b) {
+  const vf m = vf_max(a, b);
+  return mf_sel(m - m != 0, m, m + v_log(1 + v_exp(-vf_abs(a - b))));
+}
+INL double vd_hlogadd(vd a) {
+  double r = a[0];
+  for (int k = 1; k < TEGG_LANES; k++) r = sd_logadd(r, a[k]);
+  return r;
+}
+INL float vf_hlogadd(vf a) {
+  double r = a[0];
+  for (int k = 1; k < TEGG_LANES; k++) r = sd_logadd(r, a[k]);
+  return (float)r;
+}
 INL float s_sin(float x) { return v_sin(M_SPLAT(vf, x))[0]; }
 INL float s_cos(float x) { return v_cos(M_SPLAT(vf, x))[0]; }
 INL float s_erf(float x) { return v_erf(M_SPLAT(vf, x))[0]; }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tegg.dim import Dim, Facts, Poly, Shape, exact_div, product
+from tegg.dim import Dim, Facts, Poly, Shape, exact_div, product, upper_bound
 from tegg.errors import ShapeError
 
 
@@ -130,6 +130,43 @@ def scatter(shapes: list[Shape], attrs: tuple, facts: Facts) -> Shape:
         raise ShapeError(f"scatter into {show(base)} on axis {axis} with index {show(index)} "
                          f"needs an update of {show(want)}, not {show(update)}")
     return base
+
+
+def scatter_along(shapes: list[Shape], attrs: tuple, facts: Facts) -> Shape:
+    """ScatterAlong(base, index, update): index and update are base with another axis length."""
+    base, index, update = shapes
+    axis = _axis(base, attrs[0])
+    want = _replace(base, axis, *index[axis:axis + 1])
+    if any(tuple(map(facts.canonical, want)) != tuple(map(facts.canonical, s))
+           for s in (index, update)):
+        raise ShapeError(f"scatter along axis {axis} of {show(base)} needs an index and an update "
+                         f"of one shape that differs on that axis only, not {show(index)} and "
+                         f"{show(update)}")
+    return base
+
+
+def argsort(shapes: list[Shape], attrs: tuple, facts: Facts) -> Shape:
+    """ArgSort(axis, (kept,), descending): the axis becomes the ``kept`` first in order."""
+    (shape,), (axis, (kept,), _) = shapes, attrs
+    n = shape[_axis(shape, axis)]
+    _need(facts, kept, f"keeping {kept} of an axis of {n}: at least 0")
+    _need(facts, n - kept, f"keeping {kept} of an axis of {n}")
+    return _replace(shape, axis, kept)
+
+
+def bounded_reduction(shapes: list[Shape], attrs: tuple, facts: Facts) -> Shape:
+    """A reduction whose expansion needs the largest size of its axis."""
+    return reduction([bounded(shapes, attrs, facts)], attrs, facts)
+
+
+def bounded(shapes: list[Shape], attrs: tuple, facts: Facts) -> Shape:
+    """An op along an axis whose expansion needs the largest size of that axis."""
+    shape = shapes[0]
+    n = shape[_axis(shape, attrs[0])]
+    if upper_bound(n) is None:
+        raise ShapeError(f"a product over an axis of {n}, which has no upper bound; give its "
+                         f"symbols one: tegg.dim(name, min, max)")
+    return shape
 
 
 def reshape(shapes: list[Shape], attrs: tuple, facts: Facts) -> Shape:

@@ -13,8 +13,9 @@ from tegg.dim import Dim, Shape
 from tegg.dtype import DType
 from tegg.errors import ArgumentError, DTypeError, ShapeError
 from tegg.ir.graph import Graph, Node
-from tegg.ops import (activation, attention, circular, compare, diagonals, distance, elementwise,
-                      exponential, index, linalg, movement, padding, parts, reduce, repeats)
+from tegg.ops import (activation, attention, circular, compare, counting, cumulative, diagonals,
+                      distance, elementwise, exponential, extremum, index, linalg, movement,
+                      padding, parts, reduce, repeats, scattering, sorting)
 from tegg.ops.value import Operand, Value, fail
 from tegg.shape import show
 
@@ -281,7 +282,17 @@ class Tensor(Value):
     tril, triu = diagonals.tril, diagonals.triu
 
     take, gather, index_select = index.take, index.gather, index.index_select
-    take_along_dim = index.take_along_dim
+    take_along_dim = take_along_axis = index.take_along_dim
+    index_add, index_copy = scattering.index_add, scattering.index_copy
+    index_put = scattering.index_put
+    scatter, scatter_add, scatter_reduce = (scattering.scatter, scattering.scatter_add,
+                                            scattering.scatter_reduce)
+    bincount, nonzero = counting.bincount, counting.nonzero
+
+    argmax, argmin, prod = extremum.argmax, extremum.argmin, reduce.prod
+    cumsum, cumprod, cummax = cumulative.cumsum, cumulative.cumprod, cumulative.cummax
+    cummin, logcumsumexp = cumulative.cummin, cumulative.logcumsumexp
+    sort, argsort, topk = sorting.sort, sorting.argsort, sorting.topk
 
     matmul, mm, bmm, mv = linalg.matmul, linalg.mm, linalg.bmm, linalg.mv
     dot, outer, addmm, baddbmm = linalg.dot, linalg.outer, linalg.addmm, linalg.baddbmm

@@ -35,18 +35,22 @@ class Legality:
 
     def allows(self, root: int, body: Mapping[int, ENode]) -> bool:
         """Whether a cone can be one kernel."""
-        rows, anchors = [], []
+        rows, anchors, scans = [], [], []
         for c, n in body.items():
             kind = n.op.kind
             if kind == "contract":
                 anchors.append(c)
             elif kind == "reduce" or (kind == "composite" and self.reduces(c, n)):
                 rows.append(c)
-            elif n.op.name == "Scatter" and c != root:
+            elif kind == "scan":
+                scans.append(c)
+            elif n.op.staged and c != root:
                 return False
+        if scans:
+            return not (rows or anchors or body[root].op.staged) and self._one_scan(scans, body)
         if not anchors and not rows:
             return True
-        if body[root].op.name == "Scatter":
+        if body[root].op.staged:
             return False
         if anchors and not (self._one_template(root, anchors, body)
                             and self._packed_rows(anchors[0], rows, body)):
@@ -81,6 +85,18 @@ class Legality:
                     index[c] = (*at, c)
                 else:
                     return False
+        return True
+
+    def _one_scan(self, scans: list[int], body: Mapping[int, ENode]) -> bool:
+        """One scan, and elementwise ops of it at its own index."""
+        if len(scans) > 1:
+            return False
+        above = set(scans)
+        for c, n in body.items():
+            if not above.isdisjoint(n.args):
+                if n.op.kind != "elementwise":
+                    return False
+                above.add(c)
         return True
 
     def _packed_rows(self, anchor: int, rows: list[int], body: Mapping[int, ENode]) -> bool:

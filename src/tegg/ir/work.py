@@ -274,7 +274,7 @@ class _Walk:
             self._combine(c, node, keys)
         elif kind == "composite":
             self._composite(c, node, keys)
-        elif kind == "index":
+        elif kind in ("index", "sort"):
             self._index(c, node, keys)
         else:
             for a in node.args:

@@ -42,8 +42,8 @@ class Array:
 
 @dataclass(frozen=True, slots=True)
 class Let:
-    """A value is computed from its operands. ``fused``: the operand that is a product computed
-    here, as one multiply-add."""
+    """A value is computed from its operands; a scan takes its term into its accumulator.
+    ``fused``: the operand that is a product computed here, as one multiply-add."""
 
     value: Val
     fused: Val | None = None
@@ -83,7 +83,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Accumulators of a reduction, set to its identity.
+    """Accumulators of a reduction, set to its identity; of a scan, to what it starts from.
 
     partials: vector accumulators for a vector loop over one of its variables; 0 where there is
     none, and the accumulator is a scalar or follows the lanes of a vector loop around it.
@@ -219,9 +219,13 @@ class _Verifier:
             assert v.op == "const" or v.id in known, f"{v} is used before it is computed"
 
         if isinstance(s, (Let, Fetch, Start, Finish)):
-            assert s.value.deps <= scope, f"{s.value} stands outside of its loops"
+            bound = s.value.attr.vars if isinstance(s, Start) and s.value.op == "scan" else ()
+            assert s.value.deps - set(bound) <= scope, f"{s.value} stands outside of its loops"
         if isinstance(s, Let):
             assert s.value.op != "red", f"{s.value} needs a loop"
+            if s.value.op == "scan":
+                assert s.value.id in open_, f"{s.value} has no accumulator"
+                assert around[-1].var == s.value.attr.vars[-1], f"{s.value} is not innermost"
             for a in s.needs():
                 need(a)
             return known | {s.value.id}, open_
@@ -236,6 +240,8 @@ class _Verifier:
             assert vector_of(around) is not None, f"{s.value} is turned without lanes"
             self.written.add(s.array.number)
         elif isinstance(s, Start):
+            for a in s.value.args[1:] if s.value.op == "scan" else ():
+                need(a)
             return known, open_ | {s.value.id}
         elif isinstance(s, Accumulate):
             for a in s.needs():

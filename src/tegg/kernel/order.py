@@ -84,8 +84,11 @@ def _place(writes: list[Write], order: tuple[Var, ...], placer: Placer) -> Nest:
     free = [v for v in order if not any(v in w.ordered for w in writes)]
     parts = {x.attr.part for x in reachable(bodies) if x.op == "red"}
     shortest = min(len(w.vars) for w in writes)
+    stores = [w.form for w in writes]
     vector = placer.vectors.choose([v for v in free if v not in parts], bodies,
-                                   [w.form for w in writes]) if placer.limits.vector else None
+                                   stores) if placer.limits.vector else None
+    if any(w.ordered for w in writes) and not placer.vectors.pays(vector, bodies, stores):
+        vector = None
     unroll = placer.vectors.unroll(bodies, vector)
     shared = _shared([v for v in order[:shortest] if v in free], vector,
                      placer.vectors.lanes.width * unroll)
@@ -106,17 +109,27 @@ def _shared(vars: Sequence[Var], vector: Var | None, block: int,
 
 
 def _candidates(group: list[Write]) -> Iterator[tuple[Var, ...]]:
-    """Orders worth placing, the recorded one first."""
+    """Orders worth placing, the recorded one first. What is carried along loops needs them
+    innermost, and ordered loops stay in their order."""
     recorded = group[0].vars
+    fixed, carried = group[0].ordered, _carried(group)
     if len(recorded) <= _ALL_ORDERS:
         orders = list(itertools.permutations(recorded))
     else:
         orders = [recorded] + [tuple(w for w in recorded if w != v) + (v,) for v in recorded[:-1]]
+    orders = [o for o in orders if tuple(v for v in o if v in fixed) == fixed
+              and o[len(o) - len(carried):] == carried]
     if len(orders) > _PLACED:
         values = reachable(v for w in group for v in w.needs())
         ranked = sorted(range(1, len(orders)), key=lambda i: (_estimate(values, orders[i]), i))
         orders = [orders[0]] + [orders[i] for i in sorted(ranked[:_PLACED - 1])]
     yield from orders
+
+
+def _carried(writes: Sequence[Write]) -> tuple[Var, ...]:
+    """The variables along which values are accumulated."""
+    scans = (v for v in reachable(v for w in writes for v in w.needs()) if v.op == "scan")
+    return next((v.attr.vars for v in scans), ())
 
 
 def _estimate(values: Sequence[Val], order: tuple[Var, ...]) -> float:

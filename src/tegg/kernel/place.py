@@ -24,7 +24,7 @@ from tegg.kernel.loops import (
     Turn,
 )
 from tegg.kernel.tile import Tiling
-from tegg.kernel.value import Reduction, Val, Values
+from tegg.kernel.value import Reduction, Val, Values, reachable
 from tegg.kernel.vectorise import Vectoriser
 
 Scope = frozenset[Var]
@@ -61,6 +61,10 @@ class Job:
 
     def wanted(self) -> tuple[Val, ...]:
         return self.bodies + tuple(v for w in self.riders for v in w.needs())
+
+    def scans(self) -> list[Val]:
+        """Values that are accumulated along the innermost loops."""
+        return [v for v in reachable(self.bodies) if v.op == "scan"]
 
 
 @dataclass(slots=True)
@@ -119,6 +123,7 @@ class Placer:
         if not vars:
             return out + job.leaf()
         first, rest = vars[0], vars[1:]
+        out += [Start(v, 0) for v in job.scans() if v.attr.vars[0] == first]
         riders = tuple(w for w in job.riders if w not in here)
         job = replace(job, riders=riders)
         with self._inside(first, first == vector, unroll):

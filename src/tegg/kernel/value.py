@@ -15,10 +15,11 @@ from tegg.kernel.index import Algebra, Form, Guard, Var, variable
 from tegg.ir.op import OPS
 
 # Scalar operations of values that are no op of the table.
-_COST = {"load": 1.0, "const": 0.0, "size": 0.0, "index": 0.5, "cond": 1.0, "red": 1.0}
+_COST = {"load": 1.0, "const": 0.0, "size": 0.0, "index": 0.5, "cond": 1.0}
+_JOIN = {"sum": 1.0, "max": 1.0, "prod": 1.0, "logadd": 40.0}  # of a reduction or scan
 
 
-Kind = Literal["sum", "max"]
+Kind = Literal["sum", "max", "prod", "logadd"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +55,25 @@ class Reduction:
         return n if self.part is None else max(1, n // hint(self.part.extent))
 
 
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """A sum, maximum or product over all values so far of variables, the innermost loops.
+
+    form: the position in the result. It keeps the value inside of all its loops.
+    """
+
+    kind: Kind
+    vars: tuple[Var, ...]
+    form: Form
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Val:
-    """One value. ``op`` is ``load const size index cond red`` or the name of an elementwise op.
+    """One value. ``op`` is ``load const size index cond red scan`` or the name of an elementwise
+    op.
 
-    attr: Load, the bits of a constant, a Dim, a Form, a tuple of Guards, a Reduction, or None.
+    attr: Load, the bits of a constant, a Dim, a Form, a tuple of Guards, a Reduction, a Scan, or
+      None. A Scan takes its term, and what it starts from where that is not the identity.
     args: operands, gathered indices inside ``attr`` included; their ids are smaller.
     deps: the free loop variables.
     """
@@ -73,6 +88,8 @@ class Val:
     @property
     def cost(self) -> float:
         """Scalar operations of one evaluation, its operands not counted."""
+        if isinstance(self.attr, (Reduction, Scan)):
+            return _JOIN[self.attr.kind]
         known = _COST.get(self.op)
         return OPS[self.op].cost if known is None else known
 
@@ -82,6 +99,8 @@ class Val:
             return (self.attr.form, *(g.form for g in self.attr.guards))
         if self.op == "cond":
             return tuple(g.form for g in self.attr)
+        if isinstance(self.attr, Scan):
+            return (self.attr.form,)
         return (self.attr,) if self.op == "index" else ()
 
     def __repr__(self) -> str:
@@ -126,6 +145,8 @@ class Values:
         elif isinstance(attr, Reduction):
             part = () if attr.part is None else (attr.part,)
             v = Val(op, args, dtype, attr, deps - frozenset(attr.vars) | frozenset(part), v.id)
+        elif isinstance(attr, Scan):
+            v = Val(op, args, dtype, attr, deps | attr.form.vars(), v.id)
         self._table[key] = v
         return v
 
@@ -148,6 +169,9 @@ class Values:
                parts: int = 1, part: Var | None = None) -> Val:
         return (self.make("red", (body,), dtype, Reduction(kind, vars, parts, part)) if vars
                 else body)
+
+    def scan(self, kind: Kind, vars: tuple[Var, ...], form: Form, *args: Val) -> Val:
+        return self.make("scan", args, args[0].dtype, Scan(kind, vars, form))
 
     # ---- substitution
     def substitute(self, root: Val, by: Mapping[Var, Form],
@@ -188,6 +212,8 @@ class Values:
             attr = guards(attr)
         elif v.op == "index":
             attr = form(attr)
+        elif isinstance(attr, Scan):
+            attr = Scan(attr.kind, attr.vars, form(attr.form))
         args = () if v.op in ("load", "index", "cond") else tuple(
             memo.get(a.id, a) for a in v.args)
         return self.make(v.op, args, v.dtype, attr)

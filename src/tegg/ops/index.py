@@ -151,13 +151,13 @@ def _gathered_and_dropped(graph: Graph, node: Node, entries: list) -> Node:
     if place is None:
         return graph.reshape(node, tuple(shape))
     axis, at, array = place
-    index = _wrapped(graph, array, node.shape[axis])
+    index = wrapped(graph, array, node.shape[axis])
     shape[at:at + 1] = index.shape
     return graph.reshape(graph.op("Gather", node, index, axis), tuple(shape))
 
 
 # ---- gathers
-def _index_node(op: str, graph: Graph, index: Any) -> Node:
+def index_node(op: str, graph: Graph, index: Any) -> Node:
     if isinstance(index, list):
         index = np.asarray(index, np.int64)
     node = (graph.full(int(index), i64) if is_scalar(index) and not isinstance(index, Poly)
@@ -167,7 +167,7 @@ def _index_node(op: str, graph: Graph, index: Any) -> Node:
     return node
 
 
-def _wrapped(graph: Graph, index: Any, n: Dim) -> Node:
+def wrapped(graph: Graph, index: Any, n: Dim) -> Node:
     """An index in which negative values count from the end; checked where it is a NumPy array."""
     if isinstance(index, list):
         index = np.asarray(index, np.int64)
@@ -176,8 +176,8 @@ def _wrapped(graph: Graph, index: Any, n: Dim) -> Node:
             bad = index.min() if index.min() < -n else index.max()
             fail(ShapeError, f"index: {bad} is outside an axis of {n}")
         if index.size and index.min() >= 0:
-            return _index_node("index", graph, index)
-    node = _index_node("index", graph, index)
+            return index_node("index", graph, index)
+    node = index_node("index", graph, index)
     if node.dtype.name == "u8":
         return node
     node = graph.cast(node, i64)
@@ -198,14 +198,14 @@ def take(x: Operand, indices: Operand, dim: int | None = None) -> Tensor:
     if dim is None:
         a, dim = graph.reshape(a, (graph.count(a),)), 0
     axis = axis_of("take", dim, len(a.shape))
-    return wrap(graph, graph.op("Gather", a, _wrapped(graph, indices, a.shape[axis]), axis))
+    return wrap(graph, graph.op("Gather", a, wrapped(graph, indices, a.shape[axis]), axis))
 
 
 @spelled
 def index_select(x: Operand, dim: int, index: Operand) -> Tensor:
     """PyTorch's index_select: rows of an axis by a 1-D integer index, clamped to its range."""
     graph = graph_of("index_select", (x, index))
-    a, rows = node_of("index_select", graph, x), _index_node("index_select", graph, index)
+    a, rows = node_of("index_select", graph, x), index_node("index_select", graph, index)
     if len(rows.shape) != 1:
         fail(ShapeError, f"index_select: the index has one axis, not {show(rows.shape)}")
     return wrap(graph, graph.op("Gather", a, rows, axis_of("index_select", dim, len(a.shape))))
@@ -214,7 +214,7 @@ def index_select(x: Operand, dim: int, index: Operand) -> Tensor:
 def embedding(index: Operand, weight: Operand) -> Tensor:
     """Rows of ``weight`` (n, d) by integers of any shape: (..., d). Indices outside are clamped."""
     graph = graph_of("embedding", (index, weight))
-    table, rows = node_of("embedding", graph, weight), _index_node("embedding", graph, index)
+    table, rows = node_of("embedding", graph, weight), index_node("embedding", graph, index)
     if len(table.shape) != 2:
         fail(ShapeError, f"embedding: the table has two axes, not {show(table.shape)}")
     return wrap(graph, graph.op("Gather", table, rows, 0))
@@ -228,22 +228,28 @@ def gather(x: Operand, dim: int, index: Operand) -> Tensor:
     One Gather from x as a flat array, by index + the offsets of the other axes.
     """
     graph = graph_of("gather", (x, index))
-    a, rows = node_of("gather", graph, x), graph.cast(_index_node("gather", graph, index), i64)
+    a, rows = node_of("gather", graph, x), graph.cast(index_node("gather", graph, index), i64)
     axis = axis_of("gather", dim, len(a.shape))
     if len(rows.shape) != len(a.shape):
         fail(ShapeError, f"gather: x {show(a.shape)} and index {show(rows.shape)} differ in rank")
     top = graph.size(a.shape[axis] - 1, i64)
     clamped = graph.idiom("Minimum", graph.idiom("Maximum", rows, graph.full(0, i64)), top)
+    return wrap(graph, taken_along(graph, a, clamped, axis))
+
+
+def taken_along(graph: Graph, a: Node, index: Node, axis: int) -> Node:
+    """a at ``index`` along an axis; the index lies inside, and has a's sizes on the other axes."""
+    if len(a.shape) == 1:
+        return graph.op("Gather", a, index, 0)
     flat: Node | None = None
     stride: Dim = 1
     for i in reversed(range(len(a.shape))):
-        here = clamped if i == axis else _places(graph, a, rows, i)
+        here = index if i == axis else _places(graph, a, index, i)
         step = here if stride == 1 else graph.mul(here, graph.size(stride, i64))
         flat = step if flat is None else graph.add(flat, step)
         stride = stride * a.shape[i]
     assert flat is not None
-    flat = graph.expand(flat, rows.shape)
-    return wrap(graph, graph.op("Gather", graph.reshape(a, (graph.count(a),)), flat, 0))
+    return graph.op("Gather", graph.reshape(a, (graph.count(a),)), flat, 0)
 
 
 def _places(graph: Graph, a: Node, rows: Node, axis: int) -> Node:
@@ -257,5 +263,5 @@ def _places(graph: Graph, a: Node, rows: Node, axis: int) -> Node:
 
 @spelled
 def take_along_dim(x: Operand, indices: Operand, dim: int) -> Tensor:
-    """``gather`` by NumPy's order of arguments (take_along_axis)."""
+    """``gather`` by NumPy's order of arguments (``take_along_axis``)."""
     return gather(x, dim, indices)

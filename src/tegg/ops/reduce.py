@@ -117,11 +117,11 @@ def min(x: Operand, dim: Axes = None, keepdim: bool = False) -> Tensor:
     is exact. NaN propagates. Of bools it is ``all``. Raises ShapeError where an axis is empty."""
     graph, a = one("min", x)
     axes = _not_empty("min", a, axes_of("min", a, dim))
-    turned = _reversed_order(graph, reduced(graph, "MaxReduce", _reversed_order(graph, a), axes))
+    turned = reversed_order(graph, reduced(graph, "MaxReduce", reversed_order(graph, a), axes))
     return finished(graph, turned, axes, keepdim)
 
 
-def _reversed_order(graph: Graph, x: Node) -> Node:
+def reversed_order(graph: Graph, x: Node) -> Node:
     """A bijection that reverses the order, and is its own inverse."""
     if x.dtype is bool_:
         return graph.idiom("Not", x)
@@ -132,6 +132,25 @@ def _not_empty(op: str, a: Node, axes: tuple[int, ...]) -> tuple[int, ...]:
     if 0 in (a.shape[i] for i in axes):
         fail(ShapeError, f"{op}: an axis of {show(a.shape)} is empty, and has no {op}imum")
     return axes
+
+
+@spelled
+def prod(x: Operand, dim: Axes = None, keepdim: bool = False,
+         dtype: DType | str | None = None) -> Tensor:
+    """The product over axes. Integers and bools are multiplied in i64, as in NumPy and PyTorch,
+    unless ``dtype`` says otherwise; f32 accumulates in float64, halves in float32. An empty product
+    is 1. A symbolic axis needs an upper bound, else ShapeError."""
+    graph, a = one("prod", x)
+    want = as_dtype(dtype) if dtype is not None else a.dtype if a.dtype.is_float else i64
+    axes = axes_of("prod", a, dim)
+
+    def product_over(node: Node) -> Node:
+        for axis in axes:
+            node = graph.idiom("ProdReduce", node, axis)
+        return node
+
+    out = in_float32(graph, (graph.cast(a, want),), product_over)
+    return finished(graph, out, axes, keepdim)
 
 
 @spelled

@@ -237,10 +237,10 @@ class _Maker:
 
 def _pointwise(spec: KernelSpec, old: int, new: int, classes: EClasses) -> bool:
     """Whether every use of ``old`` in a kernel is at the very index that is written, or the base
-    of a Scatter that becomes ``new``."""
+    of a scatter that becomes ``new``."""
     shape = classes.shape[old]
     root = spec.body.get(new)
-    if root is not None and root.op.name == "Scatter" and root.args[0] == old:
+    if root is not None and root.op.kind == "index" and root.op.staged and root.args[0] == old:
         return all(old not in n.args[1:] for n in spec.body.values()) and not any(
             old in n.args for c, n in spec.body.items() if c != new)
     reached = {old}

@@ -80,6 +80,10 @@ def row_calls(draw, row: Op, dtype, specials=False):
             attrs.append(draw(st.integers(0, len(shape) - 1)))
         elif name == "eps":
             attrs.append(bits_of(draw(st.sampled_from([1e-5, 1e-12, 0.1])), f64))
+        elif name == "kept":
+            attrs.append((draw(st.integers(0, shape[attrs[0]])),))
+        elif name == "descending":
+            attrs.append(draw(st.integers(0, 1)))
         elif kind == "dtype":
             attrs.append(draw(st.sampled_from(list(DTYPES.values()))))
     if row.name == "Rope":
