@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from tegg.ir.classes import Fragment
@@ -23,19 +24,22 @@ from .emit import C
 from .library import load, prelude
 from .program import Program, Step, copy_step, steps_of, with_barriers
 from .threads import threads
+from .toolchain import Toolchain
 
 _LONG = 20e-6  # seconds: a run this long lets other Python threads go on meanwhile
 
 
 class Cpu:
-    """Kernels in C for the vectors of this machine, compiled by the compiler that is found."""
+    """Kernels in C, compiled by the compiler that is found. ``lanes``: float32 values of a vector,
+    by default those of this machine."""
 
     name = "cpu"
     features: frozenset[str] = frozenset()
     ops: tuple[Op, ...] = ()
 
-    def __init__(self) -> None:
-        self.toolchain = toolchain.find()
+    def __init__(self, lanes: int | None = None) -> None:
+        found = toolchain.find()
+        self.toolchain = found if lanes is None else replace(found, lanes=lanes)
         self.language = C(self.toolchain.lanes)
 
     def identity(self) -> str:
@@ -59,15 +63,15 @@ class Cpu:
         return lower(graph, outputs, name, self.language)
 
     def build(self, plan: Plan) -> Loaded:
-        return Loaded(plan)
+        return Loaded(plan, self.toolchain)
 
 
 class Loaded:
     """A plan whose kernels are loaded: one foreign call runs all of it."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, compiler: Toolchain) -> None:
         self.plan = plan
-        self._library = load(plan.kernels)
+        self._library = load(plan.kernels, compiler)
         self._program = self._made(plan.run, plan.before, plan.after)
         self._ahead = self._made(plan.ahead)
         self._threads = threads() if any(s.parallel for s in self._program.steps) else 1

@@ -11,7 +11,6 @@ import numpy as np
 from tegg.dtype import DTYPES, f32, f64
 from tegg.errors import LoweringError
 from tegg.ir.classes import Fragment
-from tegg.ir.graph import Graph
 from tegg.ir.oracle import evaluate
 from tegg.planning.target import Target
 from tegg.rewrite.compiler import Compiler, Generic, stack
@@ -21,7 +20,7 @@ from tegg.testing.compilers import check_classes
 from tegg.testing.kernels import Kernels
 from tegg.testing.programs import Program, programs as random_programs
 from tegg.testing.property import HealthCheck, given, note, seed as seeded, settings
-from tegg.testing.rows import check_drawn, check_elementwise, drawn_rows
+from tegg.testing.rows import check_drawn, check_elementwise
 from tegg.testing.tolerance import close
 from tegg.testing.views import Views, views as random_views
 
@@ -75,9 +74,7 @@ def check_rows(target: Target, compilers: Sequence[Compiler], report: BackendRep
     table = stack(compilers).table
     for dtype in DTYPES.values():
         report.rows |= check_elementwise(target, table, dtype, seed)
-    for op, dtype in drawn_rows(table, tuple(calls)):
-        if check_drawn(target, table, op, dtype, examples, calls.get(op.name)):
-            report.rows.add(op.name)
+        report.rows |= check_drawn(target, table, dtype, examples, seed, calls)
 
 
 def check_programs(target: Target, compilers: Sequence[Compiler], report: BackendReport,
@@ -173,9 +170,3 @@ def _bounded(got: np.ndarray, want: np.ndarray) -> tuple[np.ndarray, np.ndarray]
         return got, want
     keep = np.abs(want) < 1e30
     return (np.where(keep, got, 0).astype(want.dtype), np.where(keep, want, 0).astype(want.dtype))
-
-
-def graph_of(case: Views) -> Graph:
-    """The graph of a program of views with its outputs named, to be compiled."""
-    case.graph.outputs = {f"y{i}": n for i, n in enumerate(case.outputs)}
-    return case.graph

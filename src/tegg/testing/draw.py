@@ -66,6 +66,7 @@ class Draw(Graph):
 
     def norm(self, x: Node, axis: int, eps: float = 1e-5) -> Node:
         n = x.shape[axis]
+        assert isinstance(n, int), "norm is for axes of known size"
         d = self.sub(x, self.mul(self.op("SumReduce", x, axis), 1.0 / n))
         var = self.mul(self.op("SumReduce", self.mul(d, d), axis), 1.0 / n)
         return self.mul(d, self.op("Rsqrt", self.add(var, eps)))

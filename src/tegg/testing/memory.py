@@ -36,7 +36,7 @@ class Guarded:
         """The memory as an array. It ends with the memory."""
         if not self.size:
             return np.empty(shape, dtype.numpy)
-        raw = (ctypes.c_char * self.size).from_address(self.address)
+        raw = memoryview((ctypes.c_char * self.size).from_address(self.address))
         return np.frombuffer(raw, dtype.numpy, int(np.prod(shape))).reshape(shape)
 
     def close(self) -> None:

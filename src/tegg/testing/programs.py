@@ -28,6 +28,18 @@ class Program:
                  dims: list[Dim]) -> None:
         self.graph, self.sizes, self.inputs, self.dims = graph, sizes, inputs, dims
 
+    def bind(self) -> dict[int, np.ndarray]:
+        """The inputs, with weights bound to theirs, and every symbol the size of an input's axis:
+        what compiling the graph needs. Call it once."""
+        inputs = {i: np.array(v) for i, v in self.inputs.items()}
+        for i, spec in enumerate(self.graph.inputs):
+            if spec.kind == "weight":
+                spec.source = inputs[i]
+        if self.sizes:
+            inputs[len(self.graph.inputs)] = np.zeros(tuple(self.sizes.values()), np.float32)
+            self.graph.input("sizes", tuple(self.dims), "f32")
+        return inputs
+
     def __repr__(self) -> str:
         g = self.graph
         lines = [f"%{n.id} = {n.op.name}{[a.id for a in n.args]} {list(n.attrs)} {n.dtype.name}"

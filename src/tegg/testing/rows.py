@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from tegg.dtype import DTYPES, DType, bool_
-from tegg.errors import DTypeError, LoweringError, TeggError
+from tegg.errors import LoweringError, TeggError
 from tegg.ir.classes import Fragment
 from tegg.ir.graph import Graph, Node
 from tegg.ir.op import Op, OpTable
 from tegg.ir.oracle import evaluate
 from tegg.planning.target import Target
 from tegg.testing.kernels import Kernels
-from tegg.testing.property import assume, given, settings, st
+from tegg.testing.property import HealthCheck, Phase, given, seed as seeded, settings, st
 from tegg.testing.strategies import accepted, operand_dtypes, row_calls
 from tegg.testing.tolerance import close, wrong
 
 N = 75  # elements: whole vectors of any width, and a tail
 SPECIAL = (0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3.0, 1e-3, 100.0, -100.0, np.inf, -np.inf, np.nan)
-DRAWN = ("reduce", "composite", "kernel")
+DRAWN = ("reduce", "scan", "sort", "composite")
 Drawn = tuple[list[np.ndarray], tuple]  # operands and attributes
 
 # Fused steps, and polynomials: a few units in the last place beside what the row itself allows.
@@ -120,59 +120,80 @@ def _element(case: Case, got: np.ndarray, want: np.ndarray, bad: np.ndarray) -> 
 
 
 # ---- rows along axes, drawn
-def check_drawn(target: Target, table: OpTable, op: Op, dtype: DType, examples: int,
-                calls: st.SearchStrategy | None = None) -> bool:
-    """Check a row on drawn operands. ``calls``: draws ``(operands, attributes)``. Whether any call
-    could be lowered.
+def check_drawn(target: Target, table: OpTable, dtype: DType, examples: int, seed: int,
+                calls: Mapping[str, st.SearchStrategy]) -> set[str]:
+    """Check the rows along axes of a dtype on drawn operands, a build for each example. Gives the
+    names of those that the target takes.
 
-    Raises AssertionError with the smallest call that is wrong.
+    ``calls``: row -> strategy of ``(operands, attributes)``. Raises AssertionError with the
+    smallest call of a row that is wrong.
     """
-    ran = [False]
+    rows = [op for op in table.values() if (op.kind in DRAWN or op.name in calls)
+            and dtype is not bool_ and accepted(op, dtype)]
+    drawn = [calls.get(op.name, row_calls(op, dtype)) for op in rows]
+    ran: set[str] = set()
+    found: list[tuple[Case, str]] = []
 
-    @settings(max_examples=examples, deadline=None, database=None)
-    @given(call=row_calls(op, dtype) if calls is None else calls)
-    def run(call: Drawn) -> None:
-        case = _case(op, dtype, table, call)
-        assume(case is not None)
-        assert case is not None
-        if target.unsupported(op, case.node.dtype) is not None:
-            return
-        try:
-            ((got,),) = Kernels(target, [case.fragment]).run([case.arrays])
-        except LoweringError:
-            return
-        ran[0] = True
-        (want,) = evaluate([case.node], case.arrays)
-        why = close(got, want, case.node.dtype, op.tolerance)
-        assert why is None, (f"{op.name}{call[1]} of {dtype.name} on "
-                             f"{', '.join(str(a.tolist()) for a in call[0])}: {why}")
+    @settings(max_examples=examples, deadline=None, database=None, phases=[Phase.generate],
+              suppress_health_check=list(HealthCheck))
+    @seeded(seed)
+    @given(st.tuples(*drawn))
+    def run(made: tuple[Drawn, ...]) -> None:
+        cases = [c for op, call in zip(rows, made)
+                 if (c := _case(target, table, op, dtype, call)) is not None]
+        ran.update(c.op.name for c in cases)
+        if not found and (bad := _first_wrong(target, cases)) is not None:
+            found.append(bad)
 
-    run()
-    return ran[0]
+    if rows:
+        run()
+    for case, why in found:
+        _smallest(target, table, case, drawn[rows.index(case.op)], examples * 10)
+        raise AssertionError(why)
+    return ran
 
 
-def _case(op: Op, dtype: DType, table: OpTable, call: Drawn) -> Case | None:
-    """The case of a drawn call; None for one that the row refuses."""
+def _case(target: Target, table: OpTable, op: Op, dtype: DType, call: Drawn) -> Case | None:
+    """The case of a drawn call; None for one that the row or the target refuses."""
     operands, attrs = call
     graph = Graph(table)
     nodes = [graph.input(f"x{i}", a.shape, a.dtype) for i, a in enumerate(operands)]
     try:
-        return Case(op, dtype, graph, graph.op(op.name, *nodes, *attrs), dict(enumerate(operands)))
+        node = graph.op(op.name, *nodes, *attrs)
     except TeggError:
         return None
-
-
-def drawn_rows(table: OpTable, known: Sequence[str]) -> list[tuple[Op, DType]]:
-    """Rows along axes with the dtypes that they take. ``known``: rows whose calls are given."""
-    return [(op, d) for op in table.values() if op.kind in DRAWN or op.name in known
-            for d in DTYPES.values() if d is not bool_ and _takes(op, d)]
-
-
-def _takes(op: Op, dtype: DType) -> bool:
+    if target.unsupported(op, node.dtype) is not None:
+        return None
+    case = Case(op, dtype, graph, node, dict(enumerate(operands)))
     try:
-        return accepted(op, dtype)
-    except DTypeError:
-        return False
+        target.lower(case.fragment, "k", frozenset())
+    except LoweringError:
+        return None
+    return case
 
 
-Progress = Callable[[str], None]
+def _first_wrong(target: Target, cases: Sequence[Case]) -> tuple[Case, str] | None:
+    if not cases:
+        return None
+    got = Kernels(target, [c.fragment for c in cases]).run([c.arrays for c in cases])
+    for case, (result,) in zip(cases, got):
+        (want,) = evaluate([case.node], case.arrays)
+        why = close(result, want, case.node.dtype, case.op.tolerance)
+        if why is not None:
+            operands = ", ".join(str(a.tolist()) for a in case.arrays.values())
+            name = f"{case.op.name}{case.node.attrs} of {case.dtype.name}"
+            return case, f"{name} on {operands}: {why}"
+    return None
+
+
+def _smallest(target: Target, table: OpTable, found: Case, calls: st.SearchStrategy,
+              examples: int) -> None:
+    """Look for a smaller call of one row that is wrong, and raise it."""
+    @settings(max_examples=examples, deadline=None, database=None)
+    @given(call=calls)
+    def run(call: Drawn) -> None:
+        case = _case(target, table, found.op, found.dtype, call)
+        bad = None if case is None else _first_wrong(target, [case])
+        assert bad is None, bad[1]
+
+    run()

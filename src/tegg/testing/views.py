@@ -170,6 +170,10 @@ class Views:
     outputs: tuple[Node, ...]
     runs: tuple[dict[str, int], ...]
 
+    def counts(self, sizes: dict[str, int]) -> list[int]:
+        """The number of elements of each node."""
+        return [size_of(product(n.shape), sizes) for n in self.graph.reachable(self.outputs)]
+
     def inputs(self, sizes: dict[str, int], seed: int = 0) -> dict[int, np.ndarray]:
         """Values for every input; indices also lie outside of what they index."""
         rng = np.random.default_rng(seed)
@@ -196,4 +200,4 @@ def views(draw: Callable[..., Any], symbolic: bool = False, steps: int = 9) -> V
     for _ in range(draw(st.integers(2, steps))):
         r.step()
     outputs = [r.pool[-1], *({r.pick(r.pool[:-1])} if r.pool[:-1] else ())]
-    return Views(r.g, tuple(outputs), RUNS if symbolic else ({},))
+    return Views(r.g, tuple(outputs), RUNS)
