@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from tegg.ir.classes import Fragment
@@ -23,8 +22,8 @@ from .contraction import lower_contraction
 from .emit import C
 from .library import load, prelude
 from .program import Program, Step, copy_step, steps_of, with_barriers
+from .templates import Forms, templates, tile_of
 from .threads import threads
-from .toolchain import Toolchain
 
 _LONG = 20e-6  # seconds: a run this long lets other Python threads go on meanwhile
 
@@ -34,13 +33,14 @@ class Cpu:
     by default those of this machine."""
 
     name = "cpu"
-    features: frozenset[str] = frozenset()
-    ops: tuple[Op, ...] = ()
+    rules = ("lower.cpu",)
 
     def __init__(self, lanes: int | None = None) -> None:
-        found = toolchain.find()
-        self.toolchain = found if lanes is None else replace(found, lanes=lanes)
-        self.language = C(self.toolchain.lanes)
+        self.toolchain = toolchain.find()
+        self.language = C(lanes or self.toolchain.lanes)
+        self.features = frozenset({f"lanes={self.language.width}"})
+        self.ops = templates(self.language.width)
+        self.providers = (Forms(self.language.width),)
 
     def identity(self) -> str:
         """Lanes decide the source, threads the costs; the shared object is keyed by its text."""
@@ -50,6 +50,8 @@ class Cpu:
         return load_costs("cpu/generic", threads())
 
     def unsupported(self, op: Op, dtype: DType) -> str | None:
+        if op.kind == "contract" and op.template is None:
+            return "it is lowered as one of its templates, which rules of lower.cpu name"
         if op.expand or op.kind != "elementwise" or op.name in (
                 "Cast", "Contiguous", *self.language.native):
             return None
@@ -58,20 +60,21 @@ class Cpu:
     def lower(self, fragment: Fragment, name: str, constant: frozenset[int]) -> KernelCode:
         graph, outputs = fragment.graph, fragment.outputs
         if fragment.anchors:
+            first = fragment.anchors[0]
             return lower_contraction(graph, outputs, fragment.anchors, name, self.language,
-                                     constant)
+                                     tile_of(first.op, first.attrs), constant)
         return lower(graph, outputs, name, self.language)
 
     def build(self, plan: Plan) -> Loaded:
-        return Loaded(plan, self.toolchain)
+        return Loaded(plan, self.language.width)
 
 
 class Loaded:
     """A plan whose kernels are loaded: one foreign call runs all of it."""
 
-    def __init__(self, plan: Plan, compiler: Toolchain) -> None:
+    def __init__(self, plan: Plan, lanes: int) -> None:
         self.plan = plan
-        self._library = load(plan.kernels, compiler)
+        self._library = load(plan.kernels, lanes=lanes)
         self._program = self._made(plan.run, plan.before, plan.after)
         self._ahead = self._made(plan.ahead)
         self._threads = threads() if any(s.parallel for s in self._program.steps) else 1

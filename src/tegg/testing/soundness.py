@@ -42,7 +42,8 @@ def check_rule(rule: Rule, rules: RuleSet, stacked: Stack, rng: Random) -> Insta
     kind = rules.header.kind
     dtypes = {"reals": (f64, i64, bool_), "rounds": (f32, f64, i64, bool_)}.get(
         kind, tuple(DTYPES.values()))
-    made = instance(rule, stacked.table, relations(stacked), dtypes, rng)
+    made = instance(rule, stacked.table, relations(stacked), dtypes, rng,
+                    providers=stacked.providers)
     check_instance(rule, rules, made, relations(stacked))
     return made
 
