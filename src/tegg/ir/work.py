@@ -273,7 +273,7 @@ class _Walk:
             self._combine(c, node, keys)
         elif kind == "composite":
             self._composite(c, node, keys)
-        elif kind in ("index", "sort"):
+        elif kind in ("index", "sort", "kernel"):
             self._index(c, node, keys)
         else:
             for a in node.args:
