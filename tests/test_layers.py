@@ -29,6 +29,7 @@ LAYERS = {
     "backends": ("backends", "program kernel choose"),
     "drive": ("explain runtime", "program display rewrite choose"),
     "testing": ("testing", "program kernel rewrite choose drive"),
+    "extend": ("extend", "program kernel rewrite choose"),
     "user": ("__init__ jit", "program front drive"),
     "shell": ("cli", "program front rewrite choose drive testing user"),
 }

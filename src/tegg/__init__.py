@@ -18,6 +18,7 @@ from tegg.version import __version__
 _LAZY = {
     "Bf16": "tegg.rewrite.compiler",
     "compile": "tegg.jit",
+    "Code": "tegg.ir.code",
     "Compiled": "tegg.runtime.compiled",
     "Compiler": "tegg.rewrite.compiler",
     "Fp16": "tegg.rewrite.compiler",
@@ -37,6 +38,7 @@ __all__ = [
     "BackendError",
     "Bf16",
     "CacheError",
+    "Code",
     "Compiled",
     "Compiler",
     "DType",

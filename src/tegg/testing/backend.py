@@ -11,6 +11,7 @@ import numpy as np
 from tegg.dtype import DTYPES, f32, f64
 from tegg.errors import LoweringError
 from tegg.ir.classes import Fragment
+from tegg.ir.op import OPS
 from tegg.ir.oracle import evaluate
 from tegg.planning.target import Target
 from tegg.rewrite.compiler import Compiler, Generic, stack
@@ -22,7 +23,7 @@ from tegg.testing.programs import Program, programs as random_programs
 from tegg.testing.property import HealthCheck, given, note, seed as seeded, settings
 from tegg.testing.rows import check_drawn, check_elementwise
 from tegg.testing.tolerance import close
-from tegg.testing.views import Views, views as random_views
+from tegg.testing.views import NAMED as NAMED_VIEWS, Views, views as random_views
 
 LARGEST = 300_000   # elements of one value of a random program
 DEAREST = 3e7       # values that one kernel of a random program may evaluate
@@ -123,13 +124,15 @@ def check_program(program: Program, options: Options, slack: float = 1.0) -> Non
 def check_views(target: Target, compilers: Sequence[Compiler], report: BackendReport,
                 examples: int, seed: int, slack: float) -> None:
     """Random programs of views, of constant and of symbolic shapes."""
+    named = not any(target.unsupported(OPS[name], f32) for name in NAMED_VIEWS)
     for symbolic in (False, True):
         @settings(max_examples=examples, deadline=None, database=None,
                   suppress_health_check=list(HealthCheck))
         @seeded(seed)
-        @given(case=random_views(symbolic))
+        @given(case=random_views(symbolic, named))
         def run(case: Views) -> None:
-            report.views += check_view(target, case, slack)
+            report.views += (check_view(target, case, slack)
+                             or check_compiled_view(case, compilers, slack))
 
         run()
 
@@ -161,6 +164,26 @@ def check_view(target: Target, case: Views, slack: float = 1.0) -> bool:
             for a, b, n in zip(got, wanted, case.outputs):
                 why = close(*_bounded(a, b), n.dtype, 8 * slack)
                 assert why is None, f"at {sizes}: {why}\n{case!r}"
+    return True
+
+
+def check_compiled_view(case: Views, compilers: Sequence[Compiler], slack: float = 1.0) -> bool:
+    """Compile a program of views for a target that computes it by other ops than it is written in,
+    and run it at several sizes.
+
+    Raises AssertionError that says at which sizes it is wrong.
+    """
+    graph = case.bind()
+    compiled = compile_graph(graph, Options(tuple(compilers), cache=False))
+    for i, sizes in enumerate(case.runs):
+        if any(size > LARGEST for size in case.counts(sizes)):
+            continue
+        inputs = case.inputs(sizes, i)
+        wanted = evaluate(case.outputs, inputs, sizes)
+        got = compiled(**{s.name: inputs[slot] for slot, s in enumerate(graph.inputs)})
+        for r, w, n in zip(got.values(), wanted, case.outputs):
+            why = close(*_bounded(r, w), n.dtype, 8 * slack)
+            assert why is None, f"at {sizes}: {why}\n{case!r}"
     return True
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,14 +18,17 @@ S, B, P = dim("s", 0, 64, hint=20), dim("b", 0, 64, hint=3), dim("p", 1, 64, hin
 DIMS: tuple[Dim, ...] = (0, 1, 1, 2, 3, 5, 16, 17, 20, S, S, B, P, P + S, 2 * S, 4 * B)
 RUNS = ({"s": 0, "b": 1, "p": 1}, {"s": 1, "b": 0, "p": 5}, {"s": 17, "b": 3, "p": 16},
         {"s": 5, "b": 4, "p": 15})
+NAMED = ("Maximum", "Tanh", "Sigmoid")
 LARGEST = 30_000  # elements of a node, at the hints
 
 
 class _Recorder:
     """A graph that grows by drawn steps; a step that cannot be recorded draws nothing."""
 
-    def __init__(self, draw: Callable[..., Any], dims: tuple[Dim, ...], dtype: str) -> None:
+    def __init__(self, draw: Callable[..., Any], dims: tuple[Dim, ...], dtype: str,
+                 named: bool) -> None:
         self.g, self.draw, self.dims, self.dtype = Draw(), draw, dims, dtype
+        self.op = self.g.op if named else self.g.idiom  # named ops, or their expansions
         self.pool: list[Node] = [self.fresh(tuple(self.pick(dims) for _ in range(
             self.number(0, 4))))]
 
@@ -113,7 +115,7 @@ class _Recorder:
             return None
         y = self.g.top(x, axis, keep=self.pick((True, False)))
         low = self.g.full(-30, y.dtype, y.shape)  # the maximum of nothing
-        return self.g.op("Maximum", y, low)
+        return self.op("Maximum", y, low)
 
     def centre(self, x: Node) -> Node | None:
         axis = self._axis(x)
@@ -121,12 +123,12 @@ class _Recorder:
 
     def arithmetic(self, x: Node) -> Node:
         y = self.g.mul(x, self.pick((2, -1)))
-        return self.g.op("Maximum", y, x) if self.pick((True, False)) else self.g.add(y, x)
+        return self.op("Maximum", y, x) if self.pick((True, False)) else self.g.add(y, x)
 
     def smooth(self, x: Node) -> Node | None:
         if not DTYPES[self.dtype].is_float:
             return None
-        return self.g.op(self.pick(("Tanh", "Sigmoid")), self.g.mul(x, 0.5))
+        return self.op(self.pick(("Tanh", "Sigmoid")), self.g.mul(x, 0.5))
 
     def add(self, x: Node) -> Node:
         return self.g.add(x, self.fresh(x.shape))
@@ -162,13 +164,19 @@ STEPS = ("permute", "slice", "pad", "flip", "grow", "merge", "split", "window", 
          "centre", "arithmetic", "smooth", "add", "reuse", "gather", "mask", "concat")
 
 
-@dataclass(slots=True)
 class Views:
     """Nodes of a graph of views. ``runs``: the sizes of its symbols to run it at."""
 
-    graph: Graph
-    outputs: tuple[Node, ...]
-    runs: tuple[dict[str, int], ...]
+    def __init__(self, graph: Graph, outputs: tuple[Node, ...],
+                 runs: tuple[dict[str, int], ...]) -> None:
+        self.graph, self.outputs, self.runs = graph, outputs, runs
+
+    def bind(self) -> Graph:
+        """The graph with its outputs named, and every symbol the size of an input's axis: what
+        compiling it needs. Call it once."""
+        self.graph.outputs = {f"y{i}": n for i, n in enumerate(self.outputs)}
+        self.graph.input("sizes", (S, B, P), "bool")
+        return self.graph
 
     def counts(self, sizes: dict[str, int]) -> list[int]:
         """The number of elements of each node."""
@@ -192,11 +200,13 @@ class Views:
 
 
 @st.composite
-def views(draw: Callable[..., Any], symbolic: bool = False, steps: int = 9) -> Views:
-    """One or two outputs that are computed through many movements of one array."""
+def views(draw: Callable[..., Any], symbolic: bool = False, named: bool = True,
+          steps: int = 9) -> Views:
+    """One or two outputs that are computed through many movements of one array. ``named``: whether
+    named ops are recorded as they are, or as their expansions."""
     dims = DIMS if symbolic else tuple(d for d in DIMS if isinstance(d, int))
     dtype = "f32" if symbolic else draw(st.sampled_from(("f32", "f32", "i32", "u8", "f64")))
-    r = _Recorder(draw, dims, dtype)
+    r = _Recorder(draw, dims, dtype, named)
     for _ in range(draw(st.integers(2, steps))):
         r.step()
     outputs = [r.pool[-1], *({r.pick(r.pool[:-1])} if r.pool[:-1] else ())]
