@@ -24,10 +24,12 @@ _LAZY = {
     "Fp16": "tegg.rewrite.compiler",
     "Generic": "tegg.rewrite.compiler",
     "Op": "tegg.ir.op",
+    "extend": "",
     "load": "tegg.runtime.saving",
     "load_safetensors": "tegg.weights",
     "models": "",
     "nn": "",
+    "testing": "",
     "save": "tegg.runtime.saving",
     "save_safetensors": "tegg.weights",
 }
@@ -60,6 +62,7 @@ __all__ = [
     "compile",
     "dim",
     "dtype",
+    "extend",
     "f16",
     "f32",
     "f64",
@@ -73,6 +76,7 @@ __all__ = [
     "same",
     "save_safetensors",
     "state",
+    "testing",
     "trace",
     "u8",
 ]

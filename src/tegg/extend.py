@@ -13,8 +13,8 @@ from tegg.ir.op import OPS, Op
 from tegg.kernel.code import KernelCode, Stage, Temporary, Work
 from tegg.planning.interpreter import Interpreter
 from tegg.planning.plan import Buffer, Call, Plan
-from tegg.planning.target import Executable, Target
-from tegg.rewrite.compiler import Compiler, Generic
+from tegg.planning.target import Executable, Target, find as find_target
+from tegg.rewrite.compiler import Compiler, Generic, find as find_compiler
 from tegg.rewrite.providers import Fact, Provider
 from tegg.rewrite.view import View
 
@@ -48,6 +48,8 @@ __all__ = [
     "View",
     "Work",
     "evaluate",
+    "find_compiler",
+    "find_target",
     "load_costs",
     "symbols",
 ]

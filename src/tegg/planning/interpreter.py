@@ -1,4 +1,4 @@
-"""A plan run in Python, kernel by kernel, on NumPy arrays: simulators, and tests without a device."""
+"""A plan run in Python, kernel by kernel, on NumPy arrays: for simulators and tests."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -20,7 +20,8 @@ from tegg.testing.preimage import choose
 
 MEMORY = ("Load", "Store", "ToDevice", "ToHost")  # where a value rests changes nothing about it
 ROUNDED = "StoreAs"  # a form that is a dtype: the value after a cast to it and back
-ARITHMETIC = {"+": int.__add__, "-": int.__sub__, "*": int.__mul__, "min": min, "max": max}
+ARITHMETIC: dict[str, Callable[..., int]] = {
+    "+": int.__add__, "-": int.__sub__, "*": int.__mul__, "min": min, "max": max}
 COMPARE = {"<": int.__lt__, ">": int.__gt__, "<=": int.__le__, ">=": int.__ge__}
 
 
