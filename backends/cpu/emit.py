@@ -69,8 +69,8 @@ class C:
 
     @property
     def dialect(self) -> Dialect:
-        return Dialect(self.width, _SCALAR, _VECTOR, _MEMORY,
-                       {**OPS, **spellings(self.own)} if self.own else OPS)
+        ops = {**OPS, **spellings(self.own)} if self.own else OPS
+        return Dialect(self.width, _SCALAR, _VECTOR, _MEMORY, ops, frozenset("fidl"))
 
     def function(self, algebra: Algebra, function: Function) -> str:
         return print_function(self.dialect, algebra, function)

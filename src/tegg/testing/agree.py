@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -21,7 +21,7 @@ MOST_ELEMENTS = 1 << 22  # of one value: larger products are checked through wha
 def check_egraph(graph: Graph, compilers: Compiler | Sequence[Compiler],
                  inputs: Mapping[int, np.ndarray] | None = None,
                  sizes: Mapping[str, int] | None = None, precision: str = "reals",
-                 slack: float = 1.0) -> Saturated:
+                 slack: float = 1.0, features: Iterable[str] = ("cpu",)) -> Saturated:
     """Saturate a graph and compare every e-node with its class, whose value the oracle gives.
 
     inputs: input slot -> values, by default some of the operands' domains. sizes: of symbols, by
@@ -31,7 +31,7 @@ def check_egraph(graph: Graph, compilers: Compiler | Sequence[Compiler],
     the reals promise nothing beyond. Raises AssertionError that names the e-node, how far it is
     off, and what its class holds. Returns what saturation gave.
     """
-    done = saturate(graph, compilers, precision)
+    done = saturate(graph, compilers, precision, features=features)
     sizes = {s.name: s.hint for n in graph.nodes for d in n.shape for s in symbols(d)} | {
         **(sizes or {})}
     values = class_values(done.classes, any_inputs(graph, sizes) if inputs is None else inputs,

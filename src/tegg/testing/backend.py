@@ -14,7 +14,7 @@ from tegg.ir.classes import Fragment
 from tegg.ir.op import OPS
 from tegg.ir.oracle import evaluate
 from tegg.planning.target import Target
-from tegg.rewrite.compiler import Compiler, Generic, stack
+from tegg.rewrite.compiler import Compiler, Generic, lowering, stack
 from tegg.runtime.compiled import Compiled
 from tegg.runtime.driver import Options, compile_graph
 from tegg.testing.compilers import check_classes
@@ -86,7 +86,8 @@ def check_programs(target: Target, compilers: Sequence[Compiler], report: Backen
     @seeded(seed)
     @given(program=random_programs())
     def run(program: Program) -> None:
-        report.classes += check_classes(program, compilers, slack)
+        report.classes += check_classes(program, (*compilers, lowering(target)), slack,
+                                        (target.name, *target.features))
         check_program(program, Options(tuple(compilers), cache=False), slack)
         report.programs += 1
 

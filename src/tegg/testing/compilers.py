@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from tegg.rewrite.compiler import Compiler, Generic, stack
@@ -58,12 +58,16 @@ def check_compilers(compilers: Compiler | Sequence[Compiler], *, beside: Sequenc
     return report
 
 
-def check_classes(program: Program, compilers: Sequence[Compiler], slack: float = 1.0) -> int:
-    """Every e-class of a random program agrees, in both precisions. How many classes."""
+def check_classes(program: Program, compilers: Sequence[Compiler], slack: float = 1.0,
+                  features: Iterable[str] = ("cpu",)) -> int:
+    """Every e-class of a random program agrees, in both precisions. How many classes.
+
+    features: of the target, for rules that ask for some.
+    """
     found = 0
     for precision in ("bitwise", "reals"):
         done = check_egraph(program.graph, compilers, program.inputs, program.sizes, precision,
-                            AMPLIFIED * slack)
+                            AMPLIFIED * slack, features)
         found += len(done.classes.nodes)
     return found
 
