@@ -12,11 +12,13 @@ from tegg.dim import Dim, Symbol
 from tegg.dtype import DType
 from tegg.kernel.code import KernelCode
 from tegg.kernel.lower import lower
-from tegg.ir.op import Op
+from tegg.ir.op import PRODUCTS, Op
 from tegg.planning.plan import Call, Plan
 from tegg.planning.target import ArraySpec
 
 from . import caller, toolchain
+from .attention import lower_attention
+from .attention_forms import AttentionForms, attention_row, blocks_of
 from .caller import Caller
 from .contraction import lower_contraction
 from .emit import C
@@ -38,8 +40,9 @@ class Cpu:
         self.toolchain = toolchain.find()
         self.language = C(self.toolchain.lanes)
         self.features = frozenset({f"lanes={self.language.width}"})
-        self.ops = templates(self.language.width)
-        self.providers = (Forms(self.language.width),)
+        width = self.language.width
+        self.ops = (*templates(width), attention_row(width))
+        self.providers = (Forms(width), AttentionForms(width))
 
     def identity(self) -> str:
         """Lanes decide the source, threads the costs; the shared object is keyed by its text."""
@@ -49,7 +52,7 @@ class Cpu:
         return load_costs("cpu/generic", threads())
 
     def unsupported(self, op: Op, dtype: DType) -> str | None:
-        if op.kind == "contract" and op.template is None:
+        if op.kind in PRODUCTS and op.template is None:
             return "it is lowered as one of its templates, which rules of lower.cpu name"
         if op.expand or op.kind != "elementwise" or op.name in (
                 "Cast", "Contiguous", *self.language.native):
@@ -59,7 +62,10 @@ class Cpu:
     def lower(self, fragment: Fragment, name: str, constant: frozenset[int]) -> KernelCode:
         graph, outputs = fragment.graph, fragment.outputs
         if fragment.anchors:
-            first = fragment.anchors[0]
+            first = fragment.anchors[-1]
+            if first.op.kind == "attention":
+                return lower_attention(graph, outputs, fragment.anchors, name, self.language,
+                                       blocks_of(first.attrs))
             return lower_contraction(graph, outputs, fragment.anchors, name, self.language,
                                      tile_of(first.op, first.attrs), constant)
         return lower(graph, outputs, name, self.language)

@@ -18,7 +18,7 @@ from tegg.contraction import Spec
 from tegg.dim import hint, product
 from tegg.dtype import DType
 from tegg.ir.graph import Graph
-from tegg.ir.op import Op, OpTable
+from tegg.ir.op import PRODUCTS, Op, OpTable
 from tegg.ir.template import Execution, Extents
 
 
@@ -194,7 +194,7 @@ class _Walk:
         elif kind == "composite":
             self.after[c] = before + self.model.footprint(c, node).passes
             self.depth[c] = 2.0
-        elif kind == "contract":
+        elif kind in PRODUCTS:
             self.after[c], self.depth[c] = 0, 0.0
         elif kind == "movement":
             self.after[c] = before
@@ -233,7 +233,7 @@ class _Walk:
         if len(keys) > 1 and self.depth[c] >= self.model.keep:
             keys = self._kept(c, keys)
         self.out.values += len({index for index, _ in keys})
-        if kind == "contract":
+        if kind in PRODUCTS:
             self._contract(c, node, keys)
             return
         self._charge(c, node, keys)

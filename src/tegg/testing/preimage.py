@@ -8,7 +8,7 @@ from random import Random
 from tegg.bits import bits_of
 from tegg.dtype import DType, f64
 from tegg.ir.graph import Node
-from tegg.ir.op import Op
+from tegg.ir.op import PRODUCTS, Op
 from tegg.testing.guards import Miss
 
 Choice = tuple[list[tuple], list]  # shapes of the operands, values of the attributes
@@ -24,7 +24,7 @@ def choose(op: Op, shape: tuple, dtype: DType, bound: list, below: list[Node | N
         return [shape] * op.arity, [dtype if b is None else b for b in bound]
     if op.name in ("SumReduce", "MaxReduce", "Mean"):
         return _reduce(shape, dtype, bound, below, rng)
-    if op.kind == "contract":
+    if op.kind in PRODUCTS:
         return _contract(shape, dtype, bound, rng)
     if op.kind == "composite":
         axis = _axis(bound[0], range(len(shape)), rng)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tegg.rewrite.providers import Provider
+from tegg.rewrite.providers.attentions import Averages, KeptAxes
 from tegg.rewrite.providers.concats import Concats
 from tegg.rewrite.providers.constants import Constants
 from tegg.rewrite.providers.contractions import Contractions
@@ -11,4 +12,4 @@ from tegg.rewrite.providers.dtypes import DTypes
 from tegg.rewrite.providers.permutations import Permutations
 
 BUILTIN: tuple[Provider, ...] = (DTypes(), Permutations(), Dims(), Constants(), Concats(),
-                                 Contractions())
+                                 Contractions(), Averages(), KeptAxes())

@@ -1,0 +1,107 @@
+"""Which keys a row sees, read off the comparisons of a mask: what lies outside is not computed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tegg.bits import value_of
+from tegg.dtype import i64
+from tegg.kernel.index import Form, Var
+from tegg.kernel.value import Val, Values
+
+_FAR = 1 << 62  # sums with what is no farther away than this do not wrap
+_NEGATED = {"LessThan": "LessEqual", "LessEqual": "LessThan"}  # of integers, sides exchanged
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Scores are -inf unless ``key < value`` (``upper``), or unless ``key >= value``.
+
+    value: an integer that depends on the batch item and the row only.
+    """
+
+    value: Val
+    upper: bool
+
+
+def bounds(values: Values, scores: Val, key: Var) -> tuple[Bound, ...]:
+    """What the comparisons in scores prove. Adding -inf, or taking it where a condition fails, is
+    what a mask does; whoever adds NaN or inf to it is outside the reals."""
+    found = [b for c, holds in _conditions(scores) for b in _of(values, c, holds, key)]
+    return tuple(dict.fromkeys(found))
+
+
+def _conditions(v: Val) -> Iterator[tuple[Val, bool]]:
+    """Conditions, each true or false, without which a value is -inf."""
+    if v.op == "Select":
+        test, yes, no = v.args
+        for given, other, holds in ((yes, no, True), (no, yes, False)):
+            if _is_lowest(other):
+                yield from _parts(test, holds)
+                yield from _conditions(given)
+    elif v.op == "Add":
+        for a in v.args:
+            yield from _conditions(a)
+    elif v.op == "Sub" or (v.op == "Cast" and v.args[0].dtype.is_float):
+        yield from _conditions(v.args[0])
+    elif v.op == "Mul" and v.dtype.is_float:
+        for a, b in (v.args, v.args[::-1]):
+            if b.op == "const" and value_of(b.attr, b.dtype) > 0:
+                yield from _conditions(a)
+
+
+def _is_lowest(v: Val) -> bool:
+    return v.op == "const" and v.dtype.is_float and value_of(v.attr, v.dtype) == -math.inf
+
+
+def _parts(test: Val, holds: bool) -> Iterator[tuple[Val, bool]]:
+    """A conjunction's parts: all hold. A disjunction that fails: all parts fail."""
+    if test.op == "Not":
+        yield from _parts(test.args[0], not holds)
+    elif test.op in (("Mul", "Minimum") if holds else ("Add", "Maximum")):
+        for a in test.args:
+            yield from _parts(a, holds)
+    else:
+        yield test, holds
+
+
+def _of(values: Values, test: Val, holds: bool, key: Var) -> Iterator[Bound]:
+    """The bounds that a comparison is."""
+    if test.op == "cond" and holds:
+        for g in test.attr:
+            for low, high in ((g.low, None), (None, g.high)):
+                form = g.form - low if low is not None else g.form * -1 + high
+                yield from _affine(values, form, None, 0, key)
+    if test.op not in _NEGATED or test.args[0].dtype.name not in ("i32", "i64"):
+        return
+    a, b = test.args if holds else test.args[::-1]
+    strict = int((test.op if holds else _NEGATED[test.op]) == "LessThan")
+    for mine, theirs, sign in ((a, b, -1), (b, a, 1)):
+        if mine.op != "index" or key not in mine.attr.vars() or key in theirs.deps:
+            continue
+        if theirs.op == "index":
+            yield from _affine(values, (mine.attr - theirs.attr) * sign - strict, None, 0, key)
+        else:
+            yield from _affine(values, mine.attr * sign - strict, theirs, -sign, key)
+
+
+def _affine(values: Values, form: Form, other: Val | None, sign: int,
+            key: Var) -> Iterator[Bound]:
+    """The bound in ``form + sign * other >= 0``, where form holds the key once, by itself."""
+    step = form.coefficient(key)
+    rest = Form(form.const, {a: k for a, k in form.terms.items() if a != key})
+    if step not in (1, -1) or key in rest.vars():
+        return
+    upper = step == -1  # key <= rest + other, or key >= -(rest + other)
+    at = rest + 1 if upper else rest * -1
+    value = values.index(at, i64)
+    if other is not None:
+        wide = other if other.dtype is i64 else values.make("Cast", (other,), i64)
+        for op, end in (("Minimum", _FAR), ("Maximum", -_FAR)):
+            wide = values.make(op, (wide, values.const(end, i64)), i64)
+        if (sign > 0) != upper:
+            wide = values.make("Mul", (wide, values.const(-1, i64)), i64)
+        value = values.make("Add", (value, wide), i64)
+    yield Bound(value, upper)
