@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tegg.contraction import Spec
 from tegg.dim import hint, product
 from tegg.dtype import DType
 from tegg.ir.graph import Graph
+from tegg.ir.masks import seen_share
 from tegg.ir.op import PRODUCTS, Op, OpTable
 from tegg.ir.template import Execution, Extents
 
@@ -167,6 +168,7 @@ class _Walk:
         self.last = 0                        # the pass in which outputs are written
         self.late = self.late_evaluations = 0.0
         self.out = Demand()
+        self.seen = seen_share(body)
 
     def run(self) -> Demand:
         for c, node in self.body.items():
@@ -339,6 +341,9 @@ class _Walk:
         done = Extents(extent(spec.batch), extent(spec.m), extent(spec.n), extent(spec.k),
                        self.model.values.dtype[x])
         execution = node.op.template(node.attrs, done) if node.op.template else None
+        if execution and self.seen < 1:
+            execution = replace(execution, flops=execution.flops * self.seen,
+                                beside=execution.beside * self.seen)
         self.out.products.append(Product(done, node.op.name, execution, self._ready(y)))
         self._rows(execution.pieces if execution else
                    done.batch * -(-done.m // 8) * -(-done.n // 16))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tegg.dim import Dim
 from tegg.errors import LoweringError
 from tegg.ir.graph import Graph, Node
-from tegg.kernel.attention_mask import Bound, bounds
+from tegg.kernel.attention_mask import Bound, unmasked
 from tegg.kernel.contraction_classify import (
     AnchoredPropagation, Contraction, Group, Term, depths_of, load_forms, number_of, stride, summed,
     unit_last, written)
@@ -28,7 +28,7 @@ class Attention:
     first: the product whose sums become scores; its columns are the keys, and it has no writes.
     second: the product of weights with values; its depth are the keys. Its shared operand is a
     placeholder: weights are made from ``scores``, which are computed from the sums of ``first``.
-    bounds: between which keys scores may be above -inf, row by row.
+    bounds: between which keys a row has these scores; all others are -inf.
     """
 
     first: Contraction
@@ -127,5 +127,7 @@ def _arranged(p: AnchoredPropagation, writes: list[Write], total: Val, keys: tup
     second = Contraction(p, batch, m, keys, depths[_SUMS], (Group(
         tuple(writes), (Term(_SUMS, total, p.values.const(0, scores.dtype), values),),
         unit_last(n, [w.form for w in writes])),))
-    found = bounds(p.values, scores, keys[0]) if keys else ()
+    found: tuple[Bound, ...] = ()
+    if keys:
+        scores, found = unmasked(p.values, scores, keys[0])
     return Attention(first, second, scores, found)

@@ -26,30 +26,42 @@ class Bound:
     upper: bool
 
 
-def bounds(values: Values, scores: Val, key: Var) -> tuple[Bound, ...]:
-    """What the comparisons in scores prove. Adding -inf, or taking it where a condition fails, is
-    what a mask does; whoever adds NaN or inf to it is outside the reals."""
-    found = [b for c, holds in _conditions(scores) for b in _of(values, c, holds, key)]
-    return tuple(dict.fromkeys(found))
+def unmasked(values: Values, scores: Val, key: Var) -> tuple[Val, tuple[Bound, ...]]:
+    """Scores where all bounds hold, and the bounds: where one does not, scores are -inf.
 
+    Adding -inf, or taking it where a condition fails, is what a mask does. A score of NaN or inf,
+    which -inf would not hide in a sum, is outside the reals.
+    """
+    found: dict[Bound, None] = {}
 
-def _conditions(v: Val) -> Iterator[tuple[Val, bool]]:
-    """Conditions, each true or false, without which a value is -inf."""
-    if v.op == "Select":
+    def inside(v: Val) -> Val:
+        if v.op == "Select":
+            return chosen(v)
+        if v.op == "Add":
+            return values.make("Add", tuple(map(inside, v.args)), v.dtype)
+        if v.op == "Sub" or (v.op == "Cast" and v.args[0].dtype.is_float):
+            return values.make(v.op, (inside(v.args[0]), *v.args[1:]), v.dtype)
+        if v.op == "Mul" and v.dtype.is_float and any(map(_is_positive, v.args)):
+            return values.make("Mul", tuple(map(inside, v.args)), v.dtype)
+        return v
+
+    def chosen(v: Val) -> Val:
         test, yes, no = v.args
-        for given, other, holds in ((yes, no, True), (no, yes, False)):
-            if _is_lowest(other):
-                yield from _parts(test, holds)
-                yield from _conditions(given)
-    elif v.op == "Add":
-        for a in v.args:
-            yield from _conditions(a)
-    elif v.op == "Sub" or (v.op == "Cast" and v.args[0].dtype.is_float):
-        yield from _conditions(v.args[0])
-    elif v.op == "Mul" and v.dtype.is_float:
-        for a, b in (v.args, v.args[::-1]):
-            if b.op == "const" and value_of(b.attr, b.dtype) > 0:
-                yield from _conditions(a)
+        holds = _is_lowest(no)
+        if not holds and not _is_lowest(yes):
+            return v
+        given = inside(yes if holds else no)
+        parts = [list(_of(values, t, h, key)) for t, h in _parts(test, holds)]
+        found.update(dict.fromkeys(b for part in parts for b in part))
+        if all(parts):
+            return given
+        return values.make("Select", (test, given, no) if holds else (test, yes, given), v.dtype)
+
+    return inside(scores), tuple(found)
+
+
+def _is_positive(v: Val) -> bool:
+    return v.op == "const" and 0 < value_of(v.attr, v.dtype) < math.inf
 
 
 def _is_lowest(v: Val) -> bool:
@@ -68,12 +80,7 @@ def _parts(test: Val, holds: bool) -> Iterator[tuple[Val, bool]]:
 
 
 def _of(values: Values, test: Val, holds: bool, key: Var) -> Iterator[Bound]:
-    """The bounds that a comparison is."""
-    if test.op == "cond" and holds:
-        for g in test.attr:
-            for low, high in ((g.low, None), (None, g.high)):
-                form = g.form - low if low is not None else g.form * -1 + high
-                yield from _affine(values, form, None, 0, key)
+    """The bounds that a comparison is, or nothing where it is none."""
     if test.op not in _NEGATED or test.args[0].dtype.name not in ("i32", "i64"):
         return
     a, b = test.args if holds else test.args[::-1]
