@@ -113,7 +113,12 @@ class _Kernel:
         """The functions of a score, and of the keys that a row sees."""
         a, (keys,) = self.attention, hooks.columns
         kind = hooks.vector if self._varies else hooks.scalar
-        given = {a.product.id: (f"const {kind(a.product.dtype)}", "s0")}
+        for i, v in enumerate(a.columns):
+            for name, masked in ((f"column{i}", False), (f"column{i}_left", True)):
+                hooks.hook(name, params, [keys], [v], (), keys, masked, {})
+        given = {a.product.id: (f"const {kind(a.product.dtype)}", "s0"),
+                 **{v.id: (f"const {hooks.vector(v.dtype)}", f"c{i}")
+                    for i, v in enumerate(a.columns)}}
         for name, masked in (("score", False), ("score_left", True)):
             hooks.hook(name, params, [hooks.m, keys], [a.scores], (), keys, masked, given)
         for i, b in enumerate(a.bounds):
@@ -136,13 +141,37 @@ class _Kernel:
             return ""
         return "\n".join([f"  {hooks.m.of('row')}", *lines])
 
+    def _columns(self, first: Text) -> dict[str, str]:
+        """Arrays of what depends on the key alone: room, parameters, and how they are filled."""
+        hooks, width = first.hooks, first.hooks.dialect.width
+        (keys,) = hooks.columns
+        room, params, args, fills, loads = [], [], [], [], []
+        for i, v in enumerate(self.attention.columns):
+            letter = REGISTER[v.dtype.name]
+            call = (f"({hooks.args(self.symbols)}, {hooks.batch.args}{keys.names[0]}")
+            name = f"{hooks.name}_column{i}"
+            room.append(f" X({hooks.scalar(v.dtype)}, column{i}, width + {width})")
+            params.append(f", const {hooks.scalar(v.dtype)} *restrict column{i}")
+            args.append(f", column{i} - base")
+            loads.append(f", v{letter}_load(column{i} + {keys.names[0]})")
+            fills += [f"        if (left >= {width}) v{letter}_store(column{i} + j, {name}{call}));",
+                      f"        else v{letter}_store(column{i} + j, {name}_left{call}, left));"]
+        if fills:
+            fills = [f"      for (int64_t j = from - base; j < to - base; j += {width}) {{",
+                     f"        const int64_t {keys.names[0]} = base + j;",
+                     f"        const int left = keys - {keys.names[0]} < {width} ? keys - "
+                     f"{keys.names[0]} : {width};", *fills, "      }"]
+        return dict(column_room="".join(room), column_params="".join(params),
+                    column_args="".join(args), columns="\n".join(fills), column_loads="".join(loads))
+
     # ---- the stage
     def _stage(self, first: Text, second: Text) -> str:
         letter = REGISTER[self.accumulator.name]
         p, q, keys = first.params, second.params, self.attention.second.depth
         nr = p.nr
         at = f"v{letter}_load(t + i * {nr} + j)" if self._varies else f"t[i * {nr} + j]"
-        common = {**first.common(), "k": self.name, "unpack": second.hooks.unpack(self.symbols)}
+        common = {**first.common(), "k": self.name, "unpack": second.hooks.unpack(self.symbols),
+                  **self._columns(first)}
         return template("attention").substitute(
             common, KEYS=dim(keys), N=dim(second.hooks.columns[0].count), MR2=str(q.mr),
             NR2=str(q.nr), ROWS=str(self.blocks.rows), JB=str(-(-self.blocks.keys // nr) * nr),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tegg.dim import Dim
 from tegg.errors import LoweringError
 from tegg.ir.graph import Graph, Node
-from tegg.kernel.attention_mask import Bound, unmasked
+from tegg.kernel.attention_mask import Bound, columns, unmasked
 from tegg.kernel.contraction_classify import (
     AnchoredPropagation, Contraction, Group, Term, depths_of, load_forms, number_of, stride, summed,
     unit_last, written)
@@ -29,12 +29,14 @@ class Attention:
     second: the product of weights with values; its depth are the keys. Its shared operand is a
     placeholder: weights are made from ``scores``, which are computed from the sums of ``first``.
     bounds: between which keys a row has these scores; all others are -inf.
+    columns: values inside scores that depend on the key alone, and are worth keeping.
     """
 
     first: Contraction
     second: Contraction
     scores: Val
     bounds: tuple[Bound, ...]
+    columns: tuple[Val, ...] = ()
 
     @property
     def keys(self) -> tuple[Var, ...]:
@@ -128,6 +130,8 @@ def _arranged(p: AnchoredPropagation, writes: list[Write], total: Val, keys: tup
         tuple(writes), (Term(_SUMS, total, p.values.const(0, scores.dtype), values),),
         unit_last(n, [w.form for w in writes])),))
     found: tuple[Bound, ...] = ()
+    shared: tuple[Val, ...] = ()
     if keys:
-        scores, found = unmasked(p.values, scores, keys[0])
-    return Attention(first, second, scores, found)
+        scores, found = unmasked(p.values, scores, keys[0], frozenset(m))
+        shared = columns(scores, product, keys[0], frozenset(m))
+    return Attention(first, second, scores, found, shared)

@@ -26,8 +26,10 @@ class Bound:
     upper: bool
 
 
-def unmasked(values: Values, scores: Val, key: Var) -> tuple[Val, tuple[Bound, ...]]:
-    """Scores where all bounds hold, and the bounds: where one does not, scores are -inf.
+def unmasked(values: Values, scores: Val, key: Var,
+             rows: frozenset[Var]) -> tuple[Val, tuple[Bound, ...]]:
+    """Scores where all bounds hold, and the bounds: where one does not, scores are -inf. Tests
+    that no variable of ``rows`` decides become a number that is added, the same for all rows.
 
     Adding -inf, or taking it where a condition fails, is what a mask does. A score of NaN or inf,
     which -inf would not hide in a sum, is outside the reals.
@@ -55,6 +57,10 @@ def unmasked(values: Values, scores: Val, key: Var) -> tuple[Val, tuple[Bound, .
         found.update(dict.fromkeys(b for part in parts for b in part))
         if all(parts):
             return given
+        if not test.deps & rows:
+            ends = [values.const(x, v.dtype) for x in (0, -math.inf)][::1 if holds else -1]
+            return values.make("Add", (given, values.make("Select", (test, *ends), v.dtype)),
+                               v.dtype)
         return values.make("Select", (test, given, no) if holds else (test, yes, given), v.dtype)
 
     return inside(scores), tuple(found)
@@ -112,3 +118,20 @@ def _affine(values: Values, form: Form, other: Val | None, sign: int,
             wide = values.make("Mul", (wide, values.const(-1, i64)), i64)
         value = values.make("Add", (value, wide), i64)
     yield Bound(value, upper)
+
+
+def columns(scores: Val, product: Val, key: Var, rows: frozenset[Var]) -> tuple[Val, ...]:
+    """The largest numbers inside scores that take work and are the same for all rows: they can be
+    computed once for each key."""
+    found: dict[Val, None] = {}
+    todo, seen = [scores], set()
+    while todo:
+        v = todo.pop()
+        if v.id in seen or v is product or key not in v.deps:
+            continue
+        seen.add(v.id)
+        if v.dtype.is_float and not v.deps & rows and v.op not in ("load", "index"):
+            found[v] = None
+        else:
+            todo.extend(v.args)
+    return tuple(sorted(found, key=lambda v: v.id))
