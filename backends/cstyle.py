@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import contextmanager
 
 from tegg.backends.cexpr import MEMORY, REGISTER, Dialect, Expressions, constant, dim, number
 
 from tegg.dim import Dim, exact_div, upper_bound
 from tegg.dtype import DType
-from tegg.kernel.domain import Write
-from tegg.kernel.index import Algebra, Var
+from tegg.kernel.domain import Write, spread
+from tegg.kernel.index import Algebra, Var, variable
 from tegg.kernel.loops import (
     Accumulate,
     Array,
     Block,
     Fetch,
     Finish,
-    Function,
     Keep,
     Let,
     Loop,
     Start,
     Stmt,
     Store,
+    Turn,
     arrays,
+    walk,
 )
 from tegg.bits import bits_of
+from tegg.kernel.propagate import identity
 from tegg.kernel.value import Val
-from tegg.ir.meaning import lowest
 
 _STACK = 1 << 16  # bytes of one scratch array up to which it stands on the stack
 
@@ -59,12 +60,16 @@ class Printer(Expressions):
             self.statement(s)
 
     def statement(self, s: Stmt) -> None:
-        if isinstance(s, Let):
+        if isinstance(s, Let) and s.value.op == "scan":
+            self._scan(s.value)
+        elif isinstance(s, Let):
             self._define(s.value, lambda u: self.value(s.value, u, s.fused))
         elif isinstance(s, Fetch):
             self._define(s.value, lambda u: self._fetch(s.value, s.array, u))
         elif isinstance(s, Keep):
             self._keep(s)
+        elif isinstance(s, Turn):
+            self._turn(s)
         elif isinstance(s, Start):
             self._start(s)
         elif isinstance(s, Accumulate):
@@ -72,11 +77,13 @@ class Printer(Expressions):
         elif isinstance(s, Finish):
             self._finish(s)
         elif isinstance(s, Store):
-            self._store(s.write)
+            self._store(s.write, s.past)
         elif isinstance(s, Block):
             with self.braces("if (tid == 0)" if s.once else ""):
                 _declare(self, arrays(s.body))
                 self.block(s.body)
+                if any(isinstance(inner, Store) and inner.past for inner, _ in walk(s.body)):
+                    self.line("stream_fence();")
         else:
             self._loop(s)
 
@@ -98,13 +105,30 @@ class Printer(Expressions):
         if s.vector:
             self._vector_loop(s)
             return
-        n, x = dim(s.var.extent), self.name(s.var)
-        low, high = ("0", n) if not s.shared else (f"{n} * tid / nt", f"{n} * (tid + 1) / nt")
-        with self.braces(f"for (int64_t {x} = {low}, {x}_end = {high}; {x} < {x}_end; {x}++)"):
+        n, x, share = dim(s.var.extent), self.name(s.var), self._share(s)
+        low, high, next_ = "0", n, f"{x}++"
+        if s.strip is not None:
+            low = self.name(s.strip.var)
+            high = f"{n} - {low} < {s.strip.length} ? {n} : {low} + {s.strip.length}"
+        elif share is not None:
+            low, high = f"{n} * {share[0]} / {share[1]}", f"{n} * ({share[0]} + 1) / {share[1]}"
+        if s.step > 1:
+            next_ = f"{x} += {s.step}"
+            if share is not None:
+                n = f"({n} + {s.step - 1}) / {s.step}"
+                low, high = (f"{n} * {t} / {share[1]} * {s.step}"
+                             for t in (share[0], f"({share[0]} + 1)"))
+        with self.braces(f"for (int64_t {x} = {low}, {x}_end = {high}; {x} < {x}_end; {next_})"):
             self.block(s.body)
 
+    def _share(self, s: Loop) -> tuple[str, str] | None:
+        """Which share of a loop is done here, and of how many."""
+        if s.part is not None:
+            return self.name(s.part), dim(s.part.extent)
+        return ("tid", "nt") if s.shared else None
+
     def _vector_loop(self, s: Loop) -> None:
-        """Unrolled vectors, single vectors, then one masked; the last thread does the rest."""
+        """Unrolled vectors, single vectors, then one masked; the last share holds the rest."""
         n, width = s.var.extent, self.dialect.width
         block = width * s.unroll
         whole = exact_div(n, block) is not None
@@ -112,14 +136,15 @@ class Printer(Expressions):
             self._vectors(s, 0, block, s.unroll)
         if whole:
             return
-        if s.shared:
-            self.line("if (tid == nt - 1) {")
+        share = self._share(s)
+        if share is not None:
+            self.line(f"if ({share[0]} == {share[1]} - 1) {{")
             self.depth += 1
         if s.unroll > 1 and not _below(n, width):
             self._vectors(s, block, width, 1)
         if exact_div(n, width) is None:
             self._masked(s)
-        if s.shared:
+        if share is not None:
             self.depth -= 1
             self.line("}")
 
@@ -127,9 +152,11 @@ class Printer(Expressions):
         """Steps of ``step`` from what blocks of ``done`` have covered (0: from the start)."""
         n, x = s.var.extent, self.name(s.var)
         low, high = _whole(n, done) if done else "0", _whole(n, step)
-        if s.shared and not done:
+        share = self._share(s)
+        if share is not None and not done:
             steps = number(n // step) if isinstance(n, int) else f"{dim(n)} / {step}"
-            low, high = (f"{steps} * {t} / nt * {step}" for t in ("tid", "(tid + 1)"))
+            low, high = (f"{steps} * {t} / {share[1]} * {step}"
+                         for t in (share[0], f"({share[0]} + 1)"))
         head = f"for (int64_t {x} = {low}, {x}_end = {high}; {x} < {x}_end; {x} += {step})"
         with self.braces(head), self._lanes(s.var, copies, False):
             self.block(s.body)
@@ -156,18 +183,30 @@ class Printer(Expressions):
     def _combine(r: Val) -> str:
         """The function that joins two values of a reduction, without its prefix."""
         if r.dtype.kind == "bool":
-            return "or"
-        return "add" if r.attr.kind == "sum" else "max"
+            return "and" if r.attr.kind == "prod" else "or"
+        return {"sum": "add", "max": "max", "prod": "mul", "logadd": "logadd"}[r.attr.kind]
 
     def _identity(self, r: Val) -> str:
-        value = 0 if r.attr.kind == "sum" else lowest(r.dtype)
-        return constant(bits_of(value, r.dtype), r.dtype)
+        return constant(bits_of(identity(r.attr.kind, r.dtype), r.dtype), r.dtype)
+
+    def _scan(self, v: Val) -> None:
+        """One term goes into the accumulators of a scan, which then are its value."""
+        lanes, letter = self.is_vector(v), REGISTER[v.dtype.name]
+        join = f"{'v' if lanes else 's'}{letter}_{self._combine(v)}"
+        for u in self._copies_of(v):
+            name = f"a{v.id}_{u}" if lanes else f"a{v.id}"
+            self.line(f"{name} = {join}({name}, {self.ref(v.args[0], u, lanes)});")
+        self._define(v, lambda u: f"a{v.id}_{u}" if lanes else f"a{v.id}")
 
     def _start(self, s: Start) -> None:
         r, first = s.value, self._identity(s.value)
         lanes, letter = self.is_vector(r), REGISTER[r.dtype.name]
+        given = r.args[1] if r.op == "scan" and len(r.args) > 1 else None
         for u in self._copies_of(r):
-            if lanes:
+            if given is not None:
+                self.line(f"{self._type(r.dtype, lanes)} a{r.id}{f'_{u}' if lanes else ''} = "
+                          f"{self.ref(given, u, lanes)};")
+            elif lanes:
                 self.line(f"{self._type(r.dtype, True)} a{r.id}_{u} = v{letter}_splat({first});")
             elif not s.partials:
                 self.line(f"{self._type(r.dtype, False)} a{r.id} = {first};")
@@ -251,6 +290,23 @@ class Printer(Expressions):
             else:
                 self._scatter(letter, v, u, lambda i, u=u: self._address(a, u, i), [])
 
+    def _turn(self, s: Turn) -> None:
+        """The squares of a strip, as many as there are."""
+        load, array, width = s.value.attr, s.array, self.dialect.width
+        assert array.strip is not None and self.at.vector is not None
+        first, n = variable(array.strip.var), dim(s.along.extent)
+        rows = "left" if self.at.masked else str(width)
+        stride = self.lanes.coefficient(load.form, self.at.vector)
+        for done in range(0, array.strip.length, width):
+            at = first + done
+            test = f"if ({self.form(at)} < {n}) " if done else ""
+            for u in range(self.copies):
+                source = self.form(self.algebra.substitute(load.form, {s.along: at}), u)
+                self.line(f"{test}v{MEMORY[s.value.dtype.name]}_turn("
+                          f"t{array.number} + {done * array.block + u * width}, {array.block}, "
+                          f"b{load.slot} + {source}, {dim(stride)}, {n} - {self.form(at)}, "
+                          f"{rows});")
+
     # ---- stores
     def _put(self, letter: str, address: str, value: str, masked: bool) -> None:
         self.line(f"v{letter}_storem({address}, {value}, mask);" if masked else
@@ -266,7 +322,7 @@ class Printer(Expressions):
             value = self.ref(v, copy, True) + lane_of.format(i)
             self.line(f"{test}s{letter}_store({address(i)}, {value});")
 
-    def _store(self, w: Write) -> None:
+    def _store(self, w: Write, past: bool) -> None:
         """A write at its place; with lanes where its address or its value has them."""
         letter, var = MEMORY[w.value.dtype.name], self.at.vector
         lanes = var is not None and any(var in f.vars() for f in w.forms())
@@ -282,6 +338,10 @@ class Printer(Expressions):
                 test = f"if ({self.condition(w.guards, u)}) " if w.guards else ""
                 if self.at.masked:
                     self.line(f"{test}v{letter}_storem({address}, {value}, mask);")
+                elif past:
+                    size = f"(int64_t)sizeof(*b{w.slot}) * {dim(spread(w.vars))}"
+                    self.line(f"v{letter}_stream({address}, {value}, "
+                              f"STREAMS(b{w.slot} + {self.form(w.form)}, {size}));")
                 else:
                     self.line(f"{test}v{letter}_store({address}, {value});")
             else:
@@ -334,20 +394,6 @@ def _below(n: Dim, block: int) -> bool:
     return top is not None and top < block
 
 
-def print_function(dialect: Dialect, algebra: Algebra, f: Function) -> str:
-    """The C-family source of one kernel function."""
-    p = Printer(dialect, algebra)
-    for i, name in enumerate(f.symbols):
-        p.line(f"const int64_t S_{name} = sizes[{i}];")
-    for slot, d in sorted(f.buffers.items()):
-        kind = dialect.memory[MEMORY[d.name]]
-        p.line(f"{kind} *const b{slot} = ({kind} *)buffers[{slot}];")
-    p.block(f.body)
-    unused = "  (void)buffers; (void)sizes; (void)tid; (void)nt;"
-    head = f"void {f.name}(void *const *buffers, const int64_t *sizes, int tid, int nt) {{"
-    return "\n".join([head, unused, *p.lines, "}"]) + "\n"
-
-
 def _declare(p: Printer, found: Sequence[Array]) -> None:
     """Declare scratch arrays: small ones on the stack, the others in one block of the thread."""
     heap: list[tuple[str, str, str]] = []
@@ -364,17 +410,3 @@ def _declare(p: Printer, found: Sequence[Array]) -> None:
         p.line(f"char *scratch = rt_scratch({' + '.join(size for _, _, size in heap)});")
     for name, kind, size in heap:
         p.line(f"{kind} *const {name} = ({kind} *)scratch; scratch += {size};")
-
-
-def print_hook(dialect: Dialect, algebra: Algebra, stmts: Sequence[Stmt], results: Iterable[Val],
-               names: Mapping[Var, str], given: Mapping[int, str], vector: Var | None = None,
-               masked: bool = False) -> tuple[list[str], list[str]]:
-    """Lines of a hook body, and the expression of each result.
-
-    names: open loop variables. given: value id -> expression (a vector where the value has lanes).
-    """
-    p = Printer(dialect, algebra)
-    p.names.update(names)
-    p.at.given, p.at.vector, p.at.masked = given, vector, masked
-    p.block(stmts)
-    return p.lines, [p.ref(v, 0, vector is not None) for v in results]

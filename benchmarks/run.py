@@ -1,6 +1,7 @@
 """``make bench``: tegg beside NumPy and PyTorch in one interleaved run; a table and JSON.
 
-    python benchmarks/run.py [--threads 2] [--only softmax,mlp] [--no-compile] [--json FILE]
+    python benchmarks/run.py [--suite along] [--threads 2] [--only softmax,mlp] [--no-compile]
+                             [--json FILE]
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ HERE = Path(__file__).parent
 def parse() -> argparse.Namespace:
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--threads", type=int, default=2)
+    p.add_argument("--suite", default="models", choices=("models", "along"),
+                   help="models, or ops along an axis")
     p.add_argument("--only", default="", help="comma-separated workload names")
     p.add_argument("--no-compile", action="store_true", help="leave torch.compile out (slow)")
     p.add_argument("--rounds", type=int, default=9)
@@ -133,8 +136,10 @@ def main() -> int:
     from rich.console import Console
     from rich.table import Table
     import minilm
+    from along import ALONG
     from suite import SUITE
     from timing import interleaved
+    from windows import WINDOWS
     try:
         import torch
         torch.set_num_threads(args.threads)
@@ -142,7 +147,7 @@ def main() -> int:
         pass
     only = set(filter(None, args.only.split(",")))
     rows = []
-    for w in SUITE:
+    for w in (*SUITE, *WINDOWS) if args.suite == "models" else ALONG:
         if only and w.name not in only:
             continue
         fs, first = contenders(w, w.inputs(), not args.no_compile)
@@ -152,7 +157,7 @@ def main() -> int:
                      "best_ms": {k: t.best * 1e3 for k, t in timings.items()}})
         print(".", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
-    for size in minilm.SIZES:
+    for size in minilm.SIZES if args.suite == "models" else ():
         name = f"minilm_{size[0]}x{size[1]}"
         if only and name not in only:
             continue

@@ -34,7 +34,8 @@ class Workload:
         return self.make(np.random.default_rng(len(self.name)))
 
 
-def _f32(rng: np.random.Generator, *shape: int, scale: float = 1.0) -> np.ndarray:
+def f32(rng: np.random.Generator, *shape: int, scale: float = 1.0) -> np.ndarray:
+    """Normally distributed float32."""
     return (rng.standard_normal(shape) * scale).astype(np.float32)
 
 
@@ -69,53 +70,53 @@ _ROWS = 4 * 2**20 * 4  # bytes of 4096 x 1024 float32
 
 SUITE = (
     Workload("ew_gelu", "gelu_tanh(x*a+b)-x, 4096 x 1024",
-             lambda r: dict(x=_f32(r, 4096, 1024), a=_f32(r, 1024), b=_f32(r, 1024)),
+             lambda r: dict(x=f32(r, 4096, 1024), a=f32(r, 1024), b=f32(r, 1024)),
              lambda t, x, a, b: t.gelu(x * a + b, approximate="tanh") - x,
              lambda _, x, a, b: _np_gelu(x * a + b) - x,
              lambda t, x, a, b: t.nn.functional.gelu(x * a + b, approximate="tanh") - x,
              bytes=2 * _ROWS),
     Workload("ew_gelu_erf", "gelu_erf(x*a+b)-x, 4096 x 1024",
-             lambda r: dict(x=_f32(r, 4096, 1024), a=_f32(r, 1024), b=_f32(r, 1024)),
+             lambda r: dict(x=f32(r, 4096, 1024), a=f32(r, 1024), b=f32(r, 1024)),
              lambda t, x, a, b: t.gelu(x * a + b) - x,
              lambda _, x, a, b: _np_gelu_erf(x * a + b) - x,
              lambda t, x, a, b: t.nn.functional.gelu(x * a + b) - x, bytes=2 * _ROWS),
     Workload("softmax", "softmax of the rows of 4096 x 1024",
-             lambda r: dict(x=_f32(r, 4096, 1024, scale=3)),
+             lambda r: dict(x=f32(r, 4096, 1024, scale=3)),
              lambda t, x: t.softmax(x, -1), lambda _, x: _np_softmax(x),
              lambda t, x: t.softmax(x, -1), bytes=2 * _ROWS),
     Workload("layernorm", "layernorm(x+r)*g+b, 4096 x 1024",
-             lambda r: dict(x=_f32(r, 4096, 1024), r=_f32(r, 4096, 1024), g=_f32(r, 1024),
-                            b=_f32(r, 1024)),
+             lambda r: dict(x=f32(r, 4096, 1024), r=f32(r, 4096, 1024), g=f32(r, 1024),
+                            b=f32(r, 1024)),
              lambda t, x, r, g, b: t.layer_norm(x + r, (1024,), g, b, EPS),
              lambda _, x, r, g, b: _np_layernorm(x + r, g, b),
              lambda t, x, r, g, b: t.nn.functional.layer_norm(x + r, (1024,), g, b, EPS),
              bytes=3 * _ROWS),
     Workload("rmsnorm", "rmsnorm(x)*g, 2048 x 2048",
-             lambda r: dict(x=_f32(r, 2048, 2048), g=_f32(r, 2048)),
+             lambda r: dict(x=f32(r, 2048, 2048), g=f32(r, 2048)),
              lambda t, x, g: t.rms_norm(x, (2048,), g, EPS),
              lambda _, x, g: x / np.sqrt((x * x).mean(-1, keepdims=True) + EPS) * g,
              lambda t, x, g: t.nn.functional.rms_norm(x, (2048,), g, EPS), bytes=2 * _ROWS),
     Workload("matmul_1024", "1024 x 1024 @ 1024 x 1024",
-             lambda r: dict(x=_f32(r, 1024, 1024), w=_f32(r, 1024, 1024)),
+             lambda r: dict(x=f32(r, 1024, 1024), w=f32(r, 1024, 1024)),
              lambda t, x, w: x @ w, lambda _, x, w: x @ w, lambda t, x, w: x @ w,
              ("w",), flops=2 * 2.0**30),
     Workload("mlp", "128 x 1024 -> gelu_tanh 4096 -> 1024",
-             lambda r: dict(x=_f32(r, 128, 1024), w1=_f32(r, 1024, 4096, scale=0.03),
-                            b1=_f32(r, 4096), w2=_f32(r, 4096, 1024, scale=0.03),
-                            b2=_f32(r, 1024)),
+             lambda r: dict(x=f32(r, 128, 1024), w1=f32(r, 1024, 4096, scale=0.03),
+                            b1=f32(r, 4096), w2=f32(r, 4096, 1024, scale=0.03),
+                            b2=f32(r, 1024)),
              lambda t, x, w1, b1, w2, b2: t.gelu(x @ w1 + b1, approximate="tanh") @ w2 + b2,
              lambda _, x, w1, b1, w2, b2: _np_gelu(x @ w1 + b1) @ w2 + b2,
              lambda t, x, w1, b1, w2, b2:
                  t.nn.functional.gelu(x @ w1 + b1, approximate="tanh") @ w2 + b2,
              ("w1", "b1", "w2", "b2"), flops=2.0 * 2 * 128 * 1024 * 4096),
     Workload("attention", "softmax(q k^T / 8) v, 12 heads of 128 x 64",
-             lambda r: {n: _f32(r, 1, 12, 128, 64) for n in "qkv"},
+             lambda r: {n: f32(r, 1, 12, 128, 64) for n in "qkv"},
              lambda t, q, k, v: t.scaled_dot_product_attention(q, k, v),
              lambda _, q, k, v: _np_attention(q, k, v),
              lambda t, q, k, v: t.nn.functional.scaled_dot_product_attention(q, k, v),
              flops=12 * 4.0 * 128 * 128 * 64),
     Workload("tiny", "(x+y)*z on 8 elements: the overhead of a call",
-             lambda r: {n: _f32(r, 8) for n in "xyz"},
+             lambda r: {n: f32(r, 8) for n in "xyz"},
              lambda t, x, y, z: (x + y) * z, lambda _, x, y, z: (x + y) * z,
              lambda t, x, y, z: (x + y) * z),
 )

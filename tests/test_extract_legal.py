@@ -6,6 +6,7 @@ import pytest
 from eclass_graphs import classes_of, contract, row
 from extraction import Stages, ops
 
+from tegg.dtype import f32
 from tegg.extract import Limits
 from tegg.ir.graph import Graph, Node
 
@@ -51,6 +52,9 @@ LEGAL = {
     "a gate of two products": lambda g: gate(g, matrix(g)),
     "a scatter": lambda g: g.op("Scatter", matrix(g), g.input("i", (2,), "i32"),
                                 matrix(g, "u", (2, 16)), 0, "last"),
+    "a scan between elementwise ops": lambda g: g.op("Sin", g.op("CumSum", g.op(
+        "Sin", matrix(g)), 1)),
+    "a sort of what is computed": lambda g: g.op("ArgSort", g.op("Sin", matrix(g)), 1, (3,), 0),
 }
 
 ILLEGAL = {
@@ -70,6 +74,11 @@ ILLEGAL = {
     "a scatter of rows": lambda g: g.op(
         "Scatter", row(g, "Softmax", matrix(g), 1), g.input("i", (2,), "i32"),
         matrix(g, "u", (2, 16)), 0, "last"),
+    "something after a sort": lambda g: g.op("Cast", LEGAL["a sort of what is computed"](g), f32),
+    "a sort of rows": lambda g: g.op("ArgSort", row(g, "Softmax", matrix(g), 1), 1, (3,), 0),
+    "a scan of a scan": lambda g: g.op("CumSum", g.op("CumMax", matrix(g), 1), 1),
+    "a scan of rows": lambda g: g.op("CumSum", row(g, "Softmax", matrix(g), 1), 1),
+    "a scan that is moved": lambda g: g.op("Flip", g.op("CumSum", matrix(g), 1), 1),
 }
 
 

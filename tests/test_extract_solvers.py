@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import time
+from random import Random
 
 import pytest
+from covering import covering
 from eclass_graphs import classes_of, encoder
 from extraction import COSTS, Stages
 from hypothesis import given, settings
@@ -48,7 +50,18 @@ def test_the_program_finds_the_cheapest_cover(program):
     assert solved.optimal
     assert problem.total(solved.used) == pytest.approx(least, rel=2 * TOLERANCE)
     assert solved.bound <= least * (1 + 1e-6)
-    assert search(problem, float("inf")).cost <= 1.5 * least + 1e-12
+    assert search(problem, float("inf")).cost <= 1.005 * least + 1e-12
+
+
+def test_the_search_is_near_the_best_cover_where_choosing_is_hard():
+    """Over 40 coverings of 8 to 30 values: most exact, none far off."""
+    off = []
+    for seed in range(40):
+        rng = Random(seed)
+        problem = covering(rng, rng.choice((8, 12, 20, 30)))
+        best = problem.total(solve(problem, 20.0, gap=0.0).used)
+        off.append(search(problem, float("inf")).cost / best - 1)
+    assert sum(o < 1e-6 for o in off) >= 28 and max(off) <= 0.15 and sum(off) / 40 <= 0.01
 
 
 def test_the_search_closes_what_the_first_walk_leaves():
@@ -56,7 +69,7 @@ def test_the_search_closes_what_the_first_walk_leaves():
     found = search(problem, float("inf"))
     best = problem.total(solve(problem, 20.0).used)
     assert found.complete and found.cost <= found.first
-    assert found.cost <= best * 1.005
+    assert found.cost <= best * (1 + 2 * TOLERANCE)
 
 
 def test_a_deadline_in_the_past_still_gives_a_cover():
@@ -66,9 +79,10 @@ def test_a_deadline_in_the_past_still_gives_a_cover():
 
 
 def test_a_missed_budget_is_reported_with_a_gap():
-    """Almost no time: the cover is the heuristic's, and the gap is what is known."""
+    """Almost no time: the cover is the heuristic's, and the gap is what is known, if anything."""
     cover = extract(classes_of(encoder(1)), COSTS, budget_s=1e-6)
-    assert cover.stats["missed_budget"] in (0, 1) and 0 <= cover.gap <= 1
+    assert cover.stats["missed_budget"] in (0, 1)
+    assert cover.gap is None or 0 <= cover.gap <= 1
     assert extract(classes_of(encoder(1)), COSTS, budget_s=0).gap is None
 
 

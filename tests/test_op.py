@@ -14,8 +14,8 @@ from tegg.ir.graph import Graph
 from tegg.ir.op import OPS, PRIMOPS, TOLERANCE
 from tegg.ir.oracle import apply, evaluate
 
-PAIRS = [(row, d) for row in OPS.values() if row.kind in ("elementwise", "reduce", "composite",
-                                                          "contract")
+PAIRS = [(row, d) for row in OPS.values() if row.kind in ("elementwise", "reduce", "scan", "sort",
+                                                          "composite", "contract", "attention")
          for d in DTYPES.values() if accepted(row, d) or row.name == "Cast"]
 NAMED = [(row, d) for row, d in PAIRS if row.named]
 
@@ -42,7 +42,7 @@ def expanded(row, arrays, attrs):
     node = graph.expansion(row.name, *inputs(graph, wide), *attrs)
     (out,) = evaluate([node], dict(enumerate(wide)))
     with np.errstate(over="ignore"):  # beyond a half's range is inf, as in the meaning
-        return out if out.dtype == bool else out.astype(arrays[0].dtype)
+        return out.astype(arrays[0].dtype) if out.dtype == np.float32 else out
 
 
 def agree(row, got, want, dtype, slack=1.0):

@@ -63,6 +63,19 @@ def test_avg_pool(case, ceil_mode, include, seed, dtype):
           lambda x: pooled(x, places, mean), x)
 
 
+@pytest.mark.parametrize("include", [False, True])
+@pytest.mark.parametrize(("kernel", "stride"), [(2, 1), (2, 3), (3, 1), (3, 2), (4, 3)])
+def test_what_hangs_over_never_counts(kernel, stride, include):
+    for n in range(2, 8):
+        for p in range(max(0, -(-(kernel - n) // 2)), kernel // 2 + 1):
+            x = np.arange(1.0, n + 1).reshape(1, 1, n)
+            places = pool_places(n, kernel, stride, p, 1, True)
+            want = [x[0, 0, at].sum() / (pool_count(n, kernel, stride, p, i) if include
+                                         else len(at)) for i, at in enumerate(places)]
+            got = run(lambda x: tegg.avg_pool1d(x, kernel, stride, p, True, include), x)  # noqa: B023
+            np.testing.assert_allclose(got[0, 0], want)
+
+
 @given(sizes=st.lists(st.integers(1, 7), min_size=1, max_size=3), data=st.data(),
        mean=st.booleans(), seed=st.integers(0, 99))
 def test_adaptive_pool(sizes, data, mean, seed):

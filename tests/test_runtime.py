@@ -18,7 +18,7 @@ from tegg.ir.graph import Graph
 from tegg.nn import Parameter
 from tegg.planning.plan import _pack
 from tegg.planning.make import _order
-from tegg.runtime.workspace import aligned
+from tegg.runtime.workspace import address, aligned, result
 
 
 def chain():
@@ -286,3 +286,12 @@ def test_a_refresh_in_the_middle_of_a_run_leaves_no_old_weights(monkeypatch):
     assert next(iter(program(x).values())).tolist() == [1] * 4
     for _ in range(2):
         assert next(iter(program(x).values())).tolist() == [9] * 4
+
+
+def test_large_outputs_begin_at_a_cache_line():
+    for shape in ((1 << 18,), (600, 701), (3, 500, 400)):
+        y = result(shape, np.dtype(np.float32))
+        assert address(y) % 64 == 0 and y.shape == shape and y.dtype == np.float32
+        assert y.flags.c_contiguous and y.flags.writeable
+    assert result((0, 5), np.dtype(np.float32)).shape == (0, 5)
+    assert result((), np.dtype(np.int64)).shape == ()

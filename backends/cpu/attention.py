@@ -154,15 +154,17 @@ class _Kernel:
             params.append(f", const {hooks.scalar(v.dtype)} *restrict column{i}")
             args.append(f", column{i} - base")
             loads.append(f", v{letter}_load(column{i} + {keys.names[0]})")
-            fills += [f"        if (left >= {width}) v{letter}_store(column{i} + j, {name}{call}));",
-                      f"        else v{letter}_store(column{i} + j, {name}_left{call}, left));"]
+            store = f"v{letter}_store(column{i} + j, {name}"
+            fills += [f"        if (left >= {width}) {store}{call}));",
+                      f"        else {store}_left{call}, left));"]
         if fills:
             fills = [f"      for (int64_t j = from - base; j < to - base; j += {width}) {{",
                      f"        const int64_t {keys.names[0]} = base + j;",
                      f"        const int left = keys - {keys.names[0]} < {width} ? keys - "
                      f"{keys.names[0]} : {width};", *fills, "      }"]
         return dict(column_room="".join(room), column_params="".join(params),
-                    column_args="".join(args), columns="\n".join(fills), column_loads="".join(loads))
+                    column_args="".join(args), column_loads="".join(loads),
+                    columns="\n".join(fills))
 
     # ---- the stage
     def _stage(self, first: Text, second: Text) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tegg.backends.cexpr import MEMORY, REGISTER, Dialect, dim
-from tegg.backends.cstyle import print_hook
+from tegg.backends.cfunction import print_hook
 from tegg.dim import Dim
 from tegg.dtype import DType
 from tegg.errors import LoweringError

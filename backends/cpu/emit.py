@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from tegg.backends.cexpr import Dialect
-from tegg.backends.cstyle import print_function
-
+from tegg.backends.cfunction import print_function
+from tegg.backends.cpu.sorting import sort_rows
 from tegg.kernel.index import Algebra
+from tegg.kernel.lower import Template
 from tegg.kernel.loops import Function
 
 _SCALAR = MappingProxyType({"f": "float", "d": "double", "i": "int32_t", "l": "int64_t",
@@ -44,6 +46,9 @@ OPS = MappingProxyType({
     **{(name, "bool"): text for name, text in _BOOL.items()}})
 
 
+_TEMPLATES: Mapping[str, Template] = MappingProxyType({"ArgSort": sort_rows})
+
+
 @dataclass(frozen=True, slots=True)
 class C:
     """GNU C for vectors of ``width`` lanes, as lowering wants it."""
@@ -55,8 +60,12 @@ class C:
         return self.dialect.native
 
     @property
+    def templates(self) -> Mapping[str, Template]:
+        return _TEMPLATES
+
+    @property
     def dialect(self) -> Dialect:
-        return Dialect(self.width, _SCALAR, _VECTOR, _MEMORY, OPS)
+        return Dialect(self.width, _SCALAR, _VECTOR, _MEMORY, OPS, frozenset("fidl"))
 
     def function(self, algebra: Algebra, function: Function) -> str:
         return print_function(self.dialect, algebra, function)

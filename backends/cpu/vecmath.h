@@ -17,6 +17,19 @@
 INL vf mf_sel(vi m, vf a, vf b) { return (vf)(((vi)a & m) | ((vi)b & ~m)); }
 INL vd md_sel(vl m, vd a, vd b) { return (vd)(((vl)a & m) | ((vl)b & ~m)); }
 
+// The less of a number and b; NaN where b is NaN.
+INL vf mf_least(vf a, vf b) {
+#if defined(__clang__) || !defined(__x86_64__)
+  return mf_sel(a < b, a, b);
+#elif TEGG_LANES == 16
+  return __builtin_ia32_minps512_mask(a, b, a, -1, 4);
+#elif TEGG_LANES == 8
+  return __builtin_ia32_minps256(a, b);
+#else
+  return __builtin_ia32_minps(a, b);
+#endif
+}
+
 // a * b + c, rounded once where the CPU can do that, else twice: the bounds above hold for both.
 // The compiler is told to fuse nothing by itself, so that a value does not depend on its place.
 #if !defined(__FMA__) && !defined(__AVX512F__) && !defined(__ARM_FEATURE_FMA)
@@ -251,23 +264,19 @@ INL vd vd_tanh(vd a) {
 INL vf v_sigmoid(vf x) { return 1.f / (1.f + v_exp(-x)); }
 INL vd vd_sigmoid(vd x) { return 1. / (1. + vd_exp(-x)); }
 
-// ---- the error function: x q(x^2) below 1, then 1 - 2^q(x) with q = log2 erfc; 1 from 4 on
+// ---- the error function: 1 - 2^(a r(a)) with r = log2(erfc a) / a on [0, 4], 1 from 4 on
+// With 2^f - 1 = f q(f) it is (1 - 2^n) - 2^n f q(f), which loses nothing near 0, where n is 0.
 INL vf v_erf(vf x) {
-  vf a = (vf)((vi)x & 0x7fffffff), z = x * x, b = mf_sel(a < 4.f, a, M_SPLAT(vf, 4.f));
-  vf p = M_SPLAT(vf, 0x1.4ae4c6p-14f);
-  P(z, -0x1.a485f8p-11f); P(z, 0x1.5419fap-8f); P(z, -0x1.b7fbb6p-6f);
-  P(z, 0x1.ce2d20p-4f); P(z, -0x1.81273ep-2f); P(z, 0x1.20dd74p+0f);
-  vf near = x * p;
-  p = M_SPLAT(vf, -0x1.065ccap-15f);
-  P(b, 0x1.4dc03cp-11f); P(b, -0x1.8d7dcep-8f); P(b, 0x1.29e922p-5f); P(b, -0x1.405500p-3f);
-  P(b, -0x1.d3bc48p-1f); P(b, -0x1.a12fd0p+0f); P(b, 0x1.1c29eep-12f);
-  vf t = p + MF_ROUND, f = p - (t - MF_ROUND);
+  vf a = mf_least(M_SPLAT(vf, 4.f), (vf)((vi)x & 0x7fffffff)), p = M_SPLAT(vf, 0x1.c03cc8p-17f);
+  P(a, -0x1.640366p-13f); P(a, 0x1.debda6p-11f); P(a, -0x1.3b425cp-9f); P(a, 0x1.e5b168p-13f);
+  P(a, 0x1.c4b8c8p-6f); P(a, -0x1.2fabe0p-3f); P(a, -0x1.d63ec4p-1f); P(a, -0x1.a0be84p+0f);
+  vf t = vf_fma(a, p, M_SPLAT(vf, MF_ROUND)), n = t - MF_ROUND, f = vf_fma(a, p, -n);
   p = M_SPLAT(vf, 0x1.446ca2p-13f);
   P(f, 0x1.5f08c6p-10f); P(f, 0x1.3b29e4p-7f); P(f, 0x1.c6af6cp-5f);
-  P(f, 0x1.ebfbe0p-3f); P(f, 0x1.62e430p-1f); P(f, 1.f);
-  vf far = 1.f - (vf)((vi)p + ((vi)t << 23));
-  far = (vf)((vi)far | ((vi)x & (int32_t)0x80000000));
-  return mf_sel(a >= 1.f, far, near);
+  P(f, 0x1.ebfbe0p-3f); P(f, 0x1.62e430p-1f);
+  vf minus = (vf)(((vi)t << 23) + (int32_t)0xbf800000);  // -2^n
+  p = vf_fma(minus, p * f, minus + 1.f);
+  return (vf)((vi)p | ((vi)x & (int32_t)0x80000000));
 }
 
 // ---- by the lane: in double these are libm's, and a square root is one instruction
@@ -294,6 +303,30 @@ SCALAR(log)
 SCALAR(tanh)
 SCALAR(sigmoid)
 #undef SCALAR
+// log(e^a + e^b) without overflow; of infinities the larger one, of NaN NaN.
+INL double sd_logadd(double a, double b) {
+  const double m = sd_max(a, b);
+  return m - m != 0 ? m : m + __builtin_log(1 + __builtin_exp(-__builtin_fabs(a - b)));
+}
+INL float sf_logadd(float a, float b) { return (float)sd_logadd(a, b); }
+INL vd vd_logadd(vd a, vd b) {
+  const vd m = vd_max(a, b);
+  return md_sel(m - m != 0, m, m + vd_log(1 + vd_exp(-vd_abs(a - b))));
+}
+INL vf vf_logadd(vf a, vf b) {
+  const vf m = vf_max(a, b);
+  return mf_sel(m - m != 0, m, m + v_log(1 + v_exp(-vf_abs(a - b))));
+}
+INL double vd_hlogadd(vd a) {
+  double r = a[0];
+  for (int k = 1; k < TEGG_LANES; k++) r = sd_logadd(r, a[k]);
+  return r;
+}
+INL float vf_hlogadd(vf a) {
+  double r = a[0];
+  for (int k = 1; k < TEGG_LANES; k++) r = sd_logadd(r, a[k]);
+  return (float)r;
+}
 INL float s_sin(float x) { return v_sin(M_SPLAT(vf, x))[0]; }
 INL float s_cos(float x) { return v_cos(M_SPLAT(vf, x))[0]; }
 INL float s_erf(float x) { return v_erf(M_SPLAT(vf, x))[0]; }

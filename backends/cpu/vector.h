@@ -153,6 +153,8 @@ INTEGERS(c, vc, int8_t, 1)
 #define NUMBERS(L, V, T) \
   INL V v##L##_add(V a, V b) { return a + b; } \
   INL T s##L##_add(T a, T b) { return (T)(a + b); } \
+  INL V v##L##_mul(V a, V b) { return a * b; } \
+  INL T s##L##_mul(T a, T b) { return (T)(a * b); } \
   INL V v##L##_relu(V a) { return v##L##_sel(v##L##_test(a < 0), (V){0}, a); } \
   INL T s##L##_relu(T a) { return a < 0 ? 0 : a; }
 NUMBERS(f, vf, float)
@@ -163,7 +165,7 @@ NUMBERS(u, vu, uint8_t)
 NUMBERS(c, vc, int8_t)
 #undef NUMBERS
 
-// Horizontal sums and maxima, in pairs.
+// Horizontal sums, maxima and products, in pairs.
 #define HORIZONTAL(L, V, T, OP) \
   INL T v##L##_h##OP(V a) { \
     T r[TEGG_LANES]; \
@@ -177,6 +179,8 @@ HORIZONTAL(i, vi, int32_t, add) HORIZONTAL(i, vi, int32_t, max)
 HORIZONTAL(l, vl, int64_t, add) HORIZONTAL(l, vl, int64_t, max)
 HORIZONTAL(u, vu, uint8_t, add) HORIZONTAL(u, vu, uint8_t, max)
 HORIZONTAL(c, vc, int8_t, add) HORIZONTAL(c, vc, int8_t, max)
+HORIZONTAL(f, vf, float, mul) HORIZONTAL(d, vd, double, mul) HORIZONTAL(i, vi, int32_t, mul)
+HORIZONTAL(l, vl, int64_t, mul) HORIZONTAL(u, vu, uint8_t, mul) HORIZONTAL(c, vc, int8_t, mul)
 #undef HORIZONTAL
 
 // Lane k takes lane (k + n) mod TEGG_LANES.
@@ -197,6 +201,7 @@ INL float vf_hmax(vf a) {
   for (int n = TEGG_LANES / 2; n; n /= 2) a = vf_max(a, vf_rotate(a, n));
   return a[0];
 }
+INL int vb_hand(vi a) { int r = 1; FOR_LANES r &= a[k] != 0; return r; }
 INL int vb_hor(vi a) { int r = 0; FOR_LANES r |= a[k]; return r != 0; }
 
 #define REVERSE(L, V) \

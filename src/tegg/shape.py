@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
-from tegg.dim import Dim, Facts, Poly, Shape, exact_div, product
+from tegg.dim import Dim, Facts, Poly, Shape, exact_div, product, upper_bound
 from tegg.errors import ShapeError
 
 
@@ -15,17 +16,39 @@ def show(shape: Shape) -> str:
 
 def as_shape(shape: object) -> Shape:
     """A tuple of ints and dims. Raises ShapeError for anything else."""
-    dims = tuple(shape) if isinstance(shape, Iterable) else (shape,)
-    return tuple(map(as_dim, dims))
+    return tuple(map(as_dim, items(shape)))
+
+
+def items(x: object) -> tuple:
+    """One value, or several of an iterable, as a tuple; a text or a dict is one value."""
+    return tuple(x) if several(x) else (x,)  # type: ignore[arg-type]
+
+
+def several(x: object) -> bool:
+    """Whether ``items`` takes it apart."""
+    return (isinstance(x, Iterable) and not isinstance(x, (str, dict))
+            and getattr(x, "ndim", None) != 0)
+
+
+def as_int(x: Any) -> int | None:
+    """The int of an int of any kind; None for anything else."""
+    if isinstance(x, bool) or not hasattr(x, "__index__"):
+        return None
+    try:
+        n = int(x.__index__())
+    except TypeError:  # of an array
+        return None
+    return n if abs(n) < 2 ** 62 else None  # no size or axis, and no loop should run to it
 
 
 def as_dim(x: object) -> Dim:
     """An int or a symbolic dim. Raises ShapeError for anything else."""
     if isinstance(x, Poly):
         return x
-    if isinstance(x, bool) or not hasattr(x, "__index__"):
+    n = as_int(x)
+    if n is None:
         raise ShapeError(f"a dim is an int or a symbolic dim, not {x!r}")
-    return x.__index__()
+    return n
 
 
 def broadcast(shapes: list[Shape], facts: Facts) -> Shape:
@@ -45,14 +68,14 @@ def broadcast(shapes: list[Shape], facts: Facts) -> Shape:
     return tuple(out)
 
 
-def normal_axis(axis: int, rank: int) -> int:
+def normal_axis(axis: Any, rank: int) -> int:
     """An axis in ``0 .. rank-1``; negative ones count from the end."""
-    if isinstance(axis, bool) or not hasattr(axis, "__index__"):
+    n = as_int(axis)
+    if n is None:
         raise ShapeError(f"an axis is an int, not {axis!r}")
-    axis = int(axis)
-    if not -rank <= axis < rank:
-        raise ShapeError(f"axis {axis} is outside a tensor of rank {rank}")
-    return axis % rank
+    if not -rank <= n < rank:
+        raise ShapeError(f"axis {n} is outside a tensor of rank {rank}")
+    return n % rank
 
 
 def _replace(shape: Shape, axis: int, *dims: Dim) -> Shape:
@@ -130,6 +153,43 @@ def scatter(shapes: list[Shape], attrs: tuple, facts: Facts) -> Shape:
         raise ShapeError(f"scatter into {show(base)} on axis {axis} with index {show(index)} "
                          f"needs an update of {show(want)}, not {show(update)}")
     return base
+
+
+def scatter_along(shapes: list[Shape], attrs: tuple, facts: Facts) -> Shape:
+    """ScatterAlong(base, index, update): index and update are base with another axis length."""
+    base, index, update = shapes
+    axis = _axis(base, attrs[0])
+    want = _replace(base, axis, *index[axis:axis + 1])
+    if any(tuple(map(facts.canonical, want)) != tuple(map(facts.canonical, s))
+           for s in (index, update)):
+        raise ShapeError(f"scatter along axis {axis} of {show(base)} needs an index and an update "
+                         f"of one shape that differs on that axis only, not {show(index)} and "
+                         f"{show(update)}")
+    return base
+
+
+def argsort(shapes: list[Shape], attrs: tuple, facts: Facts) -> Shape:
+    """ArgSort(axis, (kept,), descending): the axis becomes the ``kept`` first in order."""
+    (shape,), (axis, (kept,), _) = shapes, attrs
+    n = shape[_axis(shape, axis)]
+    _need(facts, kept, f"keeping {kept} of an axis of {n}: at least 0")
+    _need(facts, n - kept, f"keeping {kept} of an axis of {n}")
+    return _replace(shape, axis, kept)
+
+
+def bounded_reduction(shapes: list[Shape], attrs: tuple, facts: Facts) -> Shape:
+    """A reduction whose expansion needs the largest size of its axis."""
+    return reduction([bounded(shapes, attrs, facts)], attrs, facts)
+
+
+def bounded(shapes: list[Shape], attrs: tuple, facts: Facts) -> Shape:
+    """An op along an axis whose expansion needs the largest size of that axis."""
+    shape = shapes[0]
+    n = shape[_axis(shape, attrs[0])]
+    if upper_bound(n) is None:
+        raise ShapeError(f"a product over an axis of {n}, which has no upper bound; give its "
+                         f"symbols one: tegg.dim(name, min, max)")
+    return shape
 
 
 def reshape(shapes: list[Shape], attrs: tuple, facts: Facts) -> Shape:

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from tegg.rewrite.compiler import stack
+from tegg.rewrite.compiler import Bf16, Fp16, Generic, stack
 from tegg.dtype import DTYPES
 from tegg.runtime.driver import Options, resolve
 from tegg.rewrite.rulefile import read_rules
@@ -15,7 +15,7 @@ from tegg.testing.instance import instance
 from tegg.testing.soundness import _Claim, check_rule, relations
 from tegg.testing.workbench import guard_needed, guards_of, live, reads_memory
 
-COMPILERS, TARGET = resolve(Options())  # the rules of the device included
+COMPILERS, TARGET = resolve(Options((Generic(), Bf16(), Fp16())))  # with the device's own
 STACK = stack(COMPILERS)
 HOME = {r.name: (r, s) for s in STACK.rule_sets for r in s.rules}
 
@@ -64,11 +64,15 @@ MUTANTS = [
     ("algebra/full", "(Pad (Full d s v) a b v)", "(Pad (Full d s v) a b w)"),
     ("algebra/move", "(Flip (Flip x k) k)", "(Flip (Flip x k) j)"),
     ("fuse/cos", "(Const -2.0)", "(Const -1.0)"),
+    ("half/bf16", '(union (Store t) (StoreAs "bf16" t))', '(union (Store t) (StoreAs "f16" t))'),
+    ("half/bf16", "rounds 2^-8", "rounds 2^-10"),
+    ("half/f16", "rounds 2^-11", "rounds 2^-13"),
+    ("half/f16", '(StoreAs "f16" t)))\n', '(StoreAs "i8" t)))\n'),
     ("lower/cpu", "(CpuRows x y i s v)", "(Neg (CpuRows x y i s v))"),
 ]
 
 
-@pytest.mark.parametrize("path, old, new", MUTANTS, ids=[m[0] for m in MUTANTS])
+@pytest.mark.parametrize("path, old, new", MUTANTS, ids=[f"{m[0]}-{i}" for i, m in enumerate(MUTANTS)])
 def test_a_wrong_rule_is_caught(path, old, new):
     home = next(s for s in STACK.rule_sets if s.name == path.replace("/", "."))
     assert old in home.text

@@ -21,6 +21,7 @@ from tegg.extract.prune import Lowerable, anything
 from tegg.extract.roles import assign
 from tegg.extract.runner_up import runners_up
 from tegg.extract.show import show
+from tegg.extract.stitch import stitch
 from tegg.ir.work import Values
 
 __all__ = ["Accepts", "Limits", "Lowerable", "extract", "fragment", "show"]
@@ -38,7 +39,8 @@ def extract(classes: EClasses, costs: Costs, *, lowerable: Lowerable = anything,
     """The cheapest kernels that write every output and update of a program.
 
     The same classes and costs give the same cover, unless the budget is missed: then
-    ``stats["missed_budget"]`` is 1, and ``gap`` says how far the cover can be from the best one.
+    ``stats["missed_budget"]`` is 1, and ``gap`` says how far the cover can be from the best one,
+    or is None where no bound was found in time.
     ``exact=False``, or a budget of 0, leaves out the integer program: a heuristic cover, whose
     gap is unknown. ``accepts`` is asked for each chosen kernel; one that it refuses is taken out,
     and the choice is made again. ``runners_s``: seconds to ask what would stand in for each.
@@ -81,7 +83,8 @@ def _candidates(pricer: Pricer, values: Values,
 
 def _choose(problem: Problem, deadline: float, exact: bool,
             stats: dict[str, float]) -> tuple[list[int], float | None]:
-    """The integer program first; the heuristic where that is not wanted, or was not finished."""
+    """The integer program first; where that was not finished repeated blocks are stitched, and
+    where nothing repeats, or nothing exact is wanted, the heuristic searches."""
     if not problem.wanted:
         return [], 0.0
     best: list[int] | None = None
@@ -96,13 +99,26 @@ def _choose(problem: Problem, deadline: float, exact: bool,
         if solved.optimal and best is not None:
             stats["missed_budget"] = 0
             return best, _gap(problem.total(best), bound)
+    found = _fallback(problem, max(deadline, time.monotonic() + SEARCH), exact, stats)
+    if best is None or problem.total(found) < problem.total(best):
+        best = found
+    return best, _gap(problem.total(best), bound) if bound > 0 else None
+
+
+def _fallback(problem: Problem, deadline: float, exact: bool,
+              stats: dict[str, float]) -> list[int]:
+    """A good cover without a proof."""
     began = time.monotonic()
-    found = search(problem, max(deadline, began + SEARCH))
+    if exact:
+        stitched = stitch(problem, deadline)
+        stats.update(missed_budget=1, stitch_s=time.monotonic() - began)
+        if stitched is not None:
+            stats.update(blocks=stitched.blocks, blocks_solved=stitched.solved)
+            return stitched.used
+    found = search(problem, deadline)
     stats.update(heuristic_s=time.monotonic() - began,
                  missed_budget=int(exact or not found.complete))
-    if best is None or found.cost < problem.total(best):
-        best = found.used
-    return best, _gap(problem.total(best), bound) if exact else None
+    return found.used
 
 
 def _gap(cost: float, bound: float) -> float:

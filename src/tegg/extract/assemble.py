@@ -39,5 +39,5 @@ def _spec(k: Candidate, outs: tuple[int, ...], pricer: Pricer) -> KernelSpec:
 
 
 def _forms(classes: tuple[int, ...], form: str, pricer: Pricer) -> tuple[str, ...]:
-    found = tuple(form if form in pricer.forms.get(c, ()) else "" for c in classes)
+    found = tuple(pricer.form(c, form) for c in classes)
     return found if any(found) else ()

@@ -10,7 +10,7 @@ from tegg.extract.limits import Limits
 from tegg.extract.roles import Roles
 from tegg.ir.work import Values
 
-HEAVY = ("reduce", "composite", *PRODUCTS)  # at most one of a kind in a kernel
+HEAVY = ("reduce", "scan", "composite", *PRODUCTS)  # at most one of a kind in a kernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def _joins(roles: Roles, values: Values, b: int, user: int) -> bool:
             and values.size[b] == values.size[user]
             and values.dtype[user].itemsize <= values.dtype[b].itemsize
             and (b in roles.ahead) == (user in roles.ahead)
-            and all(n.op.name != "Scatter" for n in roles.nodes[b]))
+            and all(not n.op.staged for n in roles.nodes[b]))
 
 
 def _least(roles: Roles, c: int, node: ENode, absorbed: set[int],

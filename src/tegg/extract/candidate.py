@@ -9,7 +9,7 @@ from tegg.ir.classes import ENode
 from tegg.extract.cost import Costs
 from tegg.extract.roles import Roles
 from tegg.ir.op import PRODUCTS
-from tegg.ir.work import Values, WorkModel
+from tegg.ir.work import Demand, Values, WorkModel
 
 Body = Mapping[int, ENode]
 
@@ -38,14 +38,19 @@ class Pricer:
         self.work = WorkModel(values, costs.ops, costs.keep, costs.load, costs.panel,
                               ready=roles.still)
         self._known: dict[tuple, tuple[float, int]] = {}  # structure of a kernel -> its price
-        # arguments arrive in their own dtype; weights are converted ahead, others as written
-        self.forms = {c: f for c, f in roles.classes.forms.items()
-                      if c in roles.weights or (c in roles.nodes and roles.computed(c))}
+        # arguments arrive, and results leave, in their own dtype; weights are converted ahead
+        self.forms = {c: f for c, f in roles.classes.forms.items() if c not in roles.roots and (
+            c in roles.weights or (c in roles.nodes and roles.computed(c)))}
+        self.narrow = roles.classes.narrow & self.forms.keys() - roles.weights
+
+    def form(self, c: int, wanted: str = "") -> str:
+        """The form in which a kernel that wants one reads or writes a class."""
+        known = self.forms.get(c, frozenset())
+        return wanted if wanted in known else min(known) if c in self.narrow else ""
 
     def bytes(self, c: int, elements: float, form: str = "") -> float:
         """Bytes of a class's elements, in a form if the class has it."""
-        form = form if form and form in self.forms.get(c, ()) else ""
-        return elements * self.costs.itemsize(self.values.dtype[c], form)
+        return elements * self.costs.itemsize(self.values.dtype[c], self.form(c, form))
 
     def price(self, outs: tuple[int, ...], leaves: Iterable[int], body: Body, read: str = "",
               write: str = "") -> tuple[float, int]:
@@ -73,15 +78,27 @@ class Pricer:
         return tuple(key)
 
     def _kind(self, c: int) -> tuple:
-        return (self.values.shape[c], self.values.dtype[c], self.forms.get(c),
+        return (self.values.shape[c], self.values.dtype[c], self.forms.get(c), c in self.narrow,
                 c in self.roles.still)
 
     def _price(self, outs: tuple[int, ...], leaves: Iterable[int], body: Body, read: str,
                write: str) -> tuple[float, int]:
         demand = self.work.demand(outs, body)
+        self._decoded(demand, outs, read, write)
         loaded = [self.bytes(a, demand.reads.get(a, 0), read) for a in leaves]
         stored = [self.bytes(o, self.values.size[o], write) for o in outs]
         return self.costs.seconds(demand, loaded, stored), demand.values
+
+    def _decoded(self, demand: Demand, outs: tuple[int, ...], read: str, write: str) -> None:
+        """Add the casts between forms and the dtypes that kernels compute in. A narrow value is
+        widened as it is loaded; rounding one costs more."""
+        write_weight = self.work.weight(self.values.table["Cast"])
+        stored = [(o, self.values.size[o]) for o in outs]
+        for form, weight, elements in ((read, self.work.load, list(demand.reads.items())),
+                                       (write, write_weight, stored)):
+            for c, count in elements:
+                if self.form(c, form):
+                    demand.loops.append((self.values.dtype[c], count * weight))
 
     def rough(self, node: ENode, c: int) -> float:
         """Seconds of an e-node on its own: cheap enough to rank many cones. A contraction with its

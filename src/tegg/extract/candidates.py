@@ -112,8 +112,9 @@ class Candidates:
         forms = sorted({f for fs in self.pricer.forms.values() for f in fs})
         out = list(kernels)
         for k in kernels:
-            has = {f: ([a for a in k.leaves if f in self.pricer.forms.get(a, ())],
-                       [o for o in k.outs if f in self.pricer.forms.get(o, ())]) for f in forms}
+            has = {f: ([a for a in k.leaves if self.pricer.form(a, f) != self.pricer.form(a)],
+                       [o for o in k.outs if self.pricer.form(o, f) != self.pricer.form(o)])
+                   for f in forms}
             for f, (read, write) in has.items():
                 for r, w in ((f, ""), ("", f), (f, f)):
                     if (r and not read) or (w and not write):

@@ -26,7 +26,7 @@ class Level:
 class Costs:
     """A device as extraction sees it. Rates are per second and thread; see docs of each field.
 
-    launch: seconds to start a kernel and wait for all its threads.
+    launch: seconds to start a stage of a kernel and wait for all its threads.
     overlap: share of the shorter of memory and compute time that hides behind the longer one; a
       plain roofline (1.0) cannot tell a kernel that saves bytes under a product from one that
       does not.
@@ -87,7 +87,7 @@ class Costs:
         memory += sum(self.copies(p, threads) for p in work.products)
         stages = 1 + max(map(self.stages, work.products), default=0)
         longer, shorter = max(memory, compute), min(memory, compute)
-        return longer + (1.0 - self.overlap) * shorter + self.launch * stages
+        return longer + (1.0 - self.overlap) * shorter + self.launch * (stages + work.splits)
 
     def memory(self, size: float, threads: int) -> float:
         """Seconds to read a buffer of ``size`` bytes from where it lies since it was written.

@@ -37,7 +37,7 @@ class Legality:
 
     def allows(self, root: int, body: Mapping[int, ENode]) -> bool:
         """Whether a cone can be one kernel."""
-        rows, anchors, heads = [], [], []
+        rows, anchors, heads, scans = [], [], [], []
         for c, n in body.items():
             kind = n.op.kind
             if kind == "contract":
@@ -46,11 +46,16 @@ class Legality:
                 heads.append(c)
             elif kind == "reduce" or (kind == "composite" and self.reduces(c, n)):
                 rows.append(c)
-            elif n.op.name == "Scatter" and c != root:
+            elif kind == "scan":
+                scans.append(c)
+            elif n.op.staged and c != root:
                 return False
+        if scans:
+            return (not (rows or anchors or heads or body[root].op.staged)
+                    and self._one_scan(scans, body))
         if not anchors and not rows and not heads:
             return True
-        if body[root].op.name == "Scatter":
+        if body[root].op.staged:
             return False
         if heads:
             return not rows and self._one_attention(heads, anchors, body)
@@ -109,6 +114,18 @@ class Legality:
                 else:
                     return None
         return index
+
+    def _one_scan(self, scans: list[int], body: Mapping[int, ENode]) -> bool:
+        """One scan, and elementwise ops of it at its own index."""
+        if len(scans) > 1:
+            return False
+        above = set(scans)
+        for c, n in body.items():
+            if not above.isdisjoint(n.args):
+                if n.op.kind != "elementwise":
+                    return False
+                above.add(c)
+        return True
 
     def _packed_rows(self, anchor: int, rows: list[int], body: Mapping[int, ENode]) -> bool:
         """Reductions below a product sum up what the product sums up, a value for each row."""

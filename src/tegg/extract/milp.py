@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import highspy
 import numpy as np
 
-from tegg.extract.problem import Problem
+from tegg.extract.covering import Covering
 
 TOLERANCE = 1e-6     # relative gap that counts as solved: prices are not known that well
 MICROSECONDS = 1e6  # the unit in which HiGHS sees costs: its tolerances are absolute
@@ -29,8 +29,10 @@ class Solved:
     rows: int
 
 
-def solve(problem: Problem, seconds: float, without: int | None = None) -> Solved:
-    """The cheapest cover, as far as ``seconds`` allow; ``without`` one of the kernels."""
+def solve(problem: Covering, seconds: float, without: int | None = None,
+          gap: float = TOLERANCE) -> Solved:
+    """The cheapest cover, as far as ``seconds`` allow, but for a relative ``gap``; ``without`` one
+    of the kernels."""
     program = _program(problem)
     if without is not None:
         upper = np.asarray(program.col_upper_)
@@ -38,12 +40,12 @@ def solve(problem: Problem, seconds: float, without: int | None = None) -> Solve
         program.col_upper_ = upper
     solver = highspy.Highs()
     for option, value in (("output_flag", False), ("time_limit", float(seconds)),
-                          ("mip_rel_gap", TOLERANCE), ("mip_abs_gap", 1e-9), ("threads", 1)):
+                          ("mip_rel_gap", gap), ("mip_abs_gap", min(1e-9, gap)), ("threads", 1)):
         solver.setOptionValue(option, value)
     solver.passModel(program)
     solver.run()
     info = solver.getInfo()
-    kernels = len(problem.kernels)
+    kernels = len(problem.cost)
     x = np.asarray(solver.getSolution().col_value[:kernels])
     used = [k for k in range(kernels) if x[k] > 0.5] if len(x) == kernels else None
     if used is None or not problem.covers(used):
@@ -54,8 +56,8 @@ def solve(problem: Problem, seconds: float, without: int | None = None) -> Solve
                   program.num_col_, program.num_row_)
 
 
-def _program(problem: Problem) -> highspy.HighsLp:
-    kernels, keys = len(problem.kernels), len(problem.keys)
+def _program(problem: Covering) -> highspy.HighsLp:
+    kernels, keys = len(problem.cost), len(problem.rank)
     starts, index, value, low = [0], [], [], []
     for w, writers in enumerate(problem.writers):  # stored => written
         index += [kernels + w, *writers]

@@ -1,43 +1,38 @@
-"""The covering problem: which kernels to run so that all that is read or wanted is written."""
+"""The covering problem of a program: its candidates, and values in the forms they are stored in."""
 
 from __future__ import annotations
 
 from tegg.errors import ExtractionError
 from tegg.extract.candidate import Candidate, Pricer
+from tegg.extract.covering import Covering
 
 AHEAD_WEIGHT = 1e-6  # what a kernel that runs when weights change counts of its seconds
 Key = tuple[int, str]  # a class, and the form it is stored in
 
 
-class Problem:
-    """Kernels read keys and write keys; a key is numbered, given values need no writer.
+class Problem(Covering):
+    """The covering of a program by candidates; costs are seconds per run.
 
-    cost: what a kernel counts, in seconds per run. wanted: keys that must be written. refused:
-    why the target refused the last kernel that was taken out, for the error where none is left.
+    keys: what each number stands for. refused: why the target refused the last kernel that was
+    taken out, for the error where none is left.
     """
 
     def __init__(self, pricer: Pricer, kernels: list[Candidate], refused: str = "") -> None:
         self.roles = roles = pricer.roles
-        self.forms, self.refused = pricer.forms, refused
+        self.pricer, self.refused = pricer, refused
         self.kernels = self._runnable(kernels)
         numbers: dict[Key, int] = {}
-        self.reads: list[tuple[int, ...]] = []
-        self.writes: list[tuple[int, ...]] = []
-        for k in self.kernels:
-            self.writes.append(tuple(numbers.setdefault(w, len(numbers)) for w in self._out(k)))
-        for k in self.kernels:
-            self.reads.append(tuple(numbers[r] for r in self._in(k)))
+        writes = [tuple(numbers.setdefault(w, len(numbers)) for w in self._out(k))
+                  for k in self.kernels]
+        reads = [tuple(numbers[r] for r in self._in(k)) for k in self.kernels]
         self.keys = list(numbers)
-        self.cost = [k.seconds * (AHEAD_WEIGHT if k.ahead else 1.0) for k in self.kernels]
-        self.writers: list[list[int]] = [[] for _ in self.keys]
-        for i, ws in enumerate(self.writes):
-            for w in ws:
-                self.writers[w].append(i)
-        self.wanted = self._wanted(numbers)
-        self.rank = [roles.rank[c] for c, _ in self.keys]
+        cost = [k.seconds * (AHEAD_WEIGHT if k.ahead else 1.0) for k in self.kernels]
+        super().__init__(reads, writes, cost, self._wanted(numbers),
+                         [roles.rank[c] for c, _ in self.keys], [c for c, _ in self.keys],
+                         [len(k.body) for k in self.kernels])
 
     def _key(self, c: int, form: str) -> Key:
-        return (c, form if form and form in self.forms.get(c, ()) else "")
+        return (c, self.pricer.form(c, form))
 
     def _in(self, k: Candidate) -> list[Key]:
         keys = [self._key(a, k.read) for a in k.leaves]
@@ -62,40 +57,3 @@ class Problem:
                 raise ExtractionError(f"no kernel can compute {self.roles.nodes[c]} of shape "
                                       f"{list(self.roles.classes.shape[c])}: {why}")
         return [numbers[c, ""] for c in self.roles.roots]
-
-    def total(self, used: list[int]) -> float:
-        """Seconds that a choice of kernels counts."""
-        return sum(self.cost[k] for k in used)
-
-    def writer_of(self, used: list[int]) -> dict[int, int]:
-        """Which of the chosen kernels writes each key."""
-        writer: dict[int, int] = {}
-        for k in sorted(used, key=lambda k: (-len(self.writes[k]), self.cost[k], k)):
-            for w in self.writes[k]:
-                writer.setdefault(w, k)
-        return writer
-
-    def needed(self, used: list[int]) -> list[int]:
-        """The chosen kernels that something needs, in an order that can run.
-
-        Operands first, and depth first, so that a value is read soon after it is written.
-        """
-        writer = self.writer_of(used)
-        order: dict[int, None] = {}
-        for root in self.wanted:
-            stack = [(writer[root], iter(self.reads[writer[root]]))]
-            while stack:
-                k, rest = stack[-1]
-                below = next((writer[r] for r in rest if writer[r] not in order), None)
-                if below is None:
-                    order.setdefault(k)
-                    stack.pop()
-                else:
-                    stack.append((below, iter(self.reads[below])))
-        return list(order)
-
-    def covers(self, used: list[int]) -> bool:
-        """Whether every key that is read or wanted is written."""
-        written = {w for k in used for w in self.writes[k]}
-        return written.issuperset(self.wanted) and all(
-            written.issuperset(self.reads[k]) for k in used)

@@ -72,7 +72,7 @@ def _loops(cones: Cones, roots: list[int]) -> list[Joined]:
     for c in roots:
         for z in cones.cuts[c]:
             acts = z.leaves - cones.roles.still
-            if acts and not products(z.body) and all(n.op.name != "Scatter"
+            if acts and not products(z.body) and all(not n.op.staged
                                                      for n in z.body.values()):
                 key = (cones.roles.classes.shape[c], acts)
                 groups[key].setdefault(c, z)

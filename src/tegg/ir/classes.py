@@ -28,6 +28,7 @@ class EClasses:
     """The classes of Tensor values. No e-node has its own class as an operand.
 
     of: graph node id -> class. forms: class -> names of storage forms proven for it (``"f16"``).
+    narrow: classes that rest in one of their forms or not at all: a rule subsumed the plain Store.
     rows: the op table of the stack that made them; empty where it is the graph's own.
     """
 
@@ -38,6 +39,7 @@ class EClasses:
     of: dict[int, int]
     forms: Mapping[int, frozenset[str]] = field(default_factory=dict)
     rows: OpTable = field(default_factory=dict)
+    narrow: frozenset[int] = frozenset()
 
     @property
     def table(self) -> OpTable:
@@ -53,6 +55,9 @@ class EClasses:
     def updates(self) -> dict[int, int]:
         """Input slot -> class of its new value."""
         return {slot: self.of[n.id] for slot, n in self.graph.updates.items()}
+
+
+Stored = tuple[int, str]  # a class in memory, and its storage form ("" is its own dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +87,10 @@ class KernelSpec:
     @property
     def label(self) -> str:
         """A name for people: the ops inside that are more than elementwise."""
-        kinds = (*PRODUCTS, "composite", "reduce", "index")
+        kinds = (*PRODUCTS, "composite", "reduce", "scan", "index", "sort")
         return "+".join(sorted({n.op.name for n in self.body.values()
-                                if n.op.kind in kinds})) or "elementwise"
+                                if n.op.kind in kinds})) or (
+                                    "elementwise" if self.body else "convert")
 
     def form_of_leaf(self, i: int) -> str:
         """The storage form that leaf i is read in."""
@@ -93,6 +99,16 @@ class KernelSpec:
     def form_of_out(self, i: int) -> str:
         """The storage form that output i is written in."""
         return self.out_forms[i] if self.out_forms else ""
+
+    @property
+    def reads(self) -> tuple[Stored, ...]:
+        """Each leaf in the form it is read in."""
+        return tuple((c, self.form_of_leaf(i)) for i, c in enumerate(self.leaves))
+
+    @property
+    def writes(self) -> tuple[Stored, ...]:
+        """Each output in the form it is written in."""
+        return tuple((c, self.form_of_out(i)) for i, c in enumerate(self.outs))
 
 
 @dataclass(frozen=True, slots=True)

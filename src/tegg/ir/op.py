@@ -8,10 +8,12 @@ from types import MappingProxyType
 
 import numpy as np
 
+from tegg.ir import cumulative as C
 from tegg.ir import expand as X
 from tegg.ir import meaning as M
+from tegg.ir import ordering as R
 from tegg import shape as S
-from tegg.dtype import DType, bool_, promote
+from tegg.dtype import DType, bool_, i64, promote
 from tegg.errors import DTypeError
 
 # Kinds of attributes, their Python type in a Node, and whether a rule sees an i64 or a String:
@@ -26,8 +28,9 @@ ATTR_SORTS = MappingProxyType({
 class Op:
     """One row: what an op takes, gives and means.
 
-    kind: ``source``, ``movement``, ``elementwise``, ``reduce``, ``index`` (gather, scatter),
-      ``composite`` (a named idiom over several axes), ``contract`` or ``attention``.
+    kind: ``source``, ``movement``, ``elementwise``, ``reduce``, ``scan`` (cumulative along an
+      axis), ``index`` (gather, scatter), ``sort``, ``composite`` (a named idiom over several
+      axes), ``contract`` or ``attention``.
     attrs: ``(name, kind)`` pairs; kinds as in ATTR_SORTS.
     shape: ``(shapes, attrs, facts) -> shape``; dtype: ``(dtypes, attrs) -> dtype``.
     meaning: ``(arrays, attrs, shape, dtype) -> array``, the NumPy meaning.
@@ -38,6 +41,9 @@ class Op:
       Execution``, what it executes (``ir/template.py``). Its meaning and its first attributes are
       those of the op that it is a form of.
     tolerance: multiple of the dtype's own tolerance that a backend may differ by.
+    staged: whether a kernel writes the result whole before anything can read it.
+    same_bits: whether it gives the bits of its expansion, up to the order of sums and products
+      along an axis, which is free.
     """
 
     name: str
@@ -53,6 +59,8 @@ class Op:
     tolerance: float = 1.0
     commutative: bool = False
     doc: str = ""
+    staged: bool = False
+    same_bits: bool = False
     template: Callable | None = None
 
     @property
@@ -134,6 +142,10 @@ def _first(d: list[DType], attrs: tuple) -> DType:
     return d[0]
 
 
+def _index_of(d: list[DType], attrs: tuple) -> DType:
+    return i64
+
+
 def _unary(name, f, expand=None, cost=1.0, dtype=_floats, domain="any", tolerance=1.0, doc=""):
     return Op(name, "elementwise", 1, S.elementwise, dtype, M.elementwise(f), (), expand,
               (domain,), cost, tolerance, False, doc)
@@ -152,6 +164,11 @@ def _move(name, shape, attrs, meaning, doc):
 def _row(name, arity, attrs, meaning, expand, cost, shape=S.along, doc=""):
     return Op(name, "composite", arity, shape, _floats, meaning, attrs, expand,
               ("any",) * arity, cost, 8.0, False, doc)
+
+
+def _scan(name, meaning, expand, doc, shape=S.along, dtype=_first, domain="any", cost=4.0):
+    return Op(name, "scan", 1, shape, dtype, meaning, _AXIS, expand, (domain,), cost, 8.0, doc=doc,
+              same_bits=True)
 
 
 _AXIS = (("axis", "axis"),)
@@ -196,7 +213,7 @@ _ROWS = (
     Op("Gather", "index", 2, S.gather, _gather, M.gather, _AXIS, None, ("any", "index"), 1.0,
        doc="x indexed along an axis; indices outside are clamped"),
     Op("Scatter", "index", 3, S.scatter, _scatter, M.scatter,
-       (("axis", "axis"), ("mode", "mode")), None, ("any", "index", "any"), 1.0,
+       (("axis", "axis"), ("mode", "mode")), None, ("any", "index", "any"), 1.0, staged=True,
        doc="base with rows along an axis replaced (last), added to (add) or maximised (max)"),
     # ---- movement
     _move("Reshape", S.reshape, (("shape", "shape"),), lambda a, t, s, d: a[0].reshape(s),
@@ -235,6 +252,24 @@ _ROWS = (
     _binary("Equal", np.equal, X.equal, dtype=_to_bool, commutative=True),
     _binary("LessEqual", np.less_equal, X.less_equal, dtype=_to_bool),
     _unary("Not", np.logical_not, X.logical_not, dtype=_bools),
+    # ---- along an axis: one pass, or a sort, for what the primops say in all pairs
+    Op("ProdReduce", "reduce", 1, S.bounded_reduction, _first, C.prod_reduce, _AXIS,
+       C.expand_prod_reduce, ("small",), 1.0, 8.0, same_bits=True,
+       doc="product along an axis, which stays with size 1; in float64, halves in float32"),
+    _scan("CumSum", C.cumsum, C.expand_cumsum, "sums so far; in float64, halves in float32"),
+    _scan("CumProd", C.cumprod, C.expand_cumprod, "products so far; in float64, halves in float32",
+          S.bounded, domain="small"),
+    _scan("CumMax", C.cummax, C.expand_cummax, "maxima so far; NaN stays"),
+    _scan("LogCumSumExp", C.logcumsumexp, C.expand_logcumsumexp, "logs of sums of exponentials "
+          "so far", dtype=_floats, cost=80.0),
+    Op("ArgSort", "sort", 1, S.argsort, _index_of, R.argsort,
+       (("axis", "axis"), ("kept", "dims"), ("descending", "int")), R.expand_argsort, ("any",),
+       60.0, staged=True, same_bits=True,
+       doc="indices of the first elements in order: stable, NaN the largest"),
+    Op("ScatterAlong", "index", 3, S.scatter_along, _scatter, R.scatter_along,
+       (("axis", "axis"), ("mode", "mode")), R.expand_scatter_along, ("any", "index", "any"), 2.0,
+       staged=True, same_bits=True,
+       doc="Scatter with an index for each element of the update; modes as there"),
     # ---- named idioms over an axis
     _row("Mean", 1, _AXIS, M.mean, X.mean, 1, S.reduction),
     _row("Softmax", 1, _AXIS, M.softmax, X.softmax, 14),

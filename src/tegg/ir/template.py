@@ -64,7 +64,7 @@ def template(name: str, attrs: tuple[tuple[str, str], ...],
     return Op(name, whole.kind, whole.arity, whole.shape, whole.dtype,
               lambda a, t, s, d: meaning(a, t[:OWN], s, d), (*whole.attrs, *attrs),
               lambda b, args, t: expand(b, args, t[:OWN]), whole.domains, whole.cost,
-              whole.tolerance, False, doc, lambda t, e: executes(t[OWN:], e))
+              whole.tolerance, False, doc, template=lambda t, e: executes(t[OWN:], e))
 
 
 def form_of(node) -> tuple:

@@ -20,6 +20,7 @@ from tegg.dtype import DType
 from tegg.ir.graph import Graph
 from tegg.ir.masks import seen_share
 from tegg.ir.op import PRODUCTS, Op, OpTable
+from tegg.ir.split import parts
 from tegg.ir.template import Execution, Extents
 
 
@@ -63,6 +64,7 @@ class Demand:
     loops: ``(dtype, scalar operations)`` of everything outside templates, repeats included.
     values: distinct (value, index) pairs, which is what generated code grows with.
     rows: independent pieces that threads can share, or None where every element is one.
+    splits: stages before the last, in which parts of reductions are summed up.
     """
 
     reads: dict[int, int] = field(default_factory=dict)
@@ -71,6 +73,7 @@ class Demand:
     values: int = 0
     evaluations: float = 0.0
     rows: int | None = None
+    splits: int = 0
 
 
 Keys = dict[tuple[int, int], float]  # (index, pass) -> elements wanted
@@ -120,11 +123,16 @@ class WorkModel:
     def footprint(self, c: int, node) -> Footprint:
         """How a composite reads its operands, from its expansion."""
         rank = len(self.values.shape[c])
-        key = (node.op.name, node.attrs, rank)
+        key = (node.op.name, node.attrs, rank, self.parts(c, node) > 1)
         found = self.footprints.get(key)
         if found is None:
             found = self.footprints[key] = self._expansion(node)
         return found
+
+    def parts(self, c: int, node) -> int:
+        """Into how many parts the reductions of a composite are split."""
+        shape = self.values.shape[c]
+        return parts(shape, {axis_of(node) % len(shape)}) if shape else 1
 
     def _expansion(self, node) -> Footprint:
         graph = Graph(self.values.table)
@@ -166,11 +174,17 @@ class _Walk:
         self.need: dict[int, Keys] = {}
         self.paths: dict[tuple, int] = {}    # (index, step) -> index
         self.last = 0                        # the pass in which outputs are written
+        self.chained: set[int] = set()       # reductions that are part of another one
+        self.split: set[int] = set()         # passes that close a split reduction
         self.late = self.late_evaluations = 0.0
         self.out = Demand()
         self.seen = seen_share(body)
 
     def run(self) -> Demand:
+        for node in self.body.values():
+            if node.op.kind == "reduce":
+                self.chained |= {a for a in node.args
+                                 if a in self.body and self.body[a].op is node.op}
         for c, node in self.body.items():
             self._up(c, node)
         self.last = max((self.after.get(o, 0) for o in self.outs), default=0)
@@ -180,11 +194,21 @@ class _Walk:
             self._down(c, self.body[c])
         for leaf, keys in self.need.items():
             if leaf not in self.body:
-                widest: dict[int, float] = {}
-                for (index, _), n in keys.items():
-                    widest[index] = max(widest.get(index, 0.0), n)
-                self.out.reads[leaf] = int(min(self.size[leaf], sum(widest.values())))
+                self.out.reads[leaf] = self._read(leaf, keys)
+        self.out.splits = len(self.split)
         return self.out
+
+    def _read(self, leaf: int, keys: Keys) -> int:
+        """Elements read from memory: each stage reads what it needs, at most once."""
+        widest: dict[int, dict[int, float]] = {}
+        for (index, turn), n in keys.items():
+            stage = widest.setdefault(self._stage(turn), {})
+            stage[index] = max(stage.get(index, 0.0), n)
+        return sum(int(min(self.size[leaf], sum(s.values()))) for s in widest.values())
+
+    def _stage(self, turn: int) -> int:
+        """The stage that a pass is part of: a split reduction ends one."""
+        return sum(p <= turn for p in self.split)
 
     # ---- from the leaves up
     def _up(self, c: int, node) -> None:
@@ -193,9 +217,13 @@ class _Walk:
         depths = [self._depth(a) for a in node.args]
         if kind == "reduce":
             self.after[c], self.depth[c] = before + 1, 0.0
+            if self._parts(c, node) > 1:
+                self.split.add(before + 1)
         elif kind == "composite":
             self.after[c] = before + self.model.footprint(c, node).passes
             self.depth[c] = 2.0
+            if self.model.parts(c, node) > 1:
+                self.split |= set(range(before + 1, self.after[c] + 1))
         elif kind in PRODUCTS:
             self.after[c], self.depth[c] = 0, 0.0
         elif kind == "movement":
@@ -244,10 +272,10 @@ class _Walk:
             share = self.size[a] / max(1, self.size[c])
             for (index, _), n in keys.items():
                 self._want(a, (index, self.after.get(a, 0)), n * share)
-            self._rows(self.size[c])
+            self._combine(c, node, keys)
         elif kind == "composite":
             self._composite(c, node, keys)
-        elif kind == "index":
+        elif kind in ("index", "sort"):
             self._index(c, node, keys)
         else:
             for a in node.args:
@@ -255,14 +283,15 @@ class _Walk:
                     self._want(a, key, n)
 
     def _kept(self, c: int, keys: Keys) -> Keys:
-        """A dear value is evaluated in the first pass that wants it, and kept for the others."""
-        first: dict[int, int] = {}
+        """A dear value is evaluated in the first pass of a stage that wants it, and kept there."""
+        first: dict[tuple[int, int], int] = {}
         for index, turn in keys:
-            first[index] = min(turn, first.get(index, turn))
+            place = index, self._stage(turn)
+            first[place] = min(turn, first.get(place, turn))
         out: Keys = {}
         again = 0.0
         for (index, turn), n in keys.items():
-            if turn == first[index]:
+            if turn == first[index, self._stage(turn)]:
                 out[index, turn] = max(n, out.get((index, turn), 0.0))
             else:
                 again += n
@@ -294,6 +323,25 @@ class _Walk:
         self.out.evaluations += evaluations
         self.out.loops.append((dtype, operations))
 
+    def _parts(self, c: int, node) -> int:
+        """Reductions of one kind that follow one another are one, which may be split."""
+        if c in self.chained:
+            return 1
+        a, axes = c, set()
+        while a in self.body and self.body[a].op is node.op:
+            axes.add(axis_of(self.body[a]))
+            (a,) = self.body[a].args
+        return parts(self.model.values.shape[a], axes)
+
+    def _combine(self, c: int, node, keys: Keys) -> None:
+        """The parts of a reduction feed the threads, and are combined."""
+        count = self._parts(c, node) * self.size[c]
+        self._rows(count)
+        if count > self.size[c]:
+            combined = count * len({index for index, _ in keys})
+            self.out.evaluations += combined
+            self.out.loops.append((self.model.values.dtype[c], combined))
+
     def _move(self, c: int, node, keys: Keys) -> None:
         (a,), name = node.args, node.op.name
         share = self.size[a] / max(1, self.size[c])
@@ -318,7 +366,8 @@ class _Walk:
                     self._want(a, (at, when), scale * share)
         if foot.passes:
             shape = self.model.values.shape[c]
-            self._rows(self.size[c] // max(1, shape[axis_of(node)] if shape else 1))
+            rows = self.size[c] // max(1, shape[axis_of(node)] if shape else 1)
+            self._rows(rows * self.model.parts(c, node))
 
     def _index(self, c: int, node, keys: Keys) -> None:
         """Gather asks its operand for as many elements as it gives; Scatter for all of each."""

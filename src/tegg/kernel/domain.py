@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from tegg.dim import Dim, Poly, exact_div
+from tegg.dim import Dim, exact_div
 from tegg.kernel.index import ZERO, Form, Guard, Quotient, Remainder, Var, variable
 from tegg.kernel.propagate import Propagation, Splits
 from tegg.kernel.value import Val, reachable
@@ -104,8 +104,6 @@ def merge(p: Propagation, writes: list[Write]) -> list[Write]:
 
 
 def _fuse(p: Propagation, writes: list[Write], outer: Var, inner: Var) -> list[Write] | None:
-    if not (isinstance(outer.extent, Poly) or isinstance(inner.extent, Poly)):
-        return None  # constant neighbours shared a flat variable from the start
     if any((outer in w.vars) != (inner in w.vars) or {outer, inner} & set(w.ordered)
            for w in writes):
         return None

@@ -13,27 +13,37 @@ from tegg.kernel.value import Val
 
 
 @dataclass(frozen=True, slots=True)
+class Strip:
+    """``length`` consecutive values of a loop variable; ``var`` is the first of them."""
+
+    var: Var
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
 class Array:
     """Scratch of one thread: one element per point of ``vars``, or a vector block of them.
 
     block: scalars per point; above 1 where a vector loop around it gives each point its lanes.
+    strip: what it holds of the values of its only variable, where that is not all.
     """
 
     number: int
     dtype: DType
     vars: tuple[Var, ...]
     block: int = 1
+    strip: Strip | None = None
 
     @property
     def size(self) -> Dim:
         """Number of elements."""
-        return spread(self.vars) * self.block
+        return (spread(self.vars) if self.strip is None else self.strip.length) * self.block
 
 
 @dataclass(frozen=True, slots=True)
 class Let:
-    """A value is computed from its operands. ``fused``: the operand that is a product computed
-    here, as one multiply-add."""
+    """A value is computed from its operands; a scan takes its term into its accumulator.
+    ``fused``: the operand that is a product computed here, as one multiply-add."""
 
     value: Val
     fused: Val | None = None
@@ -62,8 +72,18 @@ class Keep:
 
 
 @dataclass(frozen=True, slots=True)
+class Turn:
+    """A strip of a load that is contiguous in ``along`` goes to scratch, a vector for each of its
+    values: lanes follow the vector loop around."""
+
+    value: Val
+    array: Array
+    along: Var
+
+
+@dataclass(frozen=True, slots=True)
 class Start:
-    """Accumulators of a reduction, set to its identity.
+    """Accumulators of a reduction, set to its identity; of a scan, to what it starts from.
 
     partials: vector accumulators for a vector loop over one of its variables; 0 where there is
     none, and the accumulator is a scalar or follows the lanes of a vector loop around it.
@@ -97,9 +117,10 @@ class Finish:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """An element of a buffer is written."""
+    """An element of a buffer is written. ``past``: past the caches, if they are too small."""
 
     write: Write
+    past: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +128,9 @@ class Loop:
     """``var`` from 0 to its extent.
 
     vector: lanes are consecutive values of ``var``; ``unroll`` vectors an iteration, then single
-    vectors, then one masked. shared: each thread does its share of the iterations.
+    vectors, then one masked. shared: each thread does its share of the iterations. part: the
+    variable of a loop around it, each iteration of which does its share. step: what ``var`` grows
+    by. strip: only the values of this strip, whose variable belongs to a loop of such steps.
     """
 
     var: Var
@@ -115,6 +138,9 @@ class Loop:
     vector: bool = False
     unroll: int = 1
     shared: bool = False
+    part: Var | None = None
+    step: int = 1
+    strip: Strip | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +151,7 @@ class Block:
     once: bool = False
 
 
-Stmt = Let | Fetch | Keep | Start | Accumulate | Finish | Store | Loop | Block
+Stmt = Let | Fetch | Keep | Turn | Start | Accumulate | Finish | Store | Loop | Block
 
 
 def walk(stmts: Sequence[Stmt], around: tuple[Loop, ...] = ()) -> Iterator[
@@ -141,7 +167,8 @@ def walk(stmts: Sequence[Stmt], around: tuple[Loop, ...] = ()) -> Iterator[
 
 def arrays(stmts: Sequence[Stmt]) -> list[Array]:
     """The scratch arrays, by number."""
-    found = {s.array.number: s.array for s, _ in walk(stmts) if isinstance(s, (Keep, Fetch))}
+    found = {s.array.number: s.array for s, _ in walk(stmts)
+             if isinstance(s, (Keep, Fetch, Turn))}
     return [found[n] for n in sorted(found)]
 
 
@@ -177,6 +204,11 @@ class _Verifier:
         assert not s.vector or vector_of(around) is None, "a vector loop inside a vector loop"
         assert s.unroll == 1 or s.vector, "only vector loops are unrolled"
         assert not s.shared or not any(a.shared for a in around), "two loops share threads"
+        assert s.part is None or not s.shared, f"{s.var} is shared twice"
+        assert s.strip is None or any(a.var == s.strip.var and a.step == s.strip.length
+                                      for a in around), f"{s.var} is a strip of no loop"
+        assert s.part is None or any(a.var == s.part and not a.vector for a in around), \
+            f"{s.var} is a part of no loop"
         self.block(s.body, (*around, s), known, open_)
 
     def _leaf(self, s: Stmt, around: tuple[Loop, ...], known: frozenset[int],
@@ -187,9 +219,13 @@ class _Verifier:
             assert v.op == "const" or v.id in known, f"{v} is used before it is computed"
 
         if isinstance(s, (Let, Fetch, Start, Finish)):
-            assert s.value.deps <= scope, f"{s.value} stands outside of its loops"
+            bound = s.value.attr.vars if isinstance(s, Start) and s.value.op == "scan" else ()
+            assert s.value.deps - set(bound) <= scope, f"{s.value} stands outside of its loops"
         if isinstance(s, Let):
             assert s.value.op != "red", f"{s.value} needs a loop"
+            if s.value.op == "scan":
+                assert s.value.id in open_, f"{s.value} has no accumulator"
+                assert around[-1].var == s.value.attr.vars[-1], f"{s.value} is not innermost"
             for a in s.needs():
                 need(a)
             return known | {s.value.id}, open_
@@ -199,7 +235,13 @@ class _Verifier:
         if isinstance(s, Keep):
             need(s.value)
             self.written.add(s.array.number)
+        elif isinstance(s, Turn):
+            assert s.value.deps <= scope | {s.along}, f"{s.value} stands outside of its loops"
+            assert vector_of(around) is not None, f"{s.value} is turned without lanes"
+            self.written.add(s.array.number)
         elif isinstance(s, Start):
+            for a in s.value.args[1:] if s.value.op == "scan" else ():
+                need(a)
             return known, open_ | {s.value.id}
         elif isinstance(s, Accumulate):
             for a in s.needs():
@@ -212,7 +254,8 @@ class _Verifier:
         elif isinstance(s, Store):
             for v in s.write.needs():
                 need(v)
-            assert scope == set(s.write.vars), f"{s.write} stands in the wrong loops"
+            mine = {a.var for a in around if a.step == 1}
+            assert mine == set(s.write.vars), f"{s.write} stands in the wrong loops"
         return known, open_
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -14,23 +14,69 @@ from tegg.kernel.domain import Write, settle
 from tegg.kernel.fuse import fuse
 from tegg.kernel.index import Algebra, Form, Gathered, Guard
 from tegg.kernel.lane import Lanes
-from tegg.kernel.loops import Function, verify, walk
+from tegg.kernel.loops import Function, Let, Store, verify, walk
 from tegg.kernel.order import nests
+from tegg.kernel.partial import (
+    combined,
+    exchanged,
+    partial_dtype,
+    partial_size,
+    partial_write,
+    splittable,
+)
 from tegg.kernel.place import Limits, Placer
 from tegg.kernel.propagate import Propagation, Splits
+from tegg.kernel.scan import Blocks, Target, blocked, followers, scan_writes
 from tegg.kernel.value import reachable
 from tegg.kernel.vectorise import Vectoriser
 from tegg.kernel.work import measure
+
+
+@dataclass(frozen=True, slots=True)
+class Templated:
+    """Functions that a template spells: their stages, and what they execute."""
+
+    source: str
+    stages: tuple[Stage, ...]
+    work: Work
+
+
+Template = Callable[[Node, str, int, int, Callable[[DType, Dim], int], tuple[str, ...]], Templated]
+"""``(node, name, slot read, slot written, a new temporary's slot, symbols) -> Templated``."""
 
 
 class Language(Protocol):
     """What lowering asks of a printer."""
 
     width: int                # lanes of a vector
-    native: frozenset[str]    # named elementwise ops that have a spelling
+
+    @property
+    def native(self) -> frozenset[str]:
+        """Named elementwise ops that have a spelling."""
+
+    @property
+    def templates(self) -> Mapping[str, Template]:
+        """Staged ops that are written out by hand, by name."""
 
     def function(self, algebra: Algebra, function: Function) -> str:
         """The source of one function."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loops:
+    """One function as loops."""
+
+    function: Function
+    algebra: Algebra
+    parallel: bool
+
+    def stages(self) -> list[Stage]:
+        """The stage that it is."""
+        f = self.function
+        writes = frozenset(s.write.slot for s, _ in walk(f.body) if isinstance(s, Store))
+        reads = frozenset(s.value.attr.slot for s, _ in walk(f.body)
+                          if isinstance(s, Let) and s.value.op == "load")
+        return [Stage(f.name, reads, writes, self.parallel)]
 
 
 @dataclass(slots=True)
@@ -45,7 +91,7 @@ class Lowering:
     outputs: tuple[Node, ...]
     stored: dict[int, int] = field(default_factory=dict)      # node id -> slot, of earlier stages
     temporaries: list[Temporary] = field(default_factory=list)
-    functions: list[tuple[Function, Algebra, bool]] = field(default_factory=list)
+    functions: list[Loops | Templated] = field(default_factory=list)
     works: list[Work] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -54,25 +100,54 @@ class Lowering:
         """The sizes that the kernel takes, by name."""
         return kernel_symbols(self.graph, self.outputs)
 
+    def is_stored(self, node: Node) -> bool:
+        """Whether a node lies in memory, given or written by an earlier stage."""
+        return node.id in self.stored
+
+    def wanted(self, node: Node, besides: Sequence[Node]) -> bool:
+        """Whether an output that is not yet stored needs a node, other than some of them."""
+        todo = [o for o in self.outputs if o not in besides and o.id not in self.stored]
+        seen: set[int] = set()
+        while todo:
+            n = todo.pop()
+            if n is node:
+                return True
+            if n.id not in seen and n.id not in self.stored:
+                seen.add(n.id)
+                todo.extend(n.args)
+        return False
+
     def slot_of(self, node: Node) -> int:
         """The output slot of a node, or a temporary made for it."""
         for i, out in enumerate(self.outputs):
             if out is node:
                 return self.inputs + i
-        self.temporaries.append(Temporary(node.dtype, product(node.shape)))
+        return self.temporary(node.dtype, product(node.shape))
+
+    def temporary(self, dtype: DType, size: Dim) -> int:
+        """The slot of a new temporary."""
+        self.temporaries.append(Temporary(dtype, size))
         return self.inputs + len(self.outputs) + len(self.temporaries) - 1
 
-    def stage(self, targets: Sequence[tuple[int, Node]], scatter: bool = False) -> None:
-        """One function that writes nodes to slots (or applies the updates of one Scatter)."""
+    def whole(self, targets: Sequence[Target]) -> None:
+        """A stage that writes nodes to slots."""
+        self.stage(lambda p: [w for slot, node in targets for w in _writes(p, slot, node)])
+
+    def stage(self, write: Callable[[Propagation], list[Write]]) -> None:
+        """One function that does some writes."""
         def propagation(splits: Splits) -> Propagation:
             return Propagation(self.graph, self.language.native, splits, self.stored)
 
-        def write(p: Propagation) -> list[Write]:
-            if scatter:
-                return [_scatter(p, slot, node) for slot, node in targets]
-            return [w for slot, node in targets for w in _writes(p, slot, node)]
-
         p, writes = settle(propagation, write)
+        while found := splittable(writes):
+            slots = [self.temporary(partial_dtype(v), partial_size(v)) for v in found]
+            self._function(p, [partial_write(p, v, slot) for v, slot in zip(found, slots)])
+            memo = {v.id: combined(p, v, slot) for v, slot in zip(found, slots)}
+            writes = [exchanged(p, w, memo) for w in writes]
+        self._function(p, writes)
+
+    def _function(self, p: Propagation, writes: Sequence[Write]) -> None:
+        """The function that does some writes."""
         vectors = Vectoriser(Lanes(p.algebra, self.language.width))
         placed = nests(writes, lambda: Placer(p.values, vectors, self.limits))
         body = fuse([s for nest in placed for s in nest.body])
@@ -83,7 +158,7 @@ class Lowering:
         parallel = any(getattr(s, "shared", False) for s, _ in walk(body))
         dtypes = {slot: d for slot, (d, _) in sorted(buffers.items())}
         function = Function(f"{self.name}_{len(self.functions)}", body, dtypes, self.symbols)
-        self.functions.append((function, p.algebra, parallel))
+        self.functions.append(Loops(function, p.algebra, parallel))
 
     def _buffers(self, writes: Sequence[Write]) -> dict[int, tuple[DType, Dim]]:
         """Dtype and number of elements of every buffer that writes touch."""
@@ -103,13 +178,11 @@ class Lowering:
 
     def code(self) -> KernelCode:
         """The source of all stages."""
-        stages = []
-        for f, _, parallel in self.functions:
-            writes = frozenset(s.write.slot for s, _ in walk(f.body) if hasattr(s, "write"))
-            reads = frozenset(s.value.attr.slot for s, _ in walk(f.body)
-                              if hasattr(s, "value") and s.value.op == "load")
-            stages.append(Stage(f.name, reads, writes, parallel))
-        source = "\n".join(self.language.function(algebra, f) for f, algebra, _ in self.functions)
+        stages: list[Stage] = []
+        for f in self.functions:
+            stages += f.stages() if isinstance(f, Loops) else f.stages
+        source = "\n".join(f.source if isinstance(f, Templated) else
+                           self.language.function(f.algebra, f.function) for f in self.functions)
         work = Work(*(sum(getattr(w, n) for w in self.works)
                       for n in ("evaluations", "iterations", "loaded", "stored")))
         return KernelCode(self.name, source, tuple(stages), tuple(self.temporaries), self.symbols,
@@ -128,12 +201,16 @@ def lower(graph: Graph, outputs: Sequence[Node], name: str, language: Language,
                                         if n.op.name == "Input"])
     low = Lowering(graph, name, language, limits or Limits(), inputs, tuple(outputs))
     for node in graph.reachable(outputs):
-        if node.op.name == "Scatter":
+        if node.op.kind == "scan":
+            _scan_stages(low, node)
+        elif node.op.name in language.templates:
+            _template_stages(low, node, language.templates[node.op.name])
+        elif node.op.kind == "index" and node.op.staged:
             _scatter_stages(low, node, inplace or {})
     rest = [(low.inputs + i, n) for i, n in enumerate(low.outputs)
             if n.id not in low.stored or low.stored[n.id] != low.inputs + i]
     if rest:
-        low.stage(rest)
+        low.whole(rest)
     return low.code()
 
 
@@ -163,15 +240,56 @@ def _writes(p: Propagation, slot: int, node: Node) -> list[Write]:
     return [Write(slot, vars, p.algebra.flatten(index, shape), p.at(node, index))]
 
 
+# ---- along an axis
+def _scan_stages(low: Lowering, node: Node) -> None:
+    """A scan with the outputs that follow it; itself too where something else needs it."""
+    mine = followers(node, low.outputs, low.is_stored)
+    targets = [(low.inputs + low.outputs.index(o), o) for o in mine if o is not node]
+    if node in low.outputs or low.wanted(node, mine):
+        targets.insert(0, (low.slot_of(node), node))
+    shape = tuple(map(low.graph.facts.canonical, node.shape))
+    if blocked(node, shape):
+        blocks = Blocks(node, shape)
+        size = product(blocks.lead) * blocks.count
+        totals, starts = (low.temporary(blocks.dtype, size) for _ in range(2))
+        low.stage(lambda p: blocks.totals(p, totals))
+        low.stage(lambda p: blocks.starts(p, totals, starts))
+        low.stage(lambda p: blocks.writes(p, starts, targets))
+    else:
+        low.stage(lambda p: scan_writes(p, node, targets))
+    low.stored.update((o.id, slot) for slot, o in targets)
+
+
+def _template_stages(low: Lowering, node: Node, template: Template) -> None:
+    """A template's functions, on an operand that lies in memory as its shape says."""
+    source = node.args[0]
+    if source.op.name == "Input":
+        read = source.attrs[0]
+    elif source.id in low.stored:
+        read = low.stored[source.id]
+    else:
+        read = low.slot_of(source)
+        low.whole([(read, source)])
+        low.stored[source.id] = read
+    slot = low.slot_of(node)
+    if 0 not in node.shape:
+        number = f"{low.name}_{len(low.functions)}"
+        made = template(node, number, read, slot, low.temporary, low.symbols)
+        low.functions.append(made)
+        low.works.append(made.work)
+    low.stored[node.id] = slot
+
+
 # ---- scatter
 def _scatter_stages(low: Lowering, node: Node, inplace: Mapping[int, int]) -> None:
     """The base is copied, unless it is there already; then the updates are applied in order."""
     base, slot = node.args[0], low.slot_of(node)
     here = base.op.name == "Input" and inplace.get(slot - low.inputs) == base.attrs[0]
     if not here:
-        low.stage([(slot, base)])
+        low.whole([(slot, base)])
     if 0 not in node.shape and 0 not in node.args[2].shape:
-        low.stage([(slot, node)], scatter=True)
+        write = _scatter if node.op.name == "Scatter" else _scatter_along
+        low.stage(lambda p: [write(p, slot, node)])
     low.stored[node.id] = slot
 
 
@@ -190,3 +308,19 @@ def _scatter(p: Propagation, slot: int, node: Node) -> Write:
     value = p.at(update, (*rest[:axis], at, *rest[axis:]))
     return Write(slot, (*rows, *vars), form, value, guards,
                  "store" if mode == "last" else mode, rows)
+
+
+def _scatter_along(p: Propagation, slot: int, node: Node) -> Write:
+    """Each element of the update goes where its index says along the axis, in order along it."""
+    base, index, update = node.args
+    axis, mode = node.attrs
+    shape = p.shape(base)
+    outer, before = p.bind(shape[:axis], ())
+    inner, after = p.bind(shape[axis + 1:], outer)
+    along, (at,) = p.bind((p.shape(index)[axis],), outer + inner)
+    here = (*before, at, *after)
+    target = Form(0, {Gathered(p.at(index, here), shape[axis], clamped=False): 1})
+    guards = (Guard(target, 0, shape[axis] - 1),)
+    form = p.algebra.flatten((*before, target, *after), shape)
+    return Write(slot, outer + inner + along, form, p.at(update, here), guards,
+                 "store" if mode == "last" else mode, along)

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from tegg.dim import hint
 from tegg.kernel.domain import Write
 from tegg.kernel.index import Var
-from tegg.kernel.loops import Block, Stmt
+from tegg.kernel.loops import Block, Stmt, Strip
 from tegg.kernel.place import Placer
+from tegg.kernel.tile import tiling
 from tegg.kernel.value import Val, reachable
 from tegg.kernel.work import price
 
@@ -60,15 +61,34 @@ def _best(group: list[Write], others: dict[frozenset[Var], list[Write]],
         if best is None or (total, rank) < best[:2]:
             best = total, rank, nest, ridden
     assert best is not None
+    tiled = _tiled(group, make())
+    if tiled is not None and tiled.price + sum(alone.values()) < best[0]:
+        return tiled, set()
     return best[2], best[3]
+
+
+def _tiled(group: list[Write], placer: Placer) -> Nest | None:
+    """The nest with its transposes tiled, where it has some."""
+    cut = tiling(group, placer.vectors.lanes) if placer.limits.vector else None
+    if cut is None:
+        return None
+    placer.tiled = cut
+    order = cut.order(group[0].vars)
+    shared = _shared(order[:-1], cut.lanes, placer.vectors.lanes.width * cut.copies, cut.strip)
+    body = (Block(tuple(placer.place(group, order, cut.lanes, shared))),)
+    return Nest(body, price(body, placer.vectors.lanes), (*placer.notes, "tiled a transpose"))
 
 
 def _place(writes: list[Write], order: tuple[Var, ...], placer: Placer) -> Nest:
     bodies = [v for w in writes for v in w.needs()]
     free = [v for v in order if not any(v in w.ordered for w in writes)]
+    parts = {x.attr.part for x in reachable(bodies) if x.op == "red"}
     shortest = min(len(w.vars) for w in writes)
-    vector = placer.vectors.choose(free, bodies, [w.form for w in writes]) \
-        if placer.limits.vector else None
+    stores = [w.form for w in writes]
+    vector = placer.vectors.choose([v for v in free if v not in parts], bodies,
+                                   stores) if placer.limits.vector else None
+    if any(w.ordered for w in writes) and not placer.vectors.pays(vector, bodies, stores):
+        vector = None
     unroll = placer.vectors.unroll(bodies, vector)
     shared = _shared([v for v in order[:shortest] if v in free], vector,
                      placer.vectors.lanes.width * unroll)
@@ -76,9 +96,12 @@ def _place(writes: list[Write], order: tuple[Var, ...], placer: Placer) -> Nest:
     return Nest(body, price(body, placer.vectors.lanes), tuple(placer.notes))
 
 
-def _shared(vars: Sequence[Var], vector: Var | None, block: int) -> Var | None:
+def _shared(vars: Sequence[Var], vector: Var | None, block: int,
+            strip: Strip | None = None) -> Var | None:
     """The loop whose iterations the threads share: the outermost with enough of them."""
     def steps(v: Var) -> int:
+        if strip is not None and v == strip.var:
+            return -(-hint(v.extent) // strip.length)
         return -(-hint(v.extent) // block) if v == vector else hint(v.extent)
 
     enough = next((v for v in vars if steps(v) >= _ENOUGH_STEPS), None)
@@ -86,17 +109,27 @@ def _shared(vars: Sequence[Var], vector: Var | None, block: int) -> Var | None:
 
 
 def _candidates(group: list[Write]) -> Iterator[tuple[Var, ...]]:
-    """Orders worth placing, the recorded one first."""
+    """Orders worth placing, the recorded one first. What is carried along loops needs them
+    innermost, and ordered loops stay in their order."""
     recorded = group[0].vars
+    fixed, carried = group[0].ordered, _carried(group)
     if len(recorded) <= _ALL_ORDERS:
         orders = list(itertools.permutations(recorded))
     else:
         orders = [recorded] + [tuple(w for w in recorded if w != v) + (v,) for v in recorded[:-1]]
+    orders = [o for o in orders if tuple(v for v in o if v in fixed) == fixed
+              and o[len(o) - len(carried):] == carried]
     if len(orders) > _PLACED:
         values = reachable(v for w in group for v in w.needs())
         ranked = sorted(range(1, len(orders)), key=lambda i: (_estimate(values, orders[i]), i))
         orders = [orders[0]] + [orders[i] for i in sorted(ranked[:_PLACED - 1])]
     yield from orders
+
+
+def _carried(writes: Sequence[Write]) -> tuple[Var, ...]:
+    """The variables along which values are accumulated."""
+    scans = (v for v in reachable(v for w in writes for v in w.needs()) if v.op == "scan")
+    return next((v.attr.vars for v in scans), ())
 
 
 def _estimate(values: Sequence[Val], order: tuple[Var, ...]) -> float:
@@ -110,6 +143,6 @@ def _estimate(values: Sequence[Val], order: tuple[Var, ...]) -> float:
         inner = math.prod(hint(x.extent) for x in v.deps if x not in place)
         nested = (trips[deepest] if deepest >= 0 else 1) * inner
         own = 2 * math.prod(hint(x.extent) for x in v.deps)
-        cost = v.cost if v.op != "red" else math.prod(hint(x.extent) for x in v.attr.vars)
+        cost = v.cost if v.op != "red" else v.attr.trips()
         total += cost * min(nested, own)
     return total

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tegg.dim import hint
-from tegg.kernel.domain import Write, spread
+from tegg.kernel.domain import Write
 from tegg.kernel.index import Form, Var, variable
-from tegg.kernel.loops import Accumulate, Array, Fetch, Finish, Keep, Let, Loop, Start, Stmt, Store
-from tegg.kernel.value import Reduction, Val, Values
+from tegg.kernel.loops import (
+    Accumulate,
+    Array,
+    Fetch,
+    Finish,
+    Keep,
+    Let,
+    Loop,
+    Start,
+    Stmt,
+    Store,
+    Turn,
+)
+from tegg.kernel.tile import Tiling
+from tegg.kernel.value import Reduction, Val, Values, reachable
 from tegg.kernel.vectorise import Vectoriser
 
 Scope = frozenset[Var]
@@ -36,16 +49,22 @@ class Limits:
 class Job:
     """What a nest is for: values needed inside all of its loops, and what is done with them.
 
-    riders: writes over fewer loops, done at the level where exactly theirs are open.
+    riders: writes over fewer loops, done at the level where exactly theirs are open. parts: loops
+    of which an iteration of another loop does its share.
     """
 
     bodies: tuple[Val, ...]
     leaf: Callable[[], list[Stmt]]
     stores: tuple[Form, ...] = ()
     riders: tuple[Write, ...] = ()
+    parts: Mapping[Var, Var] = field(default_factory=dict)
 
     def wanted(self) -> tuple[Val, ...]:
         return self.bodies + tuple(v for w in self.riders for v in w.needs())
+
+    def scans(self) -> list[Val]:
+        """Values that are accumulated along the innermost loops."""
+        return [v for v in reachable(self.bodies) if v.op == "scan"]
 
 
 @dataclass(slots=True)
@@ -70,6 +89,7 @@ class Placer:
     vector: Var | None = None
     unroll: int = 1
     notes: list[str] = field(default_factory=list)
+    tiled: Tiling | None = None
     _arrays: int = 0
     _fresh: int = 1_000  # numbers of renamed variables; binders use small ones
     _flops: dict[tuple[Scope, int], float] = field(default_factory=dict)
@@ -78,12 +98,14 @@ class Placer:
     def place(self, writes: Sequence[Write], order: tuple[Var, ...], vector: Var | None,
               shared: Var | None) -> list[Stmt]:
         """One nest in the given order; writes over a prefix of it ride along."""
-        mine = [w for w in writes if len(w.vars) == len(order)]
-        riders = tuple(w for w in writes if len(w.vars) < len(order))
+        loops = len(order) - (self.tiled is not None)
+        mine = [w for w in writes if len(w.vars) == loops]
+        riders = tuple(w for w in writes if len(w.vars) < loops)
         bodies = tuple(dict.fromkeys(v for w in mine for v in w.needs()))
         stores = tuple(w.form for w in writes)
-        job = Job(bodies, lambda: [Store(w) for w in mine], stores, riders)
-        unroll = self.vectors.unroll(job.wanted(), vector)
+        job = Job(bodies, lambda: [Store(w, self.tiled is not None) for w in mine], stores, riders)
+        unroll = (self.tiled.copies if self.tiled is not None
+                  else self.vectors.unroll(job.wanted(), vector))
         return self.nest(order, job, vector, unroll, shared)
 
     # ---- levels
@@ -93,19 +115,39 @@ class Placer:
         out: list[Stmt] = []
         here = [w for w in job.riders if len(w.vars) == len(self.open)]
         if vars:
-            out += self._hoist(vars[0], job)
+            out += self._turned(vars[0])
+            out += self._hoist(self._followed(vars[0]), job)
         needs = self._invariant(job.wanted()) + [v for w in here for v in w.needs()]
         out += self.ensure(needs, (vars, job.wanted()) if vars else None)
         out += [Store(w) for w in here]
         if not vars:
             return out + job.leaf()
         first, rest = vars[0], vars[1:]
+        out += [Start(v, 0) for v in job.scans() if v.attr.vars[0] == first]
         riders = tuple(w for w in job.riders if w not in here)
-        job = Job(job.bodies, job.leaf, job.stores, riders)
+        job = replace(job, riders=riders)
         with self._inside(first, first == vector, unroll):
             body = tuple(self.nest(rest, job, vector, unroll, shared))
-        out.append(Loop(first, body, first == vector, unroll if first == vector else 1,
-                        first == shared))
+        loop = Loop(first, body, first == vector, unroll if first == vector else 1,
+                    first == shared, job.parts.get(first))
+        out.append(loop if self.tiled is None else self.tiled.cut(loop))
+        return out
+
+    def _followed(self, v: Var) -> Var:
+        """The variable that values follow: a loop of strips stands for the one that it cuts."""
+        return self.tiled.along if self.tiled is not None and v == self.tiled.strip.var else v
+
+    def _turned(self, first: Var) -> list[Stmt]:
+        """Before a strip is walked: the loads along it are put where lanes can read them."""
+        if self.tiled is None or first != self.tiled.along:
+            return []
+        out: list[Stmt] = []
+        for v in self.tiled.turned:
+            self._arrays += 1
+            block = self.vectors.lanes.width * self.tiled.copies
+            array = Array(self._arrays, v.dtype, (first,), block, self.tiled.strip)
+            self.kept[v.id] = _Kept(array, ready=True)
+            out.append(Turn(v, array, first))
         return out
 
     @contextmanager
@@ -179,16 +221,16 @@ class Placer:
         for v in needed.values():
             below = max((stage.get(a.id, 0) for a in self._inputs(v)), default=0)
             stage[v.id] = below + (v.op == "red" and not self._ready(v))
-        passes: dict[tuple[int, tuple[Var, ...]], list[Val]] = {}
+        passes: dict[tuple[int, tuple[Var, ...], Var | None], list[Val]] = {}
         for v in needed.values():
             if v.op == "red" and not self._ready(v):
-                passes.setdefault((stage[v.id], v.attr.vars), []).append(v)
+                passes.setdefault((stage[v.id], v.attr.vars, v.attr.part), []).append(v)
         bodies = [(vars, [r.args[0] for r in group])
-                  for (_, vars), group in sorted(passes.items(), key=lambda p: p[0][0])]
+                  for (_, vars, _), group in sorted(passes.items(), key=lambda p: p[0][0])]
         self._keep_between(bodies + ([following] if following else []))
         out: list[Stmt] = []
         for level in range(max(stage.values(), default=0) + 1):
-            for (at, _), group in passes.items():
+            for (at, *_), group in passes.items():
                 waiting = [r for r in group if not self._is_known(r)]
                 if at == level and waiting:
                     out += self._reduce(waiting)
@@ -211,9 +253,12 @@ class Placer:
     def _reduce(self, group: list[Val]) -> list[Stmt]:
         """One pass over the variables of reductions that share them."""
         vars, bodies = group[0].attr.vars, [r.args[0] for r in group]
+        split, part = group[0].attr.split, group[0].attr.part
         clash = [v for v in vars if v in self.open]
+        fresh: dict[Var, Var] = {}
         if clash:
-            vars, bodies = self._rename(vars, clash, bodies)
+            fresh, bodies = self._rename(clash, bodies)
+            vars = tuple(fresh.get(v, v) for v in vars)
         vector, unroll = None, 1
         if self.vector is None:
             vars = self.vectors.contiguous_last(vars, bodies)
@@ -222,7 +267,9 @@ class Placer:
         partials = unroll if vector is not None else 0
         leaf = [Accumulate(r, b) for r, b in zip(group, bodies)]
         out: list[Stmt] = [Start(r, partials) for r in group]
-        out += self.nest(vars, Job(tuple(bodies), lambda: list(leaf)), vector, unroll)
+        parts = {} if part is None else {fresh.get(split, split): part}
+        job = Job(tuple(bodies), lambda: list(leaf), parts=parts)
+        out += self.nest(vars, job, vector, unroll)
         for kept in self.kept.values():
             if kept.filled and set(kept.array.vars) <= set(group[0].attr.vars):
                 kept.ready = True
@@ -235,8 +282,8 @@ class Placer:
                 out.append(Keep(r, own.array))
         return out
 
-    def _rename(self, vars: tuple[Var, ...], clash: list[Var], bodies: list[Val],
-                ) -> tuple[tuple[Var, ...], list[Val]]:
+    def _rename(self, clash: list[Var], bodies: list[Val],
+                ) -> tuple[dict[Var, Var], list[Val]]:
         """A reduction that lands inside a loop over its own variable gets another one."""
         fresh = {}
         for v in clash:
@@ -244,8 +291,7 @@ class Placer:
             fresh[v] = Var(v.extent, self._fresh)
         by = {v: variable(w) for v, w in fresh.items()}
         self.notes.append("a reduction's variable was renamed")
-        return (tuple(fresh.get(v, v) for v in vars),
-                [self.values.substitute(b, by) for b in bodies])
+        return fresh, [self.values.substitute(b, by) for b in bodies]
 
     # ---- scratch
     def _cost(self, v: Val) -> float:
@@ -272,7 +318,7 @@ class Placer:
             return 1.0
         below = sum(0.0 if a.deps <= scope else self._flops[(scope, a.id)] for a in v.args)
         if isinstance(v.attr, Reduction):
-            return hint(spread(v.attr.vars)) * (1.0 + below)
+            return v.attr.trips() * (1.0 + below)
         return v.cost + below
 
     def _array(self, v: Val, vars: Sequence[Var]) -> None:

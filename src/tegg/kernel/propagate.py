@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from tegg.dim import Dim, Facts, Poly, Shape, evaluate, exact_div, product, symbols
+from tegg.dtype import DType, f32, f64
 from tegg.errors import LoweringError
 from tegg.ir.graph import Graph, Node
 from tegg.kernel.index import ZERO, Algebra, Form, Gathered, Guard, Var, variable
 from tegg.kernel.value import Kind, Val, Values
 from tegg.ir.meaning import lowest
+from tegg.ir.split import parts
 
 Index = tuple[Form, ...]
 Request = Generator[tuple[Node, Index], Any, Val]  # asks for operands, gives a value
 
+REDUCTIONS: dict[str, Kind] = {"SumReduce": "sum", "MaxReduce": "max", "ProdReduce": "prod"}
 Splits = dict[Dim, set[Dim]]  # extent -> divisors at which a flat variable is split
+
+
+def identity(kind: Kind, dtype: DType) -> float:
+    """What a reduction of nothing is."""
+    return {"sum": 0, "max": lowest(dtype), "prod": 1,
+            "logadd": -math.inf}[kind]
+
+
+def widened(dtype: DType, kind: Kind) -> DType:
+    """The dtype of the accumulator of products and running sums."""
+    return f64 if dtype is f32 and kind != "max" else dtype
 
 
 def magnitude(d: Dim) -> int:
@@ -38,6 +53,7 @@ class Propagation:
     native: frozenset[str]
     splits: Splits = field(default_factory=dict)
     stored: dict[int, int] = field(default_factory=dict)
+    scanned: dict[tuple[int, Index], Val] = field(default_factory=dict)  # at their one index
     limit: int = 20_000
     algebra: Algebra = None  # type: ignore[assignment]
     values: Values = None    # type: ignore[assignment]
@@ -139,6 +155,8 @@ class Propagation:
                                         f"parts") from None
 
     def _rule(self, node: Node, index: Index) -> Request:
+        if (node.id, index) in self.scanned:
+            return self._known(self.scanned[node.id, index])
         if node.id in self.stored:
             return self._load(node, index, self.stored[node.id])
         if any(n == 0 for n in self.shape(node)):
@@ -153,6 +171,10 @@ class Propagation:
             raise LoweringError(f"{node.op.name} cannot stand inside a loop nest; it is a stage "
                                 f"of its own")
         return self._expanded(node, index)
+
+    def _known(self, value: Val) -> Request:
+        return value
+        yield
 
     def _constant(self, node: Node, value: float) -> Request:
         return self.values.const(value, node.dtype)
@@ -252,17 +274,28 @@ class Propagation:
         while inner.op is node.op and inner.id not in self.stored or inner is node:
             axes.add(inner.attrs[0])
             inner = inner.args[0]
-        kind: Kind = "sum" if node.op.name == "SumReduce" else "max"
+        kind = REDUCTIONS[node.op.name]
         shape, order = self.shape(inner), sorted(axes)
         extents = tuple(shape[a] for a in order)
         if 0 in extents:
-            return self.values.const(0 if kind == "sum" else lowest(node.dtype), node.dtype)
+            return self.values.const(identity(kind, node.dtype), node.dtype)
         vars, at = self.bind(extents, frozenset().union(*(i.vars() for i in index)))
         full = list(index)
         for axis, form in zip(order, at):
             full[axis] = form
         body = yield inner, tuple(full)
-        return self.values.reduce(kind, vars, body, node.dtype)
+        if kind == "prod":
+            body = self.widened(body, kind)
+        cut = 1 if kind == "prod" else parts(shape, axes)
+        return self.narrowed(self.values.reduce(kind, vars, body, body.dtype, cut), node.dtype)
+
+    def widened(self, v: Val, kind: Kind) -> Val:
+        """A value as products and running sums keep it: float32 in float64."""
+        wide = widened(v.dtype, kind)
+        return v if wide is v.dtype else self.values.make("Cast", (v,), wide)
+
+    def narrowed(self, v: Val, dtype: DType) -> Val:
+        return v if v.dtype is dtype else self.values.make("Cast", (v,), dtype)
 
     def _gather(self, node: Node, index: Index) -> Request:
         """Indices are clamped; one that is an index already stays a form where it must fit."""
@@ -282,5 +315,5 @@ _RULES = {
     "Iota": Propagation._iota, "Contiguous": Propagation._contiguous,
     "Reshape": Propagation._reshape, "Permute": Propagation._permute,
     "Expand": Propagation._expand, "Slice": Propagation._slice, "Flip": Propagation._flip,
-    "Window": Propagation._window, "Pad": Propagation._pad, "SumReduce": Propagation._reduce,
-    "MaxReduce": Propagation._reduce, "Gather": Propagation._gather}
+    "Window": Propagation._window, "Pad": Propagation._pad, "Gather": Propagation._gather,
+    **dict.fromkeys(REDUCTIONS, Propagation._reduce)}

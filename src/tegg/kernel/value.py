@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from tegg.bits import bits_of
-from tegg.dim import Dim
+from tegg.dim import Dim, hint
 from tegg.dtype import DType, bool_
 from tegg.errors import LoweringError
 from tegg.kernel.index import Algebra, Form, Guard, Var, variable
 from tegg.ir.op import OPS
 
 # Scalar operations of values that are no op of the table.
-_COST = {"load": 1.0, "const": 0.0, "size": 0.0, "index": 0.5, "cond": 1.0, "red": 1.0}
+_COST = {"load": 1.0, "const": 0.0, "size": 0.0, "index": 0.5, "cond": 1.0}
+_JOIN = {"sum": 1.0, "max": 1.0, "prod": 1.0, "logadd": 40.0}  # of a reduction or scan
 
 
-Kind = Literal["sum", "max"]
+Kind = Literal["sum", "max", "prod", "logadd"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +33,47 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """A sum or maximum over all values of variables, which it binds."""
+    """A sum or maximum over all values of variables, which it binds.
+
+    parts: of how many partial results it may be made, where few results would leave threads idle.
+    part: a free variable; only that part of ``part.extent`` equal ones of ``split`` is summed.
+    """
 
     kind: Kind
     vars: tuple[Var, ...]
+    parts: int = 1
+    part: Var | None = None
+
+    @property
+    def split(self) -> Var | None:
+        """The variable whose range is cut into parts: the longest, the outer one of equals."""
+        return max(self.vars, key=lambda v: hint(v.extent)) if self.part is not None else None
+
+    def trips(self) -> int:
+        """How many terms there are, at the hints of symbolic sizes."""
+        n = math.prod(hint(v.extent) for v in self.vars)
+        return n if self.part is None else max(1, n // hint(self.part.extent))
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """A sum, maximum or product over all values so far of variables, the innermost loops.
+
+    form: the position in the result. It keeps the value inside of all its loops.
+    """
+
+    kind: Kind
+    vars: tuple[Var, ...]
+    form: Form
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Val:
-    """One value. ``op`` is ``load const size index cond red`` or the name of an elementwise op.
+    """One value. ``op`` is ``load const size index cond red scan`` or the name of an elementwise
+    op.
 
-    attr: Load, the bits of a constant, a Dim, a Form, a tuple of Guards, a Reduction, or None.
+    attr: Load, the bits of a constant, a Dim, a Form, a tuple of Guards, a Reduction, a Scan, or
+      None. A Scan takes its term, and what it starts from where that is not the identity.
     args: operands, gathered indices inside ``attr`` included; their ids are smaller.
     deps: the free loop variables.
     """
@@ -56,6 +88,8 @@ class Val:
     @property
     def cost(self) -> float:
         """Scalar operations of one evaluation, its operands not counted."""
+        if isinstance(self.attr, (Reduction, Scan)):
+            return _JOIN[self.attr.kind]
         known = _COST.get(self.op)
         return OPS[self.op].cost if known is None else known
 
@@ -65,6 +99,8 @@ class Val:
             return (self.attr.form, *(g.form for g in self.attr.guards))
         if self.op == "cond":
             return tuple(g.form for g in self.attr)
+        if isinstance(self.attr, Scan):
+            return (self.attr.form,)
         return (self.attr,) if self.op == "index" else ()
 
     def __repr__(self) -> str:
@@ -107,7 +143,10 @@ class Values:
             deps = frozenset().union(*(f.vars() for f in forms))
             v = Val(op, args, dtype, attr, deps, v.id)
         elif isinstance(attr, Reduction):
-            v = Val(op, args, dtype, attr, deps - frozenset(attr.vars), v.id)
+            part = () if attr.part is None else (attr.part,)
+            v = Val(op, args, dtype, attr, deps - frozenset(attr.vars) | frozenset(part), v.id)
+        elif isinstance(attr, Scan):
+            v = Val(op, args, dtype, attr, deps | attr.form.vars(), v.id)
         self._table[key] = v
         return v
 
@@ -126,8 +165,13 @@ class Values:
     def size(self, dim: Dim, dtype: DType) -> Val:
         return self.const(dim, dtype) if isinstance(dim, int) else self.make("size", (), dtype, dim)
 
-    def reduce(self, kind: Kind, vars: tuple[Var, ...], body: Val, dtype: DType) -> Val:
-        return self.make("red", (body,), dtype, Reduction(kind, vars)) if vars else body
+    def reduce(self, kind: Kind, vars: tuple[Var, ...], body: Val, dtype: DType,
+               parts: int = 1, part: Var | None = None) -> Val:
+        return (self.make("red", (body,), dtype, Reduction(kind, vars, parts, part)) if vars
+                else body)
+
+    def scan(self, kind: Kind, vars: tuple[Var, ...], form: Form, *args: Val) -> Val:
+        return self.make("scan", args, args[0].dtype, Scan(kind, vars, form))
 
     # ---- substitution
     def substitute(self, root: Val, by: Mapping[Var, Form],
@@ -168,6 +212,8 @@ class Values:
             attr = guards(attr)
         elif v.op == "index":
             attr = form(attr)
+        elif isinstance(attr, Scan):
+            attr = Scan(attr.kind, attr.vars, form(attr.form))
         args = () if v.op in ("load", "index", "cond") else tuple(
             memo.get(a.id, a) for a in v.args)
         return self.make(v.op, args, v.dtype, attr)
@@ -190,4 +236,16 @@ class Values:
             body = self.substitute(v.args[0], inner)
         vars = tuple(renamed.get(x, x) for x in bound)
         # a sum over no variable stays one: it marks the product of a contraction of depth 1
-        return self.make("red", (body,), v.dtype, Reduction(v.attr.kind, vars))
+        return self.make("red", (body,), v.dtype, replace(v.attr, vars=vars))
+
+    def exchange(self, root: Val, memo: dict[int, Val]) -> Val:
+        """The value with others in place of those whose ids ``memo`` holds (and comes to hold)."""
+        for v in reachable([root]):
+            if v.id not in memo and any(memo.get(a.id, a) is not a for a in v.args):
+                memo[v.id] = self._exchanged(v, memo)
+        return memo.get(root.id, root)
+
+    def _exchanged(self, v: Val, memo: dict[int, Val]) -> Val:
+        if v.op in ("load", "index", "cond"):
+            return self._substituted(v, {}, memo)
+        return self.make(v.op, tuple(memo.get(a.id, a) for a in v.args), v.dtype, v.attr)

@@ -46,6 +46,12 @@ class Vectoriser:
                 total += 1.0 if self.lanes.coefficient(form, v) == 1 else _GATHER
         return total
 
+    def pays(self, v: Var | None, bodies: Sequence[Val], stores: Iterable[Form]) -> bool:
+        """Whether lanes pay where the innermost loop has to be another one: memory is contiguous
+        along them, or what is computed is dear."""
+        return v is not None and (self.score(v, bodies, stores) < _GATHER or any(
+            x.cost >= _HEAVY and v in x.deps for x in reachable(bodies)))
+
     def choose(self, vars: Sequence[Var], bodies: Sequence[Val],
                stores: Sequence[Form] = ()) -> Var | None:
         """The loop to vectorise, or None where a reduction inside is the better place."""

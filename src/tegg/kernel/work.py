@@ -10,7 +10,18 @@ from tegg.dtype import DType
 from tegg.kernel.code import Work
 from tegg.kernel.index import Form
 from tegg.kernel.lane import Lanes
-from tegg.kernel.loops import Accumulate, Fetch, Keep, Let, Loop, Stmt, Store, vector_of, walk
+from tegg.kernel.loops import (
+    Accumulate,
+    Fetch,
+    Keep,
+    Let,
+    Loop,
+    Stmt,
+    Store,
+    Turn,
+    vector_of,
+    walk,
+)
 from tegg.kernel.value import Val
 
 _NO_WORK = ("const", "load", "index", "cond", "size")  # addresses and constants are no evaluations
@@ -18,7 +29,13 @@ _NO_WORK = ("const", "load", "index", "cond", "size")  # addresses and constants
 
 def points(around: Sequence[Loop]) -> int:
     """How often a statement is executed, lanes counted one by one."""
-    return math.prod(hint(loop.var.extent) for loop in around)
+    strips = {loop.strip.var for loop in around if loop.strip is not None}
+    n = math.prod(-(-hint(loop.var.extent) // loop.step) for loop in around
+                  if loop.var not in strips)
+    for loop in around:
+        if loop.part is not None:
+            n //= max(1, hint(loop.part.extent))
+    return n
 
 
 def executions(around: Sequence[Loop], vector: bool, lanes: int) -> int:
@@ -49,6 +66,9 @@ def measure(stmts: Sequence[Stmt], lanes: int, buffers: Mapping[int, tuple[DType
                 loads[v.attr.slot] = loads.get(v.attr.slot, 0) + n
             elif v.op not in _NO_WORK:
                 evaluations += n
+        elif isinstance(s, Turn):
+            slot, outside = s.value.attr.slot, [loop for loop in around if loop.step == 1]
+            loads[slot] = loads.get(slot, 0) + points(outside) * hint(s.along.extent)
         elif isinstance(s, Store):
             stored += points(around) * buffers[s.write.slot][0].itemsize
     loaded = sum(min(n, hint(buffers[slot][1])) * buffers[slot][0].itemsize
@@ -60,6 +80,7 @@ def measure(stmts: Sequence[Stmt], lanes: int, buffers: Mapping[int, tuple[DType
 _GATHERED = 1.5   # per lane that is loaded or stored on its own
 _STRIDED = 4.0    # a scalar access that jumps at each step of the innermost loop
 _JUMP = 2.0       # a vector access where the innermost loop walks across rows
+_TURNED = 0.4     # per element of a square: moves of vectors, and what is left of cache misses
 _TRIP = 1.0       # a loop iteration
 _THREADS = 2.0    # what stands outside of the shared loop is done by every thread
 
@@ -89,6 +110,10 @@ def _price(s: Stmt, around: Sequence[Loop], lanes: Lanes) -> float:
         return steps * (copies if follows else 1) * _access(form, around, lanes)
     if isinstance(s, (Keep, Fetch)):
         return steps * (copies if loop is not None and loop.var in s.value.deps else 1)
+    if isinstance(s, Turn):
+        assert s.array.strip is not None
+        rows = min(hint(s.along.extent), s.array.strip.length)
+        return _TURNED * steps * s.array.block * rows
     if isinstance(s, Let):
         v: Val = s.value
         times = steps * (copies if loop is not None and loop.var in v.deps else 1)

@@ -1,13 +1,18 @@
-"""Making a plan of a cover: lower each distinct kernel once, place every class, order the calls."""
+"""Making a plan of a cover: lower each distinct kernel once, place what is stored, order the calls.
+
+What is stored is a class in a form: a value may lie in memory as float32 for one reader and as
+bfloat16 for another, in two buffers.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from tegg.ir.classes import Cover, EClasses, Fragment, KernelSpec
+from tegg.ir.classes import Cover, EClasses, Fragment, KernelSpec, Stored
 from tegg.dim import Dim, product, symbols
 from tegg.dtype import DType
 from tegg.errors import ExtractionError, LoweringError
+from tegg.extract.fragment import form_dtype
 from tegg.kernel.code import KernelCode
 from tegg.planning.plan import Buffer, Call, Plan
 
@@ -23,7 +28,7 @@ class KernelRefused(LoweringError):
 def make_plan(classes: EClasses, cover: Cover, symbols: tuple[str, ...],
               rebuild: Callable[[KernelSpec], Fragment],
               lower: Callable[[Fragment, str, frozenset[int]], KernelCode]) -> Plan:
-    """Lower every kernel of a cover once, give each class its buffer, and order the calls.
+    """Lower every kernel of a cover once, give what is stored its buffer, and order the calls.
 
     ``symbols``: the names of the program's sizes, in the order in which runs are given them.
     Raises KernelRefused where ``lower`` does not take a kernel.
@@ -34,23 +39,23 @@ def make_plan(classes: EClasses, cover: Cover, symbols: tuple[str, ...],
     for spec in order:
         maker.call(spec, rebuild(spec))
     return Plan(maker.kernels, maker.buffers, maker.ahead, maker.run, maker.before, maker.after,
-                symbols, cover.seconds, cover.gap, dict(cover.stats))
+                symbols, cover.seconds, cover.gap, dict(cover.stats), maker.narrowed)
 
 
 def _order(classes: EClasses, specs: Sequence[KernelSpec]) -> list[KernelSpec]:
     """A topological order in which, where possible, a state's readers run before its writer."""
-    writer = {o: s for s in reversed(specs) for o in s.outs}
+    writer = {o: s for s in reversed(specs) for o in s.writes}
     after: dict[int, set[int]] = {i: set() for i in range(len(specs))}
     index = {id(s): i for i, s in enumerate(specs)}
     for i, s in enumerate(specs):
-        for leaf in s.leaves:
+        for leaf in s.reads:
             if leaf in writer and writer[leaf] is not s:
                 after[i].add(index[id(writer[leaf])])
     strict = {i: set(a) for i, a in after.items()}
     for slot, new in classes.updates.items():
         old = _input_class(classes, slot)
-        if old is not None and new in writer:
-            w = index[id(writer[new])]
+        if old is not None and (new, "") in writer:
+            w = index[id(writer[new, ""])]
             after[w] |= {i for i, s in enumerate(specs) if old in s.leaves and i != w}
     order = _topological(after)
     if order is None:
@@ -82,7 +87,7 @@ def _input_class(classes: EClasses, slot: int) -> int | None:
 
 
 class _Maker:
-    """Buffers by class, kernels by the structure of their fragment."""
+    """Buffers by what is stored in them, kernels by the structure of their fragment."""
 
     def __init__(self, classes: EClasses, lower: Callable) -> None:
         self.classes, self.lower = classes, lower
@@ -92,7 +97,8 @@ class _Maker:
         self.run: list[Call] = []
         self.before: list[tuple[int, int]] = []
         self.after: list[tuple[int, int]] = []
-        self._of: dict[int, int] = {}       # class -> the buffer it is read from
+        self.narrowed: list[tuple[int, DType]] = []
+        self._of: dict[Stored, int] = {}    # a class in a form -> the buffer it is read from
         self._known: dict[tuple, int] = {}  # structure of a fragment -> kernel
         self._kept: dict[tuple, int] = {}   # (kernel, weight buffers) -> temporary packed ahead
 
@@ -107,50 +113,61 @@ class _Maker:
             if n.op.name == "Input" and n.id in c.of:
                 spec = c.graph.inputs[n.attrs[0]]
                 kind = "weight" if spec.kind == "weight" else "input"
-                self._of[c.of[n.id]] = self._buffer(kind, n.dtype, product(n.shape), n.attrs[0])
+                self._of[c.of[n.id], ""] = self._buffer(kind, n.dtype, product(n.shape), n.attrs[0])
         states = {slot: self._state(slot) for slot in c.updates}
         given = set(self._of)
-        written = {o: s for s in order for o in s.outs if o not in given}
         self._ahead = self._fixed_size(order)
         in_place = self._in_place(order, states)
         for number, (_, cls) in enumerate(c.outputs.items()):
+            key = (cls, "")
             out = self._buffer("output", c.dtype[cls], product(c.shape[cls]), number)
-            if cls in given:  # copied first: a state is overwritten by the run
-                self.before.append((self._of[cls], out))
-            elif cls in self._of or cls in in_place:
-                self.after.append((self._of[cls] if cls in self._of else in_place[cls], out))
+            if key in given:  # copied first: a state is overwritten by the run
+                self.before.append((self._of[key], out))
+            elif key in self._of or cls in in_place:
+                self.after.append((self._of[key] if key in self._of else in_place[cls], out))
             else:
-                self._of[cls] = out
+                self._of[key] = out
         for cls, state in in_place.items():
-            self._of[cls] = state
+            self._of[cls, ""] = state
         for slot, cls in c.updates.items():
             state = states[slot]
-            if self._of.get(cls) != state:
-                if cls not in self._of:
-                    self._of[cls] = self._buffer("arena", c.dtype[cls], product(c.shape[cls]))
-                self.after.append((self._of[cls], state))
-        for cls, spec in written.items():
-            if cls not in self._of:
-                kind = "ahead" if id(spec) in self._ahead else "arena"
-                self._of[cls] = self._buffer(kind, c.dtype[cls], product(c.shape[cls]))
+            if self._of.get((cls, "")) != state:
+                if (cls, "") not in self._of:
+                    self._of[cls, ""] = self._buffer("arena", c.dtype[cls], product(c.shape[cls]))
+                self.after.append((self._of[cls, ""], state))
+        for spec in order:
+            self._between(spec)
+
+    def _between(self, spec: KernelSpec) -> None:
+        """Buffers for what a kernel leaves for others, in the form it writes."""
+        kind = "ahead" if id(spec) in self._ahead else "arena"
+        for key in spec.writes:
+            if key in self._of:
+                continue
+            cls, form = key
+            dtype = form_dtype(form, self.classes.dtype[cls])
+            self._of[key] = self._buffer(kind, dtype, product(self.classes.shape[cls]))
+            source = self._of.get((cls, ""), -1)
+            if form and source >= 0 and self.buffers[source].kind == "weight":
+                self.narrowed.append((source, dtype))
 
     def _state(self, slot: int) -> int:
         """The buffer of a state, whether or not its old value is read."""
         old = _input_class(self.classes, slot)
         if old is not None:
-            return self._of[old]
+            return self._of[old, ""]
         spec = self.classes.graph.inputs[slot]
         return self._buffer("input", spec.dtype, product(spec.shape), slot)
 
     def _fixed_size(self, order: Sequence[KernelSpec]) -> set[int]:
         """Kernels that run ahead: they depend on weights, and no symbol sizes what they do."""
         c, out = self.classes, set()
-        late = {*c.outputs.values(), *c.updates.values()}
+        late: set[Stored] = {(x, "") for x in (*c.outputs.values(), *c.updates.values())}
         for s in order:
             shapes = [c.shape[x] for x in (*s.outs, *s.leaves, *s.body)]
-            if (not s.ahead or late & {*s.leaves, *s.outs}
+            if (not s.ahead or late & {*s.reads, *s.writes}
                     or any(symbols(d) for h in shapes for d in h)):
-                late |= set(s.outs)
+                late |= set(s.writes)
             else:
                 out.add(id(s))
         return out
@@ -160,7 +177,7 @@ class _Maker:
         c, out = self.classes, {}
         for slot, cls in c.updates.items():
             old = _input_class(c, slot)
-            at = next((i for i, s in enumerate(order) if cls in s.outs), None)
+            at = next((i for i, s in enumerate(order) if (cls, "") in s.writes), None)
             if at is None or cls in out:
                 continue
             later = any(old in s.leaves for s in order[at + 1:])
@@ -169,7 +186,7 @@ class _Maker:
         return out
 
     def call(self, spec: KernelSpec, fragment: Fragment) -> None:
-        ins = tuple(self._of[x] for x in spec.leaves)
+        ins = tuple(self._of[x] for x in spec.reads)
         fixed = frozenset(i for i, b in enumerate(ins)
                           if self.buffers[b].kind in ("weight", "ahead"))
         key = (_structure(fragment), fixed)
@@ -182,7 +199,7 @@ class _Maker:
             self.kernels.append(kernel)
         number = self._known[key]
         kernel = self.kernels[number]
-        outs = tuple(self._of[x] for x in spec.outs)
+        outs = tuple(self._of[x] for x in spec.writes)
         ahead = id(spec) in self._ahead
         early = () if ahead else self._early(kernel, fixed, len(ins) + len(outs))
         temps = self._temporaries(number, kernel, ins, outs, early, "ahead" if ahead else "arena")
@@ -220,10 +237,10 @@ class _Maker:
 
 def _pointwise(spec: KernelSpec, old: int, new: int, classes: EClasses) -> bool:
     """Whether every use of ``old`` in a kernel is at the very index that is written, or the base
-    of a Scatter that becomes ``new``."""
+    of a scatter that becomes ``new``."""
     shape = classes.shape[old]
     root = spec.body.get(new)
-    if root is not None and root.op.name == "Scatter" and root.args[0] == old:
+    if root is not None and root.op.kind == "index" and root.op.staged and root.args[0] == old:
         return all(old not in n.args[1:] for n in spec.body.values()) and not any(
             old in n.args for c, n in spec.body.items() if c != new)
     reached = {old}

@@ -43,7 +43,10 @@ class Call:
 
 @dataclass(slots=True)
 class Plan:
-    """What runs, in order, on which memory. Pure data: it can be pickled and shown."""
+    """What runs, in order, on which memory. Pure data: it can be pickled and shown.
+
+    narrowed: weight buffers that are read in another form, and its dtype; their values must fit.
+    """
 
     kernels: list[KernelCode]
     buffers: list[Buffer]
@@ -55,6 +58,7 @@ class Plan:
     seconds: float
     gap: float | None
     stats: dict[str, float] = field(default_factory=dict)
+    narrowed: list[tuple[int, DType]] = field(default_factory=list)
 
     def layout(self, sizes: Mapping[str, int]) -> Layout:
         """Offsets of the arena buffers for given sizes of the symbols."""
@@ -77,7 +81,8 @@ class Plan:
         lines = []
         for part, calls in (("ahead", self.ahead), ("run", self.run)):
             for c in calls:
-                names = ", ".join(f"{self.buffers[b].kind}{b}" for b in c.buffers)
+                names = ", ".join(f"{self.buffers[b].kind}{b}:{self.buffers[b].dtype.name}"
+                                  for b in c.buffers)
                 lines.append(f"{part}: {self.kernels[c.kernel].name}({names})  {c.label}  "
                              f"{c.seconds * 1e6:.1f} us predicted")
         return "\n".join(lines)

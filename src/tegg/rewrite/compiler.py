@@ -18,7 +18,9 @@ from tegg.errors import ArgumentError, RuleError
 from tegg.ir.op import OPS, Op, OpTable
 from tegg.rewrite.pipeline import FACTS, phases, rule_folders
 from tegg.rewrite.providers import Provider
+from tegg.rewrite.providers.bounds import Bounds
 from tegg.rewrite.providers.builtin import BUILTIN
+from tegg.rewrite.providers.rounding import Rounding
 from tegg.rewrite.rulecheck import check
 from tegg.rewrite.rulefile import Rule, RuleSet, read_rule_file
 from tegg.rewrite.ruletext import rule_texts
@@ -27,6 +29,7 @@ from tegg.rewrite.vocabulary import FACTS as FACT_WORDS, MEMORY, RESERVED, Word,
 if TYPE_CHECKING:
     from tegg.planning.target import Target
 
+ROUNDING, BOUNDS = Rounding(), Bounds()  # of Bf16 and Fp16; stacked together they are one
 PRECISIONS = MappingProxyType({"bitwise": ("facts", "bitwise"),
                                "reals": ("facts", "bitwise", "reals", "rounds")})
 
@@ -94,6 +97,17 @@ class Compiler:
 def Generic() -> Compiler:
     """Identities, constants, named ops, idioms and contractions: what every device wants."""
     return Compiler(*rule_folders("generic"), name="Generic")
+
+
+def Bf16() -> Compiler:
+    """Weights that products read, and results of products and elementwise work, may rest in memory
+    as bfloat16. Kernels compute in float32; norms, softmaxes and reductions rest in float32 too."""
+    return Compiler("half.bf16", providers=(ROUNDING,), name="Bf16", rounds=True)
+
+
+def Fp16() -> Compiler:
+    """As Bf16, in float16: values only whose range is proven, weights that are checked to fit."""
+    return Compiler("half.f16", providers=(ROUNDING, BOUNDS), name="Fp16", rounds=True)
 
 
 def lowering(target: Target) -> Compiler:

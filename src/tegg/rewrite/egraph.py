@@ -131,13 +131,14 @@ class _Saturation:
     def load(self, precision: str) -> None:
         """One command a node; commutative operands in canonical order; idioms united.
 
-        A named op of floats may round otherwise than its expansion: bitwise keeps the expansion.
+        A named op of floats may round otherwise than its expansion: bitwise keeps the expansion,
+        unless the row says that both have the same bits.
         """
         start = perf_counter()
         graph = self.graph
         live = {n.id: n for n in graph.reachable()}
         idioms = [i for i in graph.idioms if i.node.id in live
-                  and not (precision == "bitwise" and i.node.dtype.is_float)]
+                  and (precision != "bitwise" or i.op.same_bits or not i.node.dtype.is_float)]
         live.update((n.id, n) for i in idioms for n in graph.reachable(i.args))
         constant: set[int] = set()
         for n in sorted(live.values(), key=lambda n: n.id):

@@ -27,7 +27,8 @@ def freeze(graph: Graph, view: View) -> EClasses:
     return EClasses(graph, nodes, {c: view.shape[c] for c in nodes},
                     {c: view.dtype[c] for c in nodes},
                     {i: c for i, c in view.of.items() if c in nodes and i < len(graph.nodes)},
-                    {c: forms for c, forms in view.forms.items() if c in nodes}, view.table)
+                    {c: forms for c, forms in view.forms.items() if c in nodes}, view.table,
+                    view.narrow & nodes.keys())
 
 
 def contradiction(view: View) -> tuple[int, float, float] | None:

@@ -20,7 +20,8 @@ class View:
 
     nodes: class -> e-nodes, those that rules subsumed left out. shape and dtype: of the classes
     that have one. of: id of a node of the graph (or of a name that loading gave) -> class.
-    forms: class -> storage forms that stand in one class with its plain Store.
+    forms: class -> storage forms that stand in one class with its plain Store. narrow: classes
+    whose plain Store rules subsumed.
     """
 
     table: OpTable
@@ -30,6 +31,7 @@ class View:
     dtype: dict[int, DType]
     of: dict[int, int]
     forms: dict[int, frozenset[str]]
+    narrow: frozenset[int]
 
     def having(self, op: str) -> Iterable[tuple[int, ENode]]:
         """Every class with an e-node of an op, and that e-node."""
@@ -65,7 +67,8 @@ def look(engine: Engine, table: OpTable, codec: Codec) -> View:
         {cls(i[0]): attribute("shape", o) for i, o, _ in rows["shape"]},
         {cls(i[0]): attribute("dtype", o) for i, o, _ in rows["dtype"]},
         {engine.int_of(i[0]): cls(o) for i, o, _ in rows["Node"]},
-        _forms(rows, cls, lambda v: engine.text_of(v)))
+        _forms(rows, cls, lambda v: engine.text_of(v)),
+        frozenset(cls(i[0]) for i, _, subsumed in rows["Store"] if subsumed))
 
 
 def _forms(rows: dict, cls, text_of) -> dict[int, frozenset[str]]:

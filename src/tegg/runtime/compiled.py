@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from tegg.dim import evaluate
-from tegg.dtype import dtype as as_dtype
-from tegg.errors import ArgumentError, DTypeError, ShapeError
+from tegg.dtype import DType, dtype as as_dtype
+from tegg.errors import ArgumentError, DTypeError, ShapeError, WeightsError
 from tegg.planning.plan import Plan
 from tegg.ir.signature import Signature
 from tegg.planning.target import Target, find
 from tegg.runtime.fastcall import FastCalls
-from tegg.runtime.workspace import Workspace, Workspaces, address, aligned
+from tegg.runtime.workspace import Workspace, Workspaces, address, aligned, result
 
 
 class Compiled:
@@ -61,11 +61,23 @@ class Compiled:
                     fixed[i] = np.ascontiguousarray(arrays[b.index], b.dtype.numpy)
                 elif b.kind == "ahead":
                     fixed[i] = aligned(b.bytes({}))
+            for i, dtype in self.plan.narrowed:
+                self._fits(fixed[i], dtype, self.plan.buffers[i].index)
             if self.plan.ahead:
                 self._run_ahead(fixed)
             self._fast.clear()
             self._spaces.refresh(fixed)
             self._versions = versions
+
+    def _fits(self, array: np.ndarray, dtype: DType, slot: int) -> None:
+        """Raise WeightsError where a finite element of a weight is infinite in a dtype."""
+        largest = float(np.max(np.abs(array), initial=0.0, where=np.isfinite(array)))
+        with np.errstate(over="ignore"):
+            narrow = np.asarray(largest).astype(dtype.numpy)
+        if np.isinf(narrow.astype(np.float64)):
+            raise WeightsError(f"the weight at input {slot}, of shape {list(array.shape)}, holds "
+                               f"{largest:g}, which is beyond {dtype.name}; compile without the "
+                               f"rules that store it so, or with tegg.Bf16()")
 
     def _run_ahead(self, fixed: Mapping[int, np.ndarray]) -> None:
         pointers = (ctypes.c_void_p * len(self.plan.buffers))()
@@ -113,7 +125,7 @@ class Compiled:
             shape = tuple(evaluate(d, sizes) for d in r.shape)
             wanted = (out or {}).get(r.name)
             if wanted is None:
-                made = wanted = np.empty(shape, r.dtype.numpy)
+                made = wanted = result(shape, r.dtype.numpy)
             else:
                 made = self._given(r.name, wanted, shape, r.dtype.numpy, arrays)
             pairs.append((made, wanted))

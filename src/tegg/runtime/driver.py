@@ -136,7 +136,7 @@ def _planned(classes: EClasses, signature: Signature, target: Target, options: O
     refused: dict[tuple, str] = {}
 
     def accepts(spec: KernelSpec) -> str | None:
-        return refused.get((spec.outs, spec.leaves))
+        return refused.get((spec.writes, spec.reads))
 
     while True:
         start = time.perf_counter()
@@ -147,7 +147,7 @@ def _planned(classes: EClasses, signature: Signature, target: Target, options: O
             plan = make_plan(classes, cover, tuple(s.name for s in signature.symbols),
                              lambda s: fragment(s, classes), target.lower)
         except KernelRefused as e:
-            refused[(e.spec.outs, e.spec.leaves)] = e.reason
+            refused[(e.spec.writes, e.spec.reads)] = e.reason
             continue
         plan.stats.update(extract_seconds=middle - start,
                           lower_seconds=time.perf_counter() - middle)

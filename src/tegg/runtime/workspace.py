@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -11,6 +12,7 @@ import numpy as np
 from tegg.errors import BackendError
 from tegg.planning.plan import ALIGN, Layout, Plan
 
+_LARGE = 1 << 20  # bytes from which where an output begins is worth a view
 KEPT_SIZES = 8  # sizes of the symbols whose workspaces are kept; the oldest go first
 
 
@@ -23,6 +25,15 @@ def aligned(nbytes: int) -> np.ndarray:
                            f"machine does not have them free; use smaller inputs") from None
     start = -raw.ctypes.data % ALIGN
     return raw[start:start + nbytes]
+
+
+def result(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """A fresh array for an output; a large one begins at a cache line, so that kernels may write
+    it past the caches."""
+    nbytes = math.prod(shape) * dtype.itemsize
+    if nbytes < _LARGE:
+        return np.empty(shape, dtype)
+    return aligned(nbytes).view(dtype).reshape(shape)
 
 
 def address(array: np.ndarray) -> int:

@@ -8,17 +8,18 @@ from random import Random
 from typing import Any
 
 from tegg.bits import bits_of
-from tegg.dtype import DType, bool_, dtype as as_dtype, i64
+from tegg.dtype import DTYPES, DType, bool_, dtype as as_dtype, i64
 from tegg.errors import TeggError
 from tegg.ir.graph import Graph, Node
 from tegg.ir.op import Op, OpTable
 from tegg.rewrite.providers import Completing, Provider
 from tegg.rewrite.rulefile import Relation, Rule
 from tegg.rewrite.sexpr import Expr, List, Symbol, is_float
-from tegg.testing.guards import BUILDERS, TESTS, Miss
+from tegg.testing.guards import BUILDERS, DOMAINS, POLICIES, TESTS, Miss
 from tegg.testing.preimage import choose
 
 MEMORY = ("Load", "Store", "ToDevice", "ToHost")  # where a value rests changes nothing about it
+ROUNDED = "StoreAs"  # a form that is a dtype: the value after a cast to it and back
 COMPARE = {"<": int.__lt__, ">": int.__gt__, "<=": int.__le__, ">=": int.__ge__}
 
 
@@ -36,7 +37,10 @@ class Instance:
     defined: dict[str, Expr] = field(default_factory=dict)  # variable -> the term it must be
     built: dict[str, tuple[str, tuple[Expr, ...]]] = field(default_factory=dict)  # by a guard
     guards: list[List] = field(default_factory=list)
-    positive: set[str] = field(default_factory=set)
+    domains: dict[str, str] = field(default_factory=dict)  # variable -> where its values lie
+    loose: dict[str, None] = field(default_factory=dict)  # variables that only guards may name
+    made: set[str] = field(default_factory=set)  # of them, those that an op may compute
+    typed: dict[str, DType] = field(default_factory=dict)  # variable -> the dtype a guard names
     inputs: list[tuple[Node, str]] = field(default_factory=list)  # node, domain
     owner: Node | None = None  # of constants on a right side: the class that was matched
 
@@ -50,24 +54,37 @@ class Instance:
             elif fact.head in BUILDERS and str(fact.items[1]) not in self.defined:
                 self.built[str(fact.items[1])] = (fact.head, fact.items[2:])
                 self.guards.append(fact)
-            elif fact.head == "positive":
-                self.positive.add(str(fact.items[1]))
+            elif fact.head in DOMAINS:
+                self.domains[str(fact.items[1])] = DOMAINS[fact.head]
+                self.loose[str(fact.items[1])] = None
+            elif fact.head in POLICIES:
+                self.loose[str(fact.items[1])] = None
+                self.made.add(str(fact.items[1]))
             elif fact.head == "=" and self.is_term(fact.items[2]):
                 self.defined[str(fact.items[1])] = fact.items[2]
             else:
                 self.guards.append(fact)
+                self.note(fact)
+
+    def note(self, guard: List) -> None:
+        """Remember the dtype that ``(= "f32" (dtype x))`` names."""
+        sides = guard.items[1:]
+        for name, term in (sides, sides[::-1]) if guard.head == "=" else ():
+            if isinstance(term, List) and term.head == "dtype" and getattr(name, "is_string", 0):
+                self.typed[str(term.items[1])] = as_dtype(literal(name))
 
     def is_term(self, e: Expr) -> bool:
-        return isinstance(e, List) and (e.head in self.table or e.head in ("Const", *MEMORY))
+        return isinstance(e, List) and (e.head in self.table
+                                        or e.head in ("Const", ROUNDED, *MEMORY))
 
     def draw(self) -> None:
         """Draw everything that the query names. Raises Miss where the draw does not fit."""
         inner = {str(s) for t in self.defined.values() for s in leaves(t)}
         inner |= {str(s) for _, args in self.built.values() for a in args for s in leaves(a)}
-        roots = [v for v in (*self.defined, *self.built) if v not in inner]
+        roots = [v for v in (*self.defined, *self.built, *self.loose) if v not in inner]
         for v in roots:
             shape = tuple(self.rng.choice((1, 2, 3)) for _ in range(self.rng.randrange(4)))
-            self.node(Symbol(v, None), shape, self.rng.choice(self.dtypes))
+            self.node(Symbol(v, None), shape, self.typed.get(v) or self.rng.choice(self.dtypes))
         waiting = list(self.guards)
         while waiting:
             left = [g for g in waiting if not self.holds(g)]
@@ -122,7 +139,9 @@ class Instance:
         return True
 
     def equal(self, left: Expr, right: Expr) -> bool:
-        """``(= s (shape x))`` and its like: bind or compare."""
+        """``(= s (shape x))`` and its like, either way round: bind or compare."""
+        if isinstance(left, List) and left.head in ("shape", "dtype"):
+            left, right = right, left
         if not isinstance(right, List) or right.head not in ("shape", "dtype"):
             raise Miss
         node = self.env.get(str(right.items[1]))
@@ -147,6 +166,8 @@ class Instance:
             return self.variable(e.text, shape, dtype)
         if e.head in MEMORY:
             return self.node(e.items[1], shape, dtype)
+        if e.head == ROUNDED:
+            return self.rounded(self.node(e.items[2], shape, dtype), e)
         if e.head == "Const":
             return self.graph.op("Full", dtype, shape, const_bits(e, dtype))
         done = self.known(e)
@@ -158,7 +179,8 @@ class Instance:
         return done
 
     def variable(self, name: str, shape: tuple, dtype: DType) -> Node:
-        if name in self.positive and not dtype.is_float:
+        domain = self.domains.get(name, "any")
+        if name in self.domains and not dtype.is_float:
             raise Miss
         node = self.env.get(name)
         if node is None and name in self.defined:
@@ -166,11 +188,15 @@ class Instance:
         elif node is None and name in self.built:
             builder, args = self.built[name]
             node = BUILDERS[builder](self, args, shape, dtype)
-        elif node is None and name in self.positive and self.rng.random() < 0.5:
+        elif node is None and domain == "positive" and self.rng.random() < 0.5:
             node = self.graph.full(self.rng.choice((0.5, 2.0)), dtype, shape)
+        elif (node is None and name in self.made and dtype.is_float
+              and self.rng.random() < 0.5):
+            node = self.graph.op("Sin", self.graph.input(f"{name}{len(self.inputs)}", shape, dtype))
+            self.inputs.append((node.args[0], "any"))
         elif node is None:
             node = self.graph.input(f"{name}{len(self.inputs)}", shape, dtype)
-            self.inputs.append((node, "positive" if name in self.positive else "any"))
+            self.inputs.append((node, domain))
         if not isinstance(node, Node) or node.shape != shape or node.dtype is not dtype:
             raise Miss
         self.env[name] = node
@@ -187,6 +213,9 @@ class Instance:
             return found if isinstance(found, Node) else None
         if e.head in MEMORY:
             return self.known(e.items[1])
+        if e.head == ROUNDED:
+            found = self.known(e.items[2])
+            return None if found is None else self.rounded(found, e)
         if e.head == "Const" and self.owner is not None:
             return self.graph.op("Full", self.owner.dtype, self.owner.shape,
                                  const_bits(e, self.owner.dtype))
@@ -198,6 +227,13 @@ class Instance:
         if any(a is None for a in (*args, *attrs)):
             return None
         return self.record(op, args, attrs)
+
+    def rounded(self, node: Node, e: List) -> Node:
+        """A value as a storage form keeps it. Raises Miss for a form that is no dtype."""
+        form = DTYPES.get(str(literal(e.items[1])))
+        if form is None:
+            raise Miss
+        return self.graph.cast(self.graph.cast(node, form), node.dtype)
 
     def attribute(self, e: Expr) -> Any:
         """A bound attribute, a literal, or ``(shape x)``; None where it is free."""

@@ -8,7 +8,7 @@ from random import Random
 import numpy as np
 
 from tegg.rewrite.compiler import Stack
-from tegg.dtype import DTYPES, DType, bool_, dtype, f64, i64
+from tegg.dtype import DTYPES, DType, bool_, dtype, f32, f64, i64
 from tegg.ir.graph import Node
 from tegg.ir.oracle import evaluate
 from tegg.rewrite.ruleheader import Header
@@ -40,7 +40,8 @@ def check_rule(rule: Rule, rules: RuleSet, stacked: Stack, rng: Random) -> Insta
     Raises AssertionError with the rule's place, the graph and both values where it is wrong.
     """
     kind = rules.header.kind
-    dtypes = (f64, i64, bool_) if kind in ("reals", "rounds") else tuple(DTYPES.values())
+    dtypes = {"reals": (f64, i64, bool_), "rounds": (f32, f64, i64, bool_)}.get(
+        kind, tuple(DTYPES.values()))
     made = instance(rule, stacked.table, relations(stacked), dtypes, rng,
                     providers=stacked.providers)
     check_instance(rule, rules, made, relations(stacked))
@@ -51,17 +52,21 @@ def check_instance(rule: Rule, rules: RuleSet, made: Instance,
                    known: Mapping[str, Relation]) -> None:
     """Check what a rule states about a graph that it matches."""
     special = rules.header.kind in ("bitwise", "facts")
-    arrays = {n.attrs[0]: _draw(n, made, domain, special) for n, domain in made.inputs}
+    large = rules.header.kind == "rounds"
+    arrays = {n.attrs[0]: _draw(n, made, domain, special, large) for n, domain in made.inputs}
     claim = _Claim(rule, rules.header, made, known, arrays)
     for action in rule.actions:
         claim.action(action)
 
 
-def _draw(n: Node, made: Instance, domain: str, special: bool) -> np.ndarray:
+def _draw(n: Node, made: Instance, domain: str, special: bool, large: bool) -> np.ndarray:
     if any(a is n and d == "index" for m in made.graph.nodes
            for a, d in zip(m.args, m.op.domains)):
         domain = "index"
-    return draw_array(n.shape, n.dtype, domain, special, made.rng)
+    array = draw_array(n.shape, n.dtype, domain, special, made.rng)
+    if large and n.dtype.is_float and made.rng.random() < 0.5:  # to where float16 ends, or beyond
+        array *= (1e4 if domain == "f16" else 1e6)
+    return array
 
 
 def draw_array(shape: tuple, dtype: DType, domain: str, special: bool, rng: Random) -> np.ndarray:

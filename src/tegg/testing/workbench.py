@@ -16,6 +16,7 @@ from tegg.rewrite.compiler import Compiler, Stack, stack
 from tegg.rewrite.egraph import saturate
 from tegg.rewrite.rulefile import Rule, RuleSet
 from tegg.rewrite.sexpr import List
+from tegg.testing.guards import POLICIES
 from tegg.testing.instance import instance, leaves
 from tegg.testing.reproduce import shrink
 from tegg.testing.soundness import Unsound, check_rule, differ, relations
@@ -114,7 +115,8 @@ def guards_of(rule: Rule) -> list[int]:
     for i, fact in enumerate(rule.query):
         rest = [f for j, f in enumerate(rule.query) if j != i]
         bound = {str(v) for f in rest for v in leaves(f)}
-        if isinstance(fact, List) and fact.head != "=" and {str(v) for v in leaves(fact)} <= bound:
+        tests = isinstance(fact, List) and fact.head not in ("=", *POLICIES)
+        if tests and {str(v) for v in leaves(fact)} <= bound:
             out.append(i)
     return out
 

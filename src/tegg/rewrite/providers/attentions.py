@@ -1,4 +1,4 @@
-"""Which operand of a contraction is summed along one axis only, and where reshapes leave an axis."""
+"""Which operand of a contraction is summed along one axis only; where reshapes leave an axis."""
 
 from __future__ import annotations
 

@@ -1,0 +1,52 @@
+// Stores past the caches: a line that is written whole need not be read first.
+//
+//   vf_stream(p, x, past)   float, and so for each letter that memory has
+//
+// Past the caches if `past` says so, else an ordinary store. STREAMS(p, bytes) says so for buffers
+// that no cache keeps until they are read, at lines' ends; stream_fence() makes the stores visible.
+#pragma once
+
+#define STREAM_BYTES (8 << 20)
+#define STREAMS(p, bytes) ((bytes) >= STREAM_BYTES && (uintptr_t)(p) % 64 == 0)
+
+#if defined(__x86_64__) && !defined(__clang__)
+typedef long long stream_2 __attribute__((vector_size(16)));
+typedef long long stream_4 __attribute__((vector_size(32)));
+typedef long long stream_8 __attribute__((vector_size(64)));
+INL void stream_fence(void) { __builtin_ia32_sfence(); }
+INL void stream_bytes(void *p, const void *x, int n) {
+#if defined(__AVX512F__)
+  for (; n >= 64; n -= 64, p = (stream_8 *)p + 1, x = (const stream_8 *)x + 1)
+    __builtin_ia32_movntdq512(p, *(const stream_8 *)x);
+#endif
+#if defined(__AVX__)
+  for (; n >= 32; n -= 32, p = (stream_4 *)p + 1, x = (const stream_4 *)x + 1)
+    __builtin_ia32_movntdq256(p, *(const stream_4 *)x);
+#endif
+  for (; n >= 16; n -= 16, p = (stream_2 *)p + 1, x = (const stream_2 *)x + 1)
+    __builtin_ia32_movntdq(p, *(const stream_2 *)x);
+  memcpy(p, x, (size_t)n);
+}
+#define STREAM(L, T, V) \
+  INL void v##L##_stream(T *p, V x, int past) { \
+    if (past) { \
+      T y[TEGG_LANES] __attribute__((aligned(64))); \
+      v##L##_store(y, x); \
+      stream_bytes(p, y, (int)sizeof(y)); \
+    } else v##L##_store(p, x); \
+  }
+#else
+INL void stream_fence(void) {}
+#define STREAM(L, T, V) \
+  INL void v##L##_stream(T *p, V x, int past) { (void)past; v##L##_store(p, x); }
+#endif
+STREAM(f, float, vf)
+STREAM(d, double, vd)
+STREAM(i, int32_t, vi)
+STREAM(l, int64_t, vl)
+STREAM(u, uint8_t, vu)
+STREAM(c, int8_t, vc)
+STREAM(h, uint16_t, vf)
+STREAM(g, uint16_t, vf)
+STREAM(b, uint8_t, vi)
+#undef STREAM

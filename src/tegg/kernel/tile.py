@@ -1,0 +1,72 @@
+"""Tiled transposes: loads that run along another loop than the stores are turned in squares."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tegg.dim import hint
+from tegg.kernel.domain import Write
+from tegg.kernel.index import Var
+from tegg.kernel.lane import Lanes
+from tegg.kernel.loops import Loop, Strip
+from tegg.kernel.value import Val, reachable
+
+_STRIP = 800_000  # number of the variable of a strip loop, which no loop variable has
+_LINE = 64        # bytes of a cache line
+_SQUARES = 4      # squares of a strip: whole cache lines of every element size are used at once
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """How a nest is tiled: a strip of ``along``, then vectors of ``lanes``, then the strip's
+    values one by one. ``turned``: the loads that are contiguous in ``along``. ``copies``: vectors
+    of an iteration, so that whole cache lines are written.
+    """
+
+    lanes: Var
+    along: Var
+    strip: Strip
+    turned: tuple[Val, ...]
+    copies: int
+
+    def cut(self, loop: Loop) -> Loop:
+        """A loop of the nest as part of the tiling."""
+        if loop.var == self.strip.var:
+            return replace(loop, step=self.strip.length)
+        return replace(loop, strip=self.strip) if loop.var == self.along else loop
+
+    def order(self, vars: Sequence[Var]) -> tuple[Var, ...]:
+        """The loops of the nest, the strip's included."""
+        rest = tuple(v for v in vars if v not in (self.lanes, self.along))
+        return (*rest, self.strip.var, self.lanes, self.along)
+
+
+def tiling(writes: Sequence[Write], lanes: Lanes) -> Tiling | None:
+    """The tiling of an elementwise nest with contiguous stores and loads that run across them."""
+    vars = writes[0].vars
+    values = reachable(v for w in writes for v in w.needs())
+    if any(w.vars != vars or w.mode != "store" or w.guards or w.ordered for w in writes) or any(
+            v.op == "red" for v in values):
+        return None
+    long = [v for v in vars if hint(v.extent) >= lanes.width]
+    inner = next((v for v in long if all(lanes.coefficient(w.form, v) == 1 for w in writes)), None)
+    if inner is None:
+        return None
+    across = [v for v in values if v.op == "load" and _across(v, inner, lanes)]
+    found = Counter(a for v in across for a in long
+                    if a != inner and lanes.coefficient(v.attr.form, a) == 1)
+    if not found:
+        return None
+    along = max(found, key=lambda a: (found[a], -vars.index(a)))
+    turned = tuple(v for v in across if lanes.coefficient(v.attr.form, along) == 1)
+    strip = Strip(Var(along.extent, _STRIP), _SQUARES * lanes.width)
+    least = min(w.value.dtype.itemsize for w in writes)
+    return Tiling(inner, along, strip, turned, max(1, _LINE // (lanes.width * least)))
+
+
+def _across(v: Val, inner: Var, lanes: Lanes) -> bool:
+    """Whether a load strides where the lanes run."""
+    return (not v.attr.guards and not v.attr.form.gathered()
+            and lanes.coefficient(v.attr.form, inner) not in (0, 1, -1, None))

@@ -1,0 +1,129 @@
+"""Values that rest in 16 bits: which may, what bounds them, and that the rules fire."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from random_graphs import programs
+
+from tegg.ir.graph import Graph
+from tegg.ir.oracle import evaluate
+from tegg.rewrite.compiler import ROUNDING, Bf16, Compiler, Fp16, Generic
+from tegg.rewrite.egraph import saturate
+from tegg.rewrite.providers.bounds import LARGEST, Bounds, bounds
+
+
+class Spy(Bounds):
+    """Keeps the bounds of the nodes of a graph."""
+
+    def facts(self, view):
+        known = bounds(view)
+        self.of = {i: known[c] for i, c in view.of.items() if c in known}
+        return super().facts(view)
+
+
+@given(programs(steps=12))
+def test_no_value_is_beyond_its_bound(program):
+    spy = Spy()
+    half = Compiler("half.f16", providers=(ROUNDING, spy), rounds=True)
+    saturate(program.graph, (Generic(), half))
+    if not all(np.all(np.isfinite(a)) for a in program.inputs.values() if a.dtype.kind == "f"):
+        return
+    nodes = [n for n in program.graph.reachable() if n.id in spy.of]
+    for n, value in zip(nodes, evaluate(nodes, program.inputs, program.sizes)):
+        finite = np.abs(value[np.isfinite(value)].astype(np.float64))
+        assert finite.max(initial=0) <= spy.of[n.id] * (1 + 1e-5) + 1e-30, (n, spy.of[n.id])
+
+
+def bound_of(build) -> float | None:
+    g = Graph()
+    x = g.input("x", (4, 9), "f32")
+    spy = Spy()
+    g.outputs["y"] = y = build(g, x)
+    saturate(g, (Generic(), Compiler("half.f16", providers=(ROUNDING, spy), rounds=True)))
+    return spy.of.get(y.id)
+
+
+@pytest.mark.parametrize("build, most", [
+    (lambda g, x: g.op("Sin", x), 1),
+    (lambda g, x: g.mul(g.op("Sin", x), 300), 300),
+    (lambda g, x: g.op("SumReduce", g.op("Sin", x), 1), 9),
+    (lambda g, x: g.op("MaxReduce", g.op("Sin", x), 1), 1),
+    (lambda g, x: g.table["Softmax"].expand(g, (x,), (1,)), 1),
+    (lambda g, x: g.op("Exp2", g.op("Sin", x)), 2),
+    (lambda g, x: g.pad(g.op("Sin", x), (1, 0), (0, 0), -3.0), 3),
+    (lambda g, x: g.cast(g.input("b", (2,), "u8"), "f32"), 255),
+    (lambda g, x: g.cast(g.input("b", (2,), "i8"), "f32"), 128),
+    (lambda g, x: g.op("Sqrt", g.mul(g.op("Sin", x), 16)), 4)])
+def test_bounds(build, most):
+    assert bound_of(build) == pytest.approx(most)
+
+
+@pytest.mark.parametrize("build", [
+    lambda g, x: g.add(x, 1), lambda g, x: g.op("Recip", g.op("Sin", x)),
+    lambda g, x: g.op("Exp2", g.mul(g.op("Sin", x), 300)),
+    lambda g, x: g.full(float("nan"), "f32", (2,)), lambda g, x: g.full(float("inf"), "f32", (2,))])
+def test_what_has_no_bound(build):
+    assert bound_of(build) in (None, float("inf"))
+
+
+def block(g: Graph):
+    """x W, its row statistics, its norm, its softmax, and a product of that."""
+    x, w = g.input("x", (8, 16), "f32"), g.input("w", (16, 16), "f32", "weight")
+    h = product(g, x, w)
+    total = g.op("SumReduce", g.op("Sin", h), 1)
+    scale = g.op("Sqrt", g.add(total, 9))
+    soft = g.table["Softmax"].expand(g, (g.mul(h, 2),), (1,))
+    y = product(g, soft, w)
+    nodes = dict(h=h, total=total, scale=scale, soft=soft, w=w, x=x, y=y,
+                 shifted=g.add(h, g.expand(total, h.shape)))
+    for name, n in nodes.items():
+        g.outputs[name] = n
+    return nodes
+
+
+def product(g: Graph, x, w):
+    rows, k, n = x.shape[0], x.shape[1], w.shape[1]
+    both = [g.expand(g.reshape(x, (rows, k, 1)), (rows, k, n)),
+            g.expand(g.reshape(w, (1, k, n)), (rows, k, n))]
+    return g.reshape(g.op("SumReduce", g.mul(*both), 1), (rows, n))
+
+
+def test_statistics_norms_and_softmaxes_stay_as_they_are():
+    g = Graph()
+    nodes = block(g)
+    classes = saturate(g, (Generic(), Bf16())).classes
+    of = {name: classes.of[(n.args[0] if n.op.name == "Reshape" else n).id]
+          for name, n in nodes.items()}  # movement never rests: its operand does
+    rests = {name for name, c in of.items() if "bf16" in classes.forms.get(c, ())}
+    assert rests == {"h", "w", "x", "y", "shifted"}
+    assert {of[n] for n in rests} <= classes.narrow
+
+
+def test_float16_asks_for_a_bound():
+    g = Graph()
+    nodes = block(g)
+    bounded = g.outputs["bounded"] = g.mul(g.op("Sin", nodes["h"]), 2)
+    done = saturate(g, (Generic(), Fp16()))
+    classes = done.classes
+    assert "f16" in classes.forms[classes.of[bounded.id]]
+    assert classes.of[nodes["h"].id] not in classes.forms
+    assert "f16" in classes.forms[classes.of[nodes["w"].id]]
+    assert done.report.rules["f16/rest"].matches and done.report.rules["f16/only"].matches
+    assert LARGEST < 65504
+
+
+def test_both_together_leave_a_choice():
+    g = Graph()
+    nodes = block(g)
+    done = saturate(g, (Generic(), Fp16(), Bf16()))
+    assert done.classes.forms[done.classes.of[nodes["w"].id]] == {"f16", "bf16"}
+    assert done.report.rules["bf16/rest"].matches and done.report.rules["bf16/only"].matches
+
+
+def test_bitwise_rounds_nothing():
+    g = Graph()
+    block(g)
+    done = saturate(g, (Generic(), Bf16()), precision="bitwise")
+    assert not done.classes.forms and "half.bf16" in done.report.skipped
