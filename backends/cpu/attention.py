@@ -1,4 +1,4 @@
-"""Lowers fragments around attention: scores of a block of queries and keys never leave the cache."""
+"""Lowers fragments around attention: blocks of scores that never leave the cache."""
 
 from __future__ import annotations
 

@@ -57,6 +57,9 @@ def classify_attention(graph: Graph, outputs: Sequence[Node], anchors: Sequence[
     Raises LoweringError where the fragment is not of that form; the message says why.
     """
     numbers = {a.id: i for i, a in enumerate(anchors)}
+    if 0 in tuple(map(graph.facts.canonical, anchors[_SUMS].args[0].shape)):
+        raise LoweringError("an attention without scores is a sum of nothing; lower it as a "
+                            "contraction")
 
     def propagation(splits: Splits) -> AnchoredPropagation:
         return AnchoredPropagation(graph, native, splits, anchors=numbers)
