@@ -58,7 +58,7 @@ def attention(g: Draw, q: Node, k: Node, v: Node, between=lambda scores: scores,
 def causal(g: Draw, scores: Node, offset: int = 0) -> Node:
     """Row i sees keys up to i + offset."""
     row, key = positions(g, scores)
-    seen = g.idiom("LessEqual", key, g.add(row, offset))
+    seen = g.op("LessEqual", key, g.add(row, offset))
     return g.select(seen, scores, g.full(-math.inf, scores.dtype, scores.shape))
 
 
@@ -129,7 +129,7 @@ def _step(draw, made: Drawn, scores: Node, kind: str, order: list[str],
                       scores.shape) if other == "read" else _along(g, order, other, scores.shape))
     limit = g.add(limit, draw(st.sampled_from((-2, 0, 5))))
     a, b = (key, limit) if draw(st.booleans()) else (limit, key)
-    test = g.less(a, b) if draw(st.booleans()) else g.idiom("LessEqual", a, b)
+    test = g.less(a, b) if draw(st.booleans()) else g.op("LessEqual", a, b)
     if draw(st.booleans()):
         other_test = g.less(_along(g, order, "s", scores.shape), 40)
         test = g.mul(test, other_test)

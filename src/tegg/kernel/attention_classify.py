@@ -121,12 +121,9 @@ def _arranged(p: AnchoredPropagation, writes: list[Write], total: Val, keys: tup
     m = tuple(v for v in order if v not in batch and v not in n)
     if len(keys) > 1:
         raise LoweringError("the keys of an attention are several loops; store what reshapes them")
-    for what, v, allowed in (("queries", query, (*batch, *m, *depth)),
-                             ("keys", key, (*batch, *keys, *depth)),
-                             ("values", values, (*batch, *keys, *n))):
-        if not v.deps <= set(allowed):
-            raise LoweringError(f"the {what} of an attention depend on more than their own axes; "
-                                f"store them, and read them in the next kernel")
+    if query.deps & set(keys):
+        raise LoweringError("both operands of an attention's scores depend on its keys; lower it "
+                            "as a contraction")
     first = Contraction(p, batch, m, unit_last(depth, load_forms([query])), depths[_SCORES],
                         (Group((), (Term(_SCORES, product, query, key),), keys),))
     second = Contraction(p, batch, m, keys, depths[_SUMS], (Group(
