@@ -16,6 +16,7 @@ from tegg.dim import Dim, dim
 from tegg.ir.graph import Node
 from tegg.kernel.code import KernelCode
 
+BLOCKS = Blocks(12, 64)
 SYMBOLS = {"m": dim("m", 0, 1 << 20), "s": dim("s", 0, 1 << 20), "a": dim("a", 0, 64)}
 SIZES = {"m": (1, 2, 5, 13, 30), "p": (1, 2, 3), "s": (1, 7, 16, 33, 70), "e": (1, 4, 19),
          "n": (1, 3, 16, 40), "q": (2, 3), "a": (1, 2), "b": (2, 3)}
@@ -30,7 +31,7 @@ class Drawn:
     outputs: list[Node] = field(default_factory=list)
     special: set[int] = field(default_factory=set)
 
-    def lowered(self, width: int = 16, blocks: Blocks = Blocks(12, 64)) -> KernelCode:
+    def lowered(self, width: int = 16, blocks: Blocks = BLOCKS) -> KernelCode:
         return lower_attention(self.g, self.outputs, self.anchors, "k", C(width), blocks)
 
     def inputs(self, sizes: dict[str, int], seed: int) -> dict[int, np.ndarray]:
@@ -77,7 +78,7 @@ def drawn(draw, dtype: str = "f32", symbolic: frozenset[str] = frozenset()) -> D
     batch = draw(st.sampled_from(("", "a", "ab")))
     rows, columns = draw(st.sampled_from(("m", "mp", ""))), draw(st.sampled_from(("n", "nq", "")))
     size: dict[str, Dim] = {c: SYMBOLS[c] if c in symbolic else draw(st.sampled_from(SIZES[c]))
-                            for c in "".join((batch, rows, columns, "s", "e"))}
+                            for c in f"{batch}{rows}{columns}se"}
     shared = draw(st.sampled_from(("", *batch)))  # a head that all queries of a batch item share
     orders = [draw(st.permutations(o)) for o in (
         batch + rows + "e", batch.replace(shared, "") + "se", batch + rows + "s",
