@@ -90,8 +90,8 @@ def _expand(shape, dtype, bound, below, rng) -> Choice:
 
 
 def _reshape(shape, dtype, bound, below, rng) -> Choice:
-    """The same shape, one with axes of 1 put in or left out, or a flat one."""
-    kind = rng.randrange(4)
+    """The same shape, one with axes of 1 put in or left out, two axes joined, or a flat one."""
+    kind = rng.randrange(8)
     if kind == 0:
         return [shape], [shape]
     if kind == 1:
@@ -99,6 +99,9 @@ def _reshape(shape, dtype, bound, below, rng) -> Choice:
     if kind == 2:
         at = rng.randrange(len(shape) + 1)
         return [shape[:at] + (1,) + shape[at:]], [shape]
+    if kind > 3 and len(shape) > 1:
+        at = rng.randrange(len(shape) - 1)
+        return [shape[:at] + (shape[at] * shape[at + 1],) + shape[at + 2:]], [shape]
     return [(math.prod(shape),)], [shape]
 
 
