@@ -14,6 +14,8 @@ from tegg.dtype import f32
 from tegg.ir.graph import Graph
 from tegg.ir.masks import seen_share
 from tegg.ir.template import Extents
+from tegg.runtime.driver import Options, resolve
+from tegg.testing.agree import check_egraph
 
 
 def reference(q, k, v, seen=None) -> np.ndarray:
@@ -82,6 +84,18 @@ def test_what_others_read_is_stored() -> None:
     g.outputs["weights"] = weights
     g.outputs["y"] = g.idiom("Contract", weights, v, "h,m,s;h,s,n;h,m,n", (2, 128, 32))
     assert len(names(g)) > 1
+
+
+def test_all_names_agree_on_rows_without_a_key() -> None:
+    g = Graph()
+    scores, v = g.input("scores", (2, 4, 5), "f32"), g.input("v", (2, 5, 3), "f32")
+    weights = g.table["Softmax"].expand(g, (scores,), (2,))
+    g.outputs["y"] = g.idiom("Contract", weights, v, "h,m,s;h,s,n;h,m,n", (2, 4, 3))
+    inputs = {0: draw(2, 4, 5), 1: draw(2, 5, 3)}
+    inputs[0][0, 1], inputs[0][1, :, 2:] = -np.inf, -np.inf
+    done = check_egraph(g, resolve(Options())[0], inputs)
+    found = {n.op.name for ns in done.classes.nodes.values() for n in ns}
+    assert {"Attention", "CpuAttention"} <= found
 
 
 # ---- what it costs
