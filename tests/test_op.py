@@ -16,7 +16,7 @@ from tegg.ir.op import OPS, PRIMOPS, TOLERANCE
 from tegg.ir.oracle import apply, evaluate
 
 PAIRS = [(row, d) for row in OPS.values() if row.kind in ("elementwise", "reduce", "scan", "sort",
-                                                          "composite", "contract")
+                                                          "composite", "contract", "attention")
          for d in DTYPES.values() if accepted(row, d) or row.name == "Cast"]
 NAMED = [(row, d) for row, d in PAIRS if row.named]
 

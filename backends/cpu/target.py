@@ -14,12 +14,14 @@ from tegg.dtype import DType
 from tegg.kernel.code import KernelCode
 from tegg.kernel.lower import lower
 from tegg.ir.code import code_of
-from tegg.ir.op import Op
+from tegg.ir.op import PRODUCTS, Op
 from tegg.planning.plan import Call, Plan
 from tegg.planning.target import ArraySpec
 from tegg.backends.cown import own_code, with_functions
 
 from . import caller, toolchain
+from .attention import lower_attention
+from .attention_forms import AttentionForms, attention_row, blocks_of
 from .caller import Caller
 from .contraction import lower_contraction
 from .emit import C
@@ -42,8 +44,9 @@ class Cpu:
         self.toolchain = toolchain.find()
         self.language = C(lanes or self.toolchain.lanes)
         self.features = frozenset({f"lanes={self.language.width}"})
-        self.ops = templates(self.language.width)
-        self.providers = (Forms(self.language.width),)
+        width = self.language.width
+        self.ops = (*templates(width), attention_row(width))
+        self.providers = (Forms(width), AttentionForms(width))
 
     def identity(self) -> str:
         """Lanes decide the source, threads the costs; the shared object is keyed by its text."""
@@ -53,7 +56,7 @@ class Cpu:
         return load_costs("cpu/generic", threads())
 
     def unsupported(self, op: Op, dtype: DType) -> str | None:
-        if op.kind == "contract" and op.template is None:
+        if op.kind in PRODUCTS and op.template is None:
             return "it is lowered as one of its templates, which rules of lower.cpu name"
         code = code_of(op, "c")
         if op.kind == "kernel":
@@ -71,9 +74,13 @@ class Cpu:
         own = own_code(graph.table)
         language = replace(self.language, own=own) if own else self.language
         if fragment.anchors:
-            first = fragment.anchors[0]
-            made = lower_contraction(graph, outputs, fragment.anchors, name, language,
-                                     tile_of(first.op, first.attrs), constant)
+            first = fragment.anchors[-1]
+            if first.op.kind == "attention":
+                made = lower_attention(graph, outputs, fragment.anchors, name, language,
+                                       blocks_of(first.attrs))
+            else:
+                made = lower_contraction(graph, outputs, fragment.anchors, name, language,
+                                         tile_of(first.op, first.attrs), constant)
         else:
             made = lower(graph, outputs, name, language)
         return replace(made, source=with_functions(made.source, graph, own)) if own else made

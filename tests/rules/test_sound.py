@@ -68,6 +68,8 @@ MUTANTS = [
     ("half/bf16", "rounds 2^-8", "rounds 2^-10"),
     ("half/f16", "rounds 2^-11", "rounds 2^-13"),
     ("half/f16", '(StoreAs "f16" t)))\n', '(StoreAs "i8" t)))\n'),
+    ("fuse/attention", "(Attention x v i s)", "(Attention p v i s)"),
+    ("fuse/softmax", "(Softmax (Reshape x s) j)", "(Softmax (Reshape x s) k)"),
     ("lower/cpu", "(CpuRows x y i s v)", "(Neg (CpuRows x y i s v))"),
 ]
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tegg.ir.classes import ENode
 from tegg.extract.cost import Costs
 from tegg.extract.roles import Roles
+from tegg.ir.op import PRODUCTS
 from tegg.ir.work import Demand, Values, WorkModel
 
 Body = Mapping[int, ENode]
@@ -105,7 +106,7 @@ class Pricer:
         kind, size = node.op.kind, self.values.size
         if kind in ("movement", "source"):
             return 0.0
-        if kind == "contract":
+        if kind in PRODUCTS:
             return self.price((c,), node.args, {c: node})[0] - self.costs.launch
         elements = size[c]
         if kind in ("reduce", "composite"):

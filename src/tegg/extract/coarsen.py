@@ -57,7 +57,8 @@ def _hidden(c: int, coarse: ENode, nodes: Nodes, rank: dict[int, int], still: se
     """The e-nodes of a class whose way to the operands of ``coarse`` nobody else looks at."""
     inside: list[tuple[ENode, set[int]]] = []
     for fine in nodes[c]:
-        if fine is not coarse:
+        # templates compete, whatever one of them reads past
+        if fine is not coarse and not (fine.op.template and coarse.op.template):
             between = _between(coarse, fine, nodes, rank, still)
             both = fine.op.named and _between(fine, coarse, nodes, rank, still) is not None
             if between is not None and not both:

@@ -111,9 +111,9 @@ class Costs:
             slow *= (extent + half) / max(1, extent)
         if done is None:
             return e.flops * slow / rate
-        copied = done.packed * self._share(p)
+        loops = done.packed * self._share(p) * self.pack + done.beside
         return (self.templates.get(p.op, 1.0) * done.flops * slow / (rate * done.speed)
-                + copied * self.pack * self.loop_dtypes.get(e.dtype.name, 1.0) / self.loop_rate)
+                + loops * self.loop_dtypes.get(e.dtype.name, 1.0) / self.loop_rate)
 
     def _share(self, p: Product) -> float:
         """The share of packing that a run pays for: all, but for what is kept from before it."""

@@ -8,7 +8,7 @@ from random import Random
 from tegg.bits import bits_of
 from tegg.dtype import DType, f64
 from tegg.ir.graph import Node
-from tegg.ir.op import Op
+from tegg.ir.op import PRODUCTS, Op
 from tegg.testing.guards import Miss
 
 Choice = tuple[list[tuple], list]  # shapes of the operands, values of the attributes
@@ -24,7 +24,7 @@ def choose(op: Op, shape: tuple, dtype: DType, bound: list, below: list[Node | N
         return [shape] * op.arity, [dtype if b is None else b for b in bound]
     if op.name in ("SumReduce", "MaxReduce", "Mean"):
         return _reduce(shape, dtype, bound, below, rng)
-    if op.kind == "contract":
+    if op.kind in PRODUCTS:
         return _contract(shape, dtype, bound, rng)
     if op.kind == "composite":
         axis = _axis(bound[0], range(len(shape)), rng)
@@ -90,8 +90,8 @@ def _expand(shape, dtype, bound, below, rng) -> Choice:
 
 
 def _reshape(shape, dtype, bound, below, rng) -> Choice:
-    """The same shape, one with axes of 1 put in or left out, or a flat one."""
-    kind = rng.randrange(4)
+    """The same shape, one with axes of 1 put in or left out, two axes joined, or a flat one."""
+    kind = rng.randrange(8)
     if kind == 0:
         return [shape], [shape]
     if kind == 1:
@@ -99,6 +99,9 @@ def _reshape(shape, dtype, bound, below, rng) -> Choice:
     if kind == 2:
         at = rng.randrange(len(shape) + 1)
         return [shape[:at] + (1,) + shape[at:]], [shape]
+    if kind > 3 and len(shape) > 1:
+        at = rng.randrange(len(shape) - 1)
+        return [shape[:at] + (shape[at] * shape[at + 1],) + shape[at + 2:]], [shape]
     return [(math.prod(shape),)], [shape]
 
 

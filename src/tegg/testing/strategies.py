@@ -7,7 +7,7 @@ import numpy as np
 from tegg.bits import bits_of
 from tegg.dtype import DTYPES, f64
 from tegg.errors import DTypeError
-from tegg.ir.op import Op
+from tegg.ir.op import PRODUCTS, Op
 from tegg.testing.programs import Program, programs
 from tegg.testing.property import st
 from tegg.testing.views import views
@@ -89,18 +89,20 @@ def row_calls(draw, row: Op, dtype, specials=False):
             attrs.append(draw(st.sampled_from(list(DTYPES.values()))))
     if row.name == "Rope":
         shape = (*shape, 2 * draw(st.integers(0, 3)))
-    if row.name == "Contract":
-        return draw(_contractions(dtype))
+    if row.kind in PRODUCTS:
+        return draw(_contractions(dtype, 1 if row.kind == "attention" else 0))
     operands = [draw(arrays(shape, d, domain, specials)) for d, domain in
                 zip(operand_dtypes(row, dtype), row.domains)]
     return operands, tuple(attrs)
 
 
 @st.composite
-def _contractions(draw, dtype):
-    """A contraction with up to two variables of each kind, in any order of axes."""
+def _contractions(draw, dtype, summed=0):
+    """A contraction with up to two variables of each kind, in any order of axes; ``summed``: how
+    many of those that are summed, where it is above 0."""
     names = {"batch": "ab", "m": "cd", "n": "ef", "k": "gh"}
     pick = {kind: letters[:draw(st.integers(0, 2))] for kind, letters in names.items()}
+    pick["k"] = "gh"[:summed] or pick["k"]
     size = {c: draw(dims) for c in "abcdefgh"}
     x = draw(st.permutations(pick["batch"] + pick["m"] + pick["k"]))
     y = draw(st.permutations(pick["batch"] + pick["n"] + pick["k"]))
