@@ -36,6 +36,14 @@ def check(rules: RuleSet, words: Mapping[str, Word]) -> None:
                         + (f", or did you mean {near[0]}?" if near else ""))
 
 
+def check_rule_form(rule: Rule, kind: str, words: Mapping[str, Word]) -> None:
+    """Check one rule by itself, of a rule set of some class, against the words it may use.
+
+    Raises RuleError as ``check`` does.
+    """
+    _Checker(words, rule).run(kind)
+
+
 def variable_sorts(rule: Rule, words: Mapping[str, Word]) -> dict[str, str]:
     """The variables that the left side of a checked rule binds, with their sorts."""
     checker = _Checker(words, rule)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tegg.bits import bits_of
-from tegg.dtype import DType, dtype as as_dtype
+from tegg.dtype import DTYPES, DType, dtype as as_dtype
 from tegg.ir.expand import contract
 from tegg.ir.graph import Node
 from tegg.ir.oracle import evaluate
@@ -101,16 +101,24 @@ def _free(value: object) -> bool:
 
 def _dtypes(f: Callable[..., bool]) -> Callable:
     def test(made: Instance, *values: object) -> bool | None:
-        return None if any(map(_free, values)) else f(*map(as_dtype, values))
+        if any(map(_free, values)):
+            return None
+        known = [v.name if isinstance(v, DType) else v for v in values]
+        return all(v in DTYPES for v in known) and f(*map(as_dtype, known))
 
     return test
 
 
-def _bound(count: int, f: Callable) -> Callable:
-    """A test on the first ``count`` arguments, which gives the values of the others (or None)."""
+def _bound(count: int, f: Callable, axis: int | None = None) -> Callable:
+    """A test on the first ``count`` arguments, which gives the values of the others (or None).
+
+    axis: which argument is an axis of the first, a shape: no provider speaks of another.
+    """
     def test(made: Instance, *values: Any) -> bool | None:
         if any(map(_free, values[:count])):
             return None
+        if axis is not None and not _is_axis(values[axis], values[0]):
+            return False
         found = f(*values[:count])
         if found is None or found is False:
             return False
@@ -124,9 +132,24 @@ def _bound(count: int, f: Callable) -> Callable:
     return test
 
 
+def _is_axis(k: object, s: object) -> bool:
+    return isinstance(k, int) and isinstance(s, tuple) and 0 <= k < len(s)
+
+
+def _is_perm(p: object, rank: int) -> bool:
+    return isinstance(p, tuple) and set(p) == set(range(rank)) and len(p) == rank
+
+
+def _compose(p: tuple, q: tuple) -> tuple | None:
+    both = _is_perm(p, len(p)) and _is_perm(q, len(p))
+    return (tuple(p[i] for i in q),) if both else None
+
+
 def _units(p: tuple, s: tuple) -> tuple | None:
+    if not _is_perm(p, len(s)):
+        return None
     moved = [i for i in p if s[i] != 1]
-    return (tuple(s[i] for i in p),) if len(p) == len(s) and moved == sorted(moved) else None
+    return (tuple(s[i] for i in p),) if moved == sorted(moved) else None
 
 
 def _split(s: tuple, k: int, v: int) -> tuple | None:
@@ -159,13 +182,13 @@ TESTS: MappingProxyType[str, Callable] = MappingProxyType({
     "signed-int-type": _dtypes(lambda d: d.kind == "int" and d.name != "u8"),
     "widens": _dtypes(lambda a, b: a is not b and holds(a, b)),
     "perm-id": _bound(1, lambda p: p == tuple(range(len(p)))),
-    "perm-compose": _bound(2, lambda p, q: (tuple(p[i] for i in q),)),
+    "perm-compose": _bound(2, _compose),
     "perm-units": _bound(2, _units),
-    "unit-axis": _bound(2, lambda s, k: s[k] == 1),
-    "size": _bound(2, lambda s, k: ((s[k],),)),
-    "inverse-dim": _bound(3, lambda s, k, v: s[k] > 0 and v in inverses(s[k])),
-    "inverse-split": _bound(3, _split),
-    "size-split": _bound(3, _size_split),
+    "unit-axis": _bound(2, lambda s, k: s[k] == 1, axis=1),
+    "size": _bound(2, lambda s, k: ((s[k],),), axis=1),
+    "inverse-dim": _bound(3, lambda s, k, v: s[k] > 0 and v in inverses(s[k]), axis=1),
+    "inverse-split": _bound(3, _split, axis=1),
+    "size-split": _bound(3, _size_split, axis=1),
     "first-half": _bound(4, _half(False)),
     "second-half": _bound(4, _half(True)),
 })

@@ -217,6 +217,10 @@ class Instance:
         return self.env.get(e.text) if e.is_name else literal(e)
 
     def record(self, op: Op, args: list[Node], attrs: list) -> Node:
+        """An op on known operands. Raises Miss where the op table, or an attribute's kind, says no.
+        """
+        if not all(is_kind(a, kind) for a, (_, kind) in zip(attrs, op.attrs)):
+            raise Miss
         attrs = [as_dtype(a) if kind == "dtype" else a for a, (_, kind) in zip(attrs, op.attrs)]
         try:
             return self.graph.op(op.name, *args, *attrs)
@@ -227,6 +231,8 @@ class Instance:
                   dtype: DType) -> Node:
         """An op whose operands are still free: choose shapes and attributes that give ``shape``."""
         bound = [self.attribute(a) for a in attrs]
+        if not all(b is None or is_kind(b, kind) for b, (_, kind) in zip(bound, op.attrs)):
+            raise Miss
         below = [self.known(a) for a in args]
         shapes, values = choose(op, shape, dtype, bound, below, self.rng)
         for a, v in zip(attrs, values):
@@ -285,6 +291,18 @@ def leaves(e: Expr) -> list[Symbol]:
     if isinstance(e, List):
         return [s for x in e.items[1:] for s in leaves(x)]
     return [e] if e.is_name else []
+
+
+def is_kind(value: object, kind: str) -> bool:
+    """Whether a value can be an attribute of a kind: texts of rules hold dtypes, shapes and
+    permutations alike, and a rule may confuse them."""
+    if kind == "dtype":
+        return isinstance(value, DType) or value in DTYPES
+    if kind in ("mode", "spec"):
+        return isinstance(value, str)
+    if kind in ("shape", "dims", "perm", "ints"):
+        return isinstance(value, tuple)
+    return isinstance(value, int)
 
 
 def literal(e: Expr) -> object:

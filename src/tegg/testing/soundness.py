@@ -14,6 +14,7 @@ from tegg.ir.oracle import evaluate
 from tegg.rewrite.ruleheader import Header
 from tegg.rewrite.rulefile import Relation, Rule, RuleSet
 from tegg.rewrite.sexpr import List, Symbol
+from tegg.testing.exact import exactly
 from tegg.testing.guards import Miss, rotate
 from tegg.testing.instance import Instance, instance, rename
 from tegg.testing.reproduce import Counterexample
@@ -26,6 +27,7 @@ class Unsound(AssertionError):
         self.example = example
 
 
+EXACT_ELEMENTS = 64  # of a result: more are not evaluated with fractions
 SPECIALS = (0.0, -0.0, 1.0, -1.5, np.inf, -np.inf, np.nan, 1e-40, 6e4)
 
 
@@ -53,7 +55,7 @@ def check_instance(rule: Rule, rules: RuleSet, made: Instance,
     special = rules.header.kind in ("bitwise", "facts")
     large = rules.header.kind == "rounds"
     arrays = {n.attrs[0]: _draw(n, made, domain, special, large) for n, domain in made.inputs}
-    claim = _Claim(rule, rules.header, made, known, arrays)
+    claim = Claim(rule, rules.header, made, known, arrays)
     for action in rule.actions:
         claim.action(action)
 
@@ -88,8 +90,9 @@ def draw_array(shape: tuple, dtype: DType, domain: str, special: bool, rng: Rand
         return np.asarray(values).astype(dtype.numpy).reshape(shape)
 
 
-class _Claim:
-    """What the actions of a rule claim about an instance."""
+class Claim:
+    """What the actions of a rule claim about an instance: each is checked, in NumPy and, for laws
+    of the reals, in exact arithmetic."""
 
     def __init__(self, rule: Rule, header: Header, made: Instance, known: Mapping[str, Relation],
                  arrays: Mapping[int, np.ndarray]) -> None:
@@ -118,7 +121,11 @@ class _Claim:
         return node
 
     def value(self, n: Node) -> np.ndarray:
-        return evaluate([n], self.arrays)[0]
+        try:
+            return evaluate([n], self.arrays)[0]
+        except (IndexError, KeyError, ValueError) as e:
+            raise self.fail(f"{n} cannot be computed ({e}); its attributes do not fit its operands"
+                            ) from None
 
     def action(self, action: List) -> None:
         head, items = action.head, action.items[1:]
@@ -168,6 +175,9 @@ class _Claim:
         x, y = self.value(a), self.value(b)
         if differ(x, y, self.header):
             raise self.fail(f"{a} and {b} differ", x.tolist(), y.tolist(), sides=(a, b))
+        exact = self.header.kind == "reals" and a.dtype.is_float and x.size <= EXACT_ELEMENTS
+        if exact and exactly(self.made.graph, a, b, self.arrays) is False:
+            raise self.fail(f"{a} and {b} differ in exact arithmetic", x.tolist(), y.tolist())
 
 
 def differ(x: np.ndarray, y: np.ndarray, header: Header) -> bool:
