@@ -11,7 +11,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping
 from fractions import Fraction
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, Protocol
 from zlib import crc32
 
@@ -63,6 +63,10 @@ class Evaluator:
 
     def _value(self, n: Node) -> np.ndarray:
         name = n.op.name
+        for idiom in self.graph.idioms:
+            if idiom.node is n and idiom.op.name in FREE:
+                return self._map(partial(self.domain.free, idiom.op.name),
+                                 self.value(idiom.args[0]))
         if name == "Input":
             return self.inputs[n.attrs[0]]
         if name in ("Full", "Size", "Iota"):
@@ -72,18 +76,30 @@ class Evaluator:
                 raise Undecided(name)
             return self._map(self.domain.op[name], *map(self.value, n.args))
         if name in FREE:
-            return self._map(lambda x: self.domain.free(name, x), self.value(n.args[0]))
+            return self._map(partial(self.domain.free, name), self.value(n.args[0]))
         if name in ("SumReduce", "MaxReduce"):
             return self._reduce(n)
         if name == "Pad":
             return self._pad(n)
         if name in OBJECTS:
-            return n.op.meaning([self.value(a) for a in n.args], n.attrs, n.shape, n.dtype)
+            return self._moved(n)
         if name == "Cast" and n.args[0].dtype is n.dtype:
             return self.value(n.args[0])
         if n.op.expand is None:
             raise Undecided(name)
         return self.value(self.graph.expansion(name, *n.args, *n.attrs))
+
+    def _moved(self, n: Node) -> np.ndarray:
+        x, *index = map(self.value, n.args)
+        if any(not isinstance(i, int) for a in index for i in a.flat):
+            raise Undecided("an index that is not known")
+        arrays = [x, *(a.astype(np.int64) for a in index)]
+        moved = n.op.meaning(arrays, n.attrs, n.shape, n.dtype)
+        if n.shape:
+            return np.asarray(moved, object)
+        out = np.empty((), object)
+        out[()] = moved.item() if isinstance(moved, np.ndarray) else moved
+        return out
 
     def _source(self, n: Node) -> np.ndarray:
         if n.op.name == "Full":
@@ -118,6 +134,8 @@ class Evaluator:
 
     def _pad(self, n: Node) -> np.ndarray:
         low, high, fill = n.attrs
+        if not n.shape:
+            return self.value(n.args[0])
         out = self._filled(n.shape, fill, n.dtype)
         out[tuple(slice(a, d - b) for a, b, d in zip(low, high, n.shape))] = self.value(n.args[0])
         return out
@@ -172,13 +190,16 @@ def simplest(value: float, dtype: DType = f64) -> Fraction:
     """The first convergent of a float's continued fraction that rounds to it in a dtype."""
     if not np.isfinite(value):
         raise Undecided("an infinity or NaN")
+    def rounded(x: float) -> float:
+        return float(np.asarray(x).astype(dtype.numpy))
+
     exact = rest = Fraction(float(value))
     low, high = (0, 1), (1, 0)  # the last two convergents, as numerator and denominator
     while True:
         whole = rest.numerator // rest.denominator
         low, high = high, (whole * high[0] + low[0], whole * high[1] + low[1])
         found = Fraction(*high)
-        if found == exact or float(np.asarray(float(found)).astype(dtype.numpy)) == float(value):
+        if found == exact or rounded(float(found)) == rounded(float(value)):
             return found
         rest = 1 / (rest - whole)
 

@@ -152,9 +152,13 @@ def _units(p: tuple, s: tuple) -> tuple | None:
     return (tuple(s[i] for i in p),) if moved == sorted(moved) else None
 
 
-def _split(s: tuple, k: int, v: int) -> tuple | None:
+def _is_float(d: object) -> bool:
+    return isinstance(d, DType) and d.is_float
+
+
+def _split(s: tuple, k: int, d: object, v: int) -> tuple | None:
     for m in range(2, 10):
-        if v in inverses(s[k] * m) and s[k] > 1:
+        if isinstance(d, DType) and d.is_float and s[k] > 1 and v in inverses(s[k] * m, d):
             return (bits_of(1.0 / m, as_dtype("f64")),)
     return None
 
@@ -186,8 +190,9 @@ TESTS: MappingProxyType[str, Callable] = MappingProxyType({
     "perm-units": _bound(2, _units),
     "unit-axis": _bound(2, lambda s, k: s[k] == 1, axis=1),
     "size": _bound(2, lambda s, k: ((s[k],),), axis=1),
-    "inverse-dim": _bound(3, lambda s, k, v: s[k] > 0 and v in inverses(s[k]), axis=1),
-    "inverse-split": _bound(3, _split, axis=1),
+    "inverse-dim": _bound(4, lambda s, k, d, v: _is_float(d) and s[k] > 0
+                          and v in inverses(s[k], d), axis=1),
+    "inverse-split": _bound(4, _split, axis=1),
     "size-split": _bound(3, _size_split, axis=1),
     "first-half": _bound(4, _half(False)),
     "second-half": _bound(4, _half(True)),

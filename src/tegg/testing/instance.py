@@ -19,6 +19,7 @@ from tegg.testing.preimage import choose
 
 MEMORY = ("Load", "Store", "ToDevice", "ToHost")  # where a value rests changes nothing about it
 ROUNDED = "StoreAs"  # a form that is a dtype: the value after a cast to it and back
+SIZES = (0, *(1, 2, 3) * 5)  # of axes: an empty one now and then
 COMPARE = {"<": int.__lt__, ">": int.__gt__, "<=": int.__le__, ">=": int.__ge__}
 
 
@@ -39,6 +40,7 @@ class Instance:
     loose: dict[str, None] = field(default_factory=dict)  # variables that only guards may name
     made: set[str] = field(default_factory=set)  # of them, those that an op may compute
     typed: dict[str, DType] = field(default_factory=dict)  # variable -> the dtype a guard names
+    near: dict[str, list[int]] = field(default_factory=dict)  # variable -> what it is compared with
     inputs: list[tuple[Node, str]] = field(default_factory=list)  # node, domain
     owner: Node | None = None  # of constants on a right side: the class that was matched
 
@@ -65,8 +67,13 @@ class Instance:
                 self.note(fact)
 
     def note(self, guard: List) -> None:
-        """Remember the dtype that ``(= "f32" (dtype x))`` names."""
+        """Remember the dtype that ``(= "f32" (dtype x))`` names, and the ends of comparisons."""
         sides = guard.items[1:]
+        if guard.head in COMPARE:
+            for name, end in (sides, sides[::-1]):
+                if isinstance(end, Symbol) and end.is_int:
+                    self.near.setdefault(str(name), []).append(int(end.text))
+            return
         for name, term in (sides, sides[::-1]) if guard.head == "=" else ():
             if isinstance(term, List) and term.head == "dtype" and getattr(name, "is_string", 0):
                 self.typed[str(term.items[1])] = as_dtype(literal(name))
@@ -81,7 +88,7 @@ class Instance:
         inner |= {str(s) for _, args in self.built.values() for a in args for s in leaves(a)}
         roots = [v for v in (*self.defined, *self.built, *self.loose) if v not in inner]
         for v in roots:
-            shape = tuple(self.rng.choice((1, 2, 3)) for _ in range(self.rng.randrange(4)))
+            shape = tuple(self.rng.choice(SIZES) for _ in range(self.rng.randrange(4)))
             self.node(Symbol(v, None), shape, self.typed.get(v) or self.rng.choice(self.dtypes))
         waiting = list(self.guards)
         while waiting:
@@ -216,6 +223,13 @@ class Instance:
             return None if node is None else getattr(node, e.head)
         return self.env.get(e.text) if e.is_name else literal(e)
 
+    def beside(self, e: Expr) -> Any:
+        """An attribute; of a free one that guards compare with numbers, often one beside these."""
+        known = self.attribute(e)
+        if known is None and str(e) in self.near and self.rng.random() < 0.5:
+            return self.rng.choice(self.near[str(e)]) + self.rng.choice((-1, 0, 1))
+        return known
+
     def record(self, op: Op, args: list[Node], attrs: list) -> Node:
         """An op on known operands. Raises Miss where the op table, or an attribute's kind, says no.
         """
@@ -230,7 +244,7 @@ class Instance:
     def operation(self, op: Op, args: tuple[Expr, ...], attrs: tuple[Expr, ...], shape: tuple,
                   dtype: DType) -> Node:
         """An op whose operands are still free: choose shapes and attributes that give ``shape``."""
-        bound = [self.attribute(a) for a in attrs]
+        bound = [self.beside(a) for a in attrs]
         if not all(b is None or is_kind(b, kind) for b, (_, kind) in zip(bound, op.attrs)):
             raise Miss
         below = [self.known(a) for a in args]

@@ -38,13 +38,16 @@ def _axis(bound: int | None, axes, rng: Random) -> int:
     return rng.choice(axes) if bound is None else bound
 
 
+_SIZES = (0, *(1, 2, 3) * 5)
+
+
 def _reduce(shape, dtype, bound, below, rng) -> Choice:
     if below and below[0] is not None:
         old = below[0].shape
         return [old], [_axis(bound[0], (i for i in range(len(old))
                                         if old[:i] + (1,) + old[i + 1:] == shape), rng)]
     axis = _axis(bound[0], (i for i, n in enumerate(shape) if n == 1), rng)
-    n = rng.choice((1, 2, 3))
+    n = rng.choice(_SIZES)
     return [shape[:axis] + (n,) + shape[axis + 1:]], [axis]
 
 
@@ -106,9 +109,12 @@ def _slice(shape, dtype, bound, below, rng) -> Choice:
         free = [old - n for old, n in zip(below[0].shape, shape)]
         if min(free, default=0) < 0:
             raise Miss
-        starts = tuple(rng.choice((0, f)) for f in free)
-        return [below[0].shape], [starts, tuple(a + n for a, n in zip(starts, shape)),
-                                  (1,) * len(shape)]
+        step = rng.choice((1, 1, 1, 2))
+        starts = tuple(rng.choice((0, f)) if n != 1 or step == 1 else rng.choice((0, max(f - 1, 0)))
+                       for f, n in zip(free, shape))
+        return [below[0].shape], [starts, tuple(min(a + n * step, size) for a, n, size in
+                                                zip(starts, shape, below[0].shape)),
+                                  (step,) * len(shape)]
     starts = tuple(rng.randrange(2) for _ in shape)
     steps = tuple(rng.choice((1, 2)) for _ in shape)
     stops = tuple(a + (n - 1) * k + 1 if n else a for a, n, k in zip(starts, shape, steps))

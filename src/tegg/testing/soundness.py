@@ -16,7 +16,7 @@ from tegg.rewrite.rulefile import Relation, Rule, RuleSet
 from tegg.rewrite.sexpr import List, Symbol
 from tegg.testing.exact import exactly
 from tegg.testing.guards import Miss, rotate
-from tegg.testing.instance import Instance, instance, rename
+from tegg.testing.instance import Instance, instance, is_kind, rename
 from tegg.testing.reproduce import Counterexample
 
 class Unsound(AssertionError):
@@ -41,23 +41,30 @@ def check_rule(rule: Rule, rules: RuleSet, stacked: Stack, rng: Random) -> Insta
 
     Raises AssertionError with the rule's place, the graph and both values where it is wrong.
     """
-    kind = rules.header.kind
-    dtypes = {"reals": (f64, i64, bool_), "rounds": (f32, f64, i64, bool_)}.get(
-        kind, tuple(DTYPES.values()))
-    made = instance(rule, stacked.table, relations(stacked), dtypes, rng)
+    made = draw_instance(rule, rules, stacked, rng)
     check_instance(rule, rules, made, relations(stacked))
     return made
+
+
+def draw_instance(rule: Rule, rules: RuleSet, stacked: Stack, rng: Random) -> Instance:
+    """A graph that a rule matches, of the dtypes in which its class can be checked."""
+    dtypes = {"reals": (f64, i64, bool_), "rounds": (f32, f64, i64, bool_)}.get(
+        rules.header.kind, tuple(DTYPES.values()))
+    return instance(rule, stacked.table, relations(stacked), dtypes, rng)
 
 
 def check_instance(rule: Rule, rules: RuleSet, made: Instance,
                    known: Mapping[str, Relation]) -> None:
     """Check what a rule states about a graph that it matches."""
-    special = rules.header.kind in ("bitwise", "facts")
-    large = rules.header.kind == "rounds"
-    arrays = {n.attrs[0]: _draw(n, made, domain, special, large) for n, domain in made.inputs}
-    claim = Claim(rule, rules.header, made, known, arrays)
+    claim = Claim(rule, rules.header, made, known, draw_inputs(made, rules.header))
     for action in rule.actions:
         claim.action(action)
+
+
+def draw_inputs(made: Instance, header: Header) -> dict[int, np.ndarray]:
+    """Values for the inputs of an instance, as adversarial as the class of its rule admits."""
+    special, large = header.kind in ("bitwise", "facts"), header.kind == "rounds"
+    return {n.attrs[0]: _draw(n, made, domain, special, large) for n, domain in made.inputs}
 
 
 def _draw(n: Node, made: Instance, domain: str, special: bool, large: bool) -> np.ndarray:
@@ -79,6 +86,9 @@ def draw_array(shape: tuple, dtype: DType, domain: str, special: bool, rng: Rand
     elif dtype.kind == "int":
         low = (1 if domain == "positive" else 0 if dtype.name == "u8" or domain == "index" else -3)
         values = [rng.randrange(low, 4) for _ in range(count)]
+    elif domain == "positive" and special:
+        least = float(np.nextafter(dtype.numpy.type(0), dtype.numpy.type(1)))
+        values = [rng.choice((rng.uniform(0.1, 4.0), least, np.inf)) for _ in range(count)]
     elif domain == "positive":
         values = [rng.uniform(0.1, 4.0) for _ in range(count)]
     elif special:
@@ -158,7 +168,10 @@ class Claim:
             with np.errstate(invalid="ignore"):
                 good = first.dtype.is_float and bool(np.all(self.value(first) > 0))
         elif head == "sized":
-            size = np.asarray(self.made.attribute(items[1])[0]).astype(first.dtype.numpy)
+            named = self.made.attribute(items[1])
+            if not is_kind(named, "dims") or len(named) != 1:
+                raise self.fail(f"{items[1]} is {named}, which is no size")
+            size = np.asarray(named[0]).astype(first.dtype.numpy)
             good = bool(np.all(self.value(first) == size))
         elif head == "rotated":
             self.same(first, rotate(self.made.graph, self.node(items[1])))
