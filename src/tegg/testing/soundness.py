@@ -133,7 +133,7 @@ class Claim:
     def value(self, n: Node) -> np.ndarray:
         try:
             return evaluate([n], self.arrays)[0]
-        except (IndexError, KeyError, ValueError) as e:
+        except (IndexError, KeyError, OverflowError, ValueError) as e:
             raise self.fail(f"{n} cannot be computed ({e}); its attributes do not fit its operands"
                             ) from None
 
