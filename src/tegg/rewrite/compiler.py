@@ -24,7 +24,7 @@ from tegg.rewrite.providers.rounding import Rounding
 from tegg.rewrite.rulecheck import check
 from tegg.rewrite.rulefile import Rule, RuleSet, read_rule_file
 from tegg.rewrite.ruletext import rule_texts
-from tegg.rewrite.vocabulary import FACTS as FACT_WORDS, MEMORY, RESERVED, Word, vocabulary
+from tegg.rewrite.vocabulary import FACTS as FACT_WORDS, MEMORY, RESERVED, Word, loader, vocabulary
 
 if TYPE_CHECKING:
     from tegg.planning.target import Target
@@ -207,7 +207,8 @@ def _rows(compilers: Iterable[Compiler], table: OpTable) -> OpTable:
 def _declared(sets: Iterable[RuleSet], providers: Iterable[Provider], rows: OpTable) -> list[Word]:
     """Relations and functions of rule sets and providers; the same twice is one."""
     found: dict[str, tuple[Word, str]] = {}
-    taken = {*rows, *(w.name for w in (*MEMORY, *FACT_WORDS)), *RESERVED}
+    taken = {*rows, *(loader(op)[0] for op in rows.values()),
+             *(w.name for w in (*MEMORY, *FACT_WORDS)), *RESERVED}
     sources = [(r.word, str(r.place)) for s in sets for r in s.relations]
     sources += [(Word(n, tuple(sorts), "", "relation"), f"provider {p.name}")
                 for p in providers for n, sorts in p.relations.items()]

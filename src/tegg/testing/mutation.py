@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tegg.errors import RuleError
-from tegg.ir.op import Op, OpTable
+from tegg.ir.op import OpTable
 from tegg.rewrite.compiler import Stack
 from tegg.rewrite.rulecheck import check_rule_form, variable_sorts
 from tegg.rewrite.rulefile import Rule, RuleSet
