@@ -31,7 +31,8 @@ class Dialect:
     width: lanes of a vector. scalar, vector: register letter -> type. memory: memory letter ->
     type of an element. ops: ``(op name, class) -> template`` with ``{0}`` .. for operands,
     ``{v}`` for the prefix of functions, ``{m}`` for that of vector mathematics, ``{f}`` for the
-    suffix of float literals; the class is ``float``, ``int`` or ``bool``.
+    suffix of float literals; the class is ``float``, ``int`` or ``bool``. gathers: the memory
+    letters of which a vector can be read from positions in vectors.
     """
 
     width: int
@@ -39,6 +40,7 @@ class Dialect:
     vector: Mapping[str, str]
     memory: Mapping[str, str]
     ops: Mapping[tuple[str, str], str]
+    gathers: frozenset[str] = frozenset()
 
     @property
     def native(self) -> frozenset[str]:
@@ -251,6 +253,9 @@ class Expressions:
             zero = f"({self.dialect.vector[REGISTER[v.dtype.name]]}){{0}}"
             return (f"{self.condition(load.guards, copy)} ? {text} : {zero}" if load.guards
                     else text)
+        if letter in self.dialect.gathers and (at := self._positions(load.form, copy)) is not None:
+            text, kind = at
+            return f"v{letter}_gather_{kind}(b{load.slot}, {text}, {self._lanes_read(load, copy)})"
         sign = "-" if v.dtype.kind == "bool" else ""
 
         def lane(i: int) -> str:
@@ -274,6 +279,44 @@ class Expressions:
         if masks:
             return f"v{letter}_loadm({address}, {' & '.join(masks)})"
         return f"v{letter}_load({address})"
+
+    def _lanes_read(self, load: Load, copy: int) -> str:
+        """The mask of the lanes that a load reads."""
+        masks = ["lanes"] if self.at.masked else []
+        masks += [self._vector_condition(load.guards, copy)] if load.guards else []
+        return " & ".join(masks) or "vb_splat(1)"
+
+    def _positions(self, f: Form, copy: int) -> tuple[str, str] | None:
+        """A vector of positions of which some are gathered values, and the letter of its integers.
+
+        None where nothing is gathered from lane to lane, or a quotient follows the lanes.
+        """
+        var = self.at.vector
+        inside = {a: k for a, k in f.terms.items() if isinstance(a, Gathered)
+                  and self.is_vector(a.value)}
+        base = Form(f.const, {a: k for a, k in f.terms.items() if a not in inside})
+        step = self.lanes.coefficient(base, var)
+        if not inside or step is None:
+            return None
+        long = any(a.value.dtype.name == "i64" for a in inside)
+        letter = "i" if self._fits(f, step) and not long else "l"
+        kind = self.dialect.scalar[letter]
+        terms = ([f"v{letter}_splat(({kind}){self.form(base, copy)})"]
+                 if base.terms or base.const != 0 else [])
+        terms += [f"v{letter}_iota() * ({kind}){dim(step)}"] if step != 0 else []
+        for a, k in inside.items():
+            text = self._clamped(a, letter, copy)
+            terms.append(text if k == 1 else f"{text} * ({kind}){dim(k)}")
+        return f"({' + '.join(terms)})", letter
+
+    def _clamped(self, a: Gathered, letter: str, copy: int) -> str:
+        """A vector of gathered values inside of their axis."""
+        of, text = REGISTER[a.value.dtype.name], self.ref(a.value, copy)
+        if of not in "il":
+            of, text = "i", f"v{of}_to_i({text})"
+        if a.clamped:
+            text = f"v{of}_clamp({text}, {dim(a.extent)})"
+        return text if of == letter else f"v{of}_to_{letter}({text})"
 
     # ---- vectors of indices and conditions
     def _fits(self, f: Form, reach: Dim) -> bool:

@@ -3,10 +3,40 @@
 from __future__ import annotations
 
 from draw import Draw
+from tegg.backends.cpu.contraction import lower_contraction
+from tegg.backends.cpu.emit import C
+from tegg.backends.cpu.templates import Forms
 from tegg.dim import dim
 from tegg.ir.graph import Node
+from tegg.kernel.code import KernelCode
+from tegg.kernel.contraction_shape import Tile
 
 Fragment = tuple[list[Node], list[Node]]
+
+FORMS = {"packed": Tile("packed", 5, 2), "wide": Tile("packed", 6, 4), "rows": Tile("rows"),
+         "dots": Tile("dots", 2), "packed parts": Tile("packed", 4, 2, 3),
+         "rows parts": Tile("rows", parts=2), "dots parts": Tile("dots", 3, parts=4)}
+
+
+def usual(anchor: Node, width: int) -> Tile:
+    """A tile that suits an anchor: the first that the rules of the CPU would try."""
+    if anchor.op.name != "Contract":
+        return Tile("packed", 4, 2)
+    x, y, spec = *anchor.args, anchor.attrs[0]
+    forms = Forms(width)
+    if found := forms.completions("cpu-dots", x, y, spec):
+        return Tile("dots", found[0][0])
+    if forms.completions("cpu-rows", x, y, spec):
+        return Tile("rows")
+    return Tile("packed", *forms.completions("cpu-tile", x, y, spec)[0])
+
+
+def lowered(g: Draw, outputs: list[Node], anchors: list[Node], width: int = 16,
+            tile: Tile | None = None, **more) -> KernelCode:
+    """The kernel of a fragment, in the form that suits its first anchor, or in another."""
+    return lower_contraction(g, outputs, anchors, "k", C(width), tile or usual(anchors[0], width),
+                             **more)
+
 
 M, B, S = dim("m", 0, 1 << 20), dim("b", 0, 64, hint=4), dim("s", 0, 4096)
 

@@ -115,7 +115,7 @@ class Interpreter:
 class Interpreted:
     """The target. ``fragments`` by kernel name."""
 
-    name, features, ops = "interpreted", frozenset(), ()
+    name, features, rules, ops, providers = "interpreted", frozenset(), (), (), ()
 
     def __init__(self) -> None:
         self.fragments: dict[str, Fragment] = {}

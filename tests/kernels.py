@@ -57,7 +57,8 @@ def _build(source: str, width: int, flags: tuple[str, ...]) -> ctypes.CDLL:
     name = hashlib.sha256(f"{source}{width}{flags}".encode()).hexdigest()[:16]
     text, shared = _folder() / f"{name}.c", _folder() / f"{name}.so"
     text.write_text(f'#define TEGG_LANES {width}\n{_SCRATCH}#include "vector.h"\n'
-                    f'#include "vecmath.h"\n#include "turn.h"\n#include "stream.h"\n{source}')
+                    f'#include "gather.h"\n#include "vecmath.h"\n#include "turn.h"\n'
+                    f'#include "stream.h"\n{source}')
     done = subprocess.run(["gcc", *flags, f"-I{include}", str(text), "-o", str(shared), "-lm"],
                           capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{text}\n{done.stderr[:3000]}"

@@ -13,7 +13,8 @@ TOL = {"f64": 1e-11, "f32": 2e-5, "f16": 4e-3, "bf16": 4e-2}
 
 def run(fn, *given, dims=None, sizes=None):
     """What ``fn`` gives for arrays: one array, or a list. dims, sizes: symbols and their values."""
-    traced = tegg.trace(fn, given, dims=dims)
+    given = [np.asarray(a) for a in given]  # a drawn array of rank 0 may be a scalar of NumPy
+    traced = tegg.trace(fn, tuple(given), dims=dims)
     values = dict(zip(traced.slots, given))
     values.update({i: s.source.data for i, s in enumerate(traced.graph.inputs)
                    if s.source is not None})

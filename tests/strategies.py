@@ -28,14 +28,15 @@ def arrays(shape, dtype, domain="any", specials=False):
 def array(rng, shape, dtype, domain="any", specials=False):
     """One such array from a generator. ``specials`` mixes in inf, NaN, -0.0, huge and tiny."""
     if dtype.kind == "bool":
-        return rng.integers(0, 2, shape).astype(bool)
+        return np.asarray(rng.integers(0, 2, shape), bool)
     if dtype.kind == "int":
         info = np.iinfo(dtype.numpy)
         low, high = (0, 4) if domain == "index" else (max(info.min, -120), min(info.max, 120))
         x = rng.integers(low, high, shape, endpoint=True).astype(dtype.numpy)
         if specials:
             x = np.where(rng.random(shape) < 0.2, rng.choice([info.min, info.max], shape), x)
-        return (np.where(x == 0, 1, x) if domain == "nonzero" else x).astype(dtype.numpy)
+        x = np.where(x == 0, 1, x) if domain == "nonzero" else x
+        return np.asarray(x, dtype.numpy)
     x = rng.normal(scale=1 if domain == "small" else 4, size=shape)
     if domain == "positive":
         x = np.abs(x) + 1e-3

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from contractions import CASES, SYMBOLIC
+from contractions import CASES, FORMS, SYMBOLIC, lowered
 from draw import Draw
 from kernels import build, check
-from tegg.backends.cpu.contraction import lower_contraction
-from tegg.backends.cpu.emit import C
 
 SIZES = [dict(m=m, b=b, s=s) for m, b, s in (
     (0, 1, 0), (1, 0, 5), (7, 3, 1), (9, 1, 17), (128, 2, 40), (300, 1, 131))]
@@ -18,7 +16,7 @@ SIZES = [dict(m=m, b=b, s=s) for m, b, s in (
 def test_cases(name: str) -> None:
     g = Draw()
     outputs, anchors = CASES[name](g)
-    check(g, outputs, code=lower_contraction(g, outputs, anchors, "k", C(16)))
+    check(g, outputs, code=lowered(g, outputs, anchors))
 
 
 @pytest.mark.parametrize("width", (8, 4))
@@ -28,13 +26,32 @@ def test_cases(name: str) -> None:
 def test_narrow_vectors(name: str, width: int) -> None:
     g = Draw()
     outputs, anchors = CASES[name](g)
-    check(g, outputs, code=lower_contraction(g, outputs, anchors, "k", C(width)), width=width)
+    check(g, outputs, code=lowered(g, outputs, anchors, width), width=width)
 
 
 @pytest.mark.parametrize("name", SYMBOLIC)
 def test_symbolic_sizes(name: str) -> None:
     g = Draw()
     outputs, anchors = SYMBOLIC[name](g)
-    code = lower_contraction(g, outputs, anchors, "k", C(16))
+    code = lowered(g, outputs, anchors)
+    for sizes in SIZES:
+        check(g, outputs, sizes, code=code, library=build(code.source, 16))
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", ("gated", "rms_norm", "softmax_rows", "transposed_result", "heads",
+                                  "projections", "typed_f64_transposed", "half_weights", "deep"))
+def test_every_form_is_right_for_every_fragment(name: str, form: str) -> None:
+    g = Draw()
+    outputs, anchors = CASES[name](g)
+    check(g, outputs, code=lowered(g, outputs, anchors, tile=FORMS[form]), threads=(1, 2, 3))
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", ("symbolic_heads", "symbolic_depth", "symbolic_outer"))
+def test_every_form_with_symbolic_sizes(name: str, form: str) -> None:
+    g = Draw()
+    outputs, anchors = SYMBOLIC[name](g)
+    code = lowered(g, outputs, anchors, tile=FORMS[form])
     for sizes in SIZES:
         check(g, outputs, sizes, code=code, library=build(code.source, 16))

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from hypothesis import given, note, settings, strategies as st
 
+from contractions import FORMS, lowered
 from draw import Draw
 from kernels import build, check
-from tegg.backends.cpu.contraction import lower_contraction
-from tegg.backends.cpu.emit import C
 from tegg.dim import dim
 from tegg.ir.graph import Node
 
@@ -121,7 +120,8 @@ def test_symbolic_sizes(data) -> None:
 def _check(data, g: Draw, outputs: list[Node], anchor: Node, sizes) -> None:
     note("\n".join(f"{n!r} {[a.id for a in n.args]} {n.attrs}" for n in g.reachable(outputs)))
     width = data.draw(st.sampled_from((16, 16, 8, 4)))
-    code = lower_contraction(g, outputs, [anchor], "k", C(width))
+    form = data.draw(st.sampled_from((None, None, *FORMS)))
+    code = lowered(g, outputs, [anchor], width, form and FORMS[form])
     library = build(code.source, width)
     for s in sizes:
         check(g, outputs, s, width=width, threads=(1, 2, 3), code=code, library=library)

@@ -6,65 +6,68 @@ import re
 
 import pytest
 
-from contractions import CASES, matmul
+from contractions import CASES, lowered, matmul
 from draw import Draw
-from tegg.backends.cpu.contraction import lower_contraction
-from tegg.backends.cpu.emit import C
 from tegg.dim import dim
 from tegg.dtype import f32, f64
 from tegg.errors import LoweringError
 from tegg.ir.graph import Node
-from tegg.kernel.contraction_shape import GemmShape, choose, estimate
+from tegg.kernel.contraction_shape import (GemmParams, GemmShape, Tile, blocked, estimate,
+                                           register_tiles)
 
 
 def shape(m, n, k, **more) -> GemmShape:
     return GemmShape(more.pop("batch", 1), m, (n,), k, more.pop("dtype", f32), **more)
 
 
+def packed(s: GemmShape, width: int = 16) -> GemmParams:
+    """The first tile that is offered for a shape, with its blocks."""
+    tile = register_tiles(s.m, s.n[0], s.accumulator, width)[0]
+    return blocked(s, Tile("packed", *tile), width)
+
+
 def test_large_tiles_fill_the_registers() -> None:
-    p = choose(shape(1024, 1024, 1024), 16)
+    assert register_tiles(1024, 1024, f32, 16) == [(6, 4), (8, 3), (12, 2)]
+    assert register_tiles(1024, 1024, f32, 8) == [(4, 3), (6, 2), (8, 1)]
+    assert register_tiles(9, 9, f32, 8) == [(5, 2), (5, 1)]
+    p = blocked(shape(1024, 1024, 1024), Tile("packed", 8, 3), 16)
     assert (p.form, p.mr, p.nv, p.lanes, p.rows) == ("packed", 8, 3, 16, 128)
-    assert (choose(shape(1024, 1024, 1024), 8).mr, choose(shape(9, 9, 9), 8).nv) == (4, 2)
 
 
 def test_panels_are_whole_vectors_of_the_printer() -> None:
     for width in (16, 8, 4):
         for columns in (1, 5, 16, 31, 1000):
-            p = choose(shape(50, columns, 30, dtype=f64), width)
-            assert p.nr % width == 0
+            for rows, vectors in register_tiles(50, columns, f64, width):
+                p = blocked(shape(50, columns, 30, dtype=f64), Tile("packed", rows, vectors), width)
+                assert p.nr % width == 0
 
 
 def test_tile_rows_follow_a_known_number_of_rows() -> None:
-    assert choose(shape(12, 1000, 100), 16).mr == 6
-    assert choose(shape(5, 1000, 100), 16).mr == 5
-
-
-def test_few_rows_are_not_packed() -> None:
-    assert choose(shape(1, 4096, 4096), 16).form == "rows"
-    assert choose(shape(2, 4096, 4096, b_units=("k",)), 16).form == "dots"
-    assert choose(shape(dim("m", hint=1), 4096, 4096), 16).form == "rows"
+    assert [r for r, _ in register_tiles(12, 1000, f32, 16)] == [6, 6, 12]
+    assert [r for r, _ in register_tiles(5, 1000, f32, 16)] == [5, 5, 5]
+    assert [r for r, _ in register_tiles(dim("m", hint=5), 1000, f32, 16)] == [6, 8, 12]
 
 
 def test_batched_weights_are_packed_ahead() -> None:
-    assert choose(shape(64, 64, 64, batch=4, b_batched=True), 16).inline
-    assert not choose(shape(64, 64, 64, batch=4, b_batched=True, b_constant=True), 16).inline
+    assert packed(shape(64, 64, 64, batch=4, b_batched=True)).inline
+    assert not packed(shape(64, 64, 64, batch=4, b_batched=True, b_constant=True)).inline
 
 
 def test_estimate_counts_padding_and_repeated_evaluation() -> None:
     s = shape(10, 48, 64)
-    e = estimate(s, choose(s, 16))
+    e = estimate(s, packed(s))
     assert e.flops == s.flops == 2 * 10 * 48 * 64
     assert (e.a_evaluations, e.b_evaluations, e.packed_bytes) == (1, 1, 4 * 48 * 64)
-    wide = shape(8, 960, 64)
-    assert estimate(wide, choose(wide, 16), 2).a_evaluations == 2  # threads share the columns
+    wide = shape(7, 960, 64)
+    assert estimate(wide, blocked(wide, Tile("packed", 7, 3), 16), 2).a_evaluations == 2  # threads share the columns
     short = shape(9, 16, 64)
-    assert estimate(short, choose(short, 16)).flops == 2 * 9 * 16 * 64
+    assert estimate(short, packed(short)).flops == 2 * 9 * 16 * 64
 
 
 def test_stages_read_and_write_what_they_say() -> None:
     g = Draw()
     outputs, anchors = CASES["scaled_exponents"](g)  # inputs: x, gain, y, residual
-    code = lower_contraction(g, outputs, anchors, "k", C(16), constant={2})
+    code = lowered(g, outputs, anchors, constant={2})
     pack, run = code.stages
     assert (pack.reads, pack.writes) == ({2}, {5})
     assert (run.reads, run.writes) == ({0, 1, 3, 5}, {4})
@@ -73,14 +76,14 @@ def test_stages_read_and_write_what_they_say() -> None:
 def test_empty_outputs_need_no_work() -> None:
     g = Draw()
     outputs, anchors = CASES["no_rows"](g)
-    code = lower_contraction(g, outputs, anchors, "k", C(16))
+    code = lowered(g, outputs, anchors)
     assert code.work.evaluations == 0 and len(code.stages) == 1 and not code.stages[0].writes
 
 
 # ---- refusals
 def refused(g: Draw, outputs: list[Node], anchors: list[Node], message: str) -> None:
     with pytest.raises(LoweringError, match=re.escape(message)):
-        lower_contraction(g, outputs, anchors, "k", C(16))
+        lowered(g, outputs, anchors)
 
 
 def test_an_anchor_is_a_contraction() -> None:

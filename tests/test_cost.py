@@ -9,6 +9,7 @@ import pytest
 from tegg.extract.cost import load_costs
 from tegg.dtype import f16, f32
 from tegg.errors import ArgumentError
+from tegg.ir.template import Execution, Extents
 from tegg.ir.work import Demand, Product
 
 COSTS = load_costs("cpu/generic")
@@ -51,7 +52,7 @@ def test_profile_from_a_file(tmp_path):
     (profile(threads='"many"'), "invalid literal"),
     (profile(levels="3"), "not iterable"),
     (profile(levels="[]"), "at least one level"),
-    (profile(loop_rate="0"), "rates, sizes and panel are above 0"),
+    (profile(loop_rate="0"), "rates, sizes, panel and templates are above 0"),
     (profile(overlap="1.5"), "overlap is 0 to 1"),
     (profile(product_half="[1.0]"), "product_half has three numbers"),
 ])
@@ -106,6 +107,28 @@ def test_written_bytes_cost_more_than_read_ones():
 
 
 def test_thin_products_run_at_a_lower_rate():
-    thick, thin = Product(1, 512, 512, 512, f32), Product(512, 1, 512, 512, f32)
-    assert thick.flops == thin.flops
+    thick, thin = (Product(Extents(*e, 512, 512, f32)) for e in ((1, 512), (512, 1)))
+    assert thick.extents.flops == thin.extents.flops
     assert COSTS.product(thin) > 2 * COSTS.product(thick)
+
+
+def test_a_template_is_priced_by_what_it_executes():
+    square = Extents(1, 512, 512, 512, f32)
+
+    def product(op="CpuPacked", ready=False, **more):
+        return Product(square, op, Execution(square.flops, **more), ready)
+
+    def seconds(p):
+        return COSTS.seconds(Demand(products=[p]), [], [])
+
+    plain = COSTS.product(product())
+    assert COSTS.product(product(speed=0.5)) == pytest.approx(2 * plain)
+    assert COSTS.product(product(packed=10**6)) > plain
+    kept = product(packed=10**6, kept=10**6), product(packed=10**6, kept=10**6, ready=True)
+    assert seconds(kept[0]) > seconds(kept[1]) > seconds(product())
+    assert COSTS.product(product(packed=10**6, ready=True)) > COSTS.product(kept[1])
+    assert seconds(product(stages=1)) == pytest.approx(seconds(product()) + COSTS.launch)
+    assert seconds(product(aside=10**8)) > seconds(product())
+    slow = replace(COSTS, templates={"CpuPacked": 3.0})
+    assert slow.product(product()) == pytest.approx(3 * plain)
+    assert slow.product(product("CpuRows")) == plain

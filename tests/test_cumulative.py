@@ -153,7 +153,7 @@ def test_products_need_a_bound():
     with pytest.raises(ShapeError) as e:
         t.cumprod(0)
     assert str(e.value).startswith(
-        "CumProd: a product over an axis of n, which has no upper bound; give its symbols one: "
+        "cumprod: a product over an axis of n, which has no upper bound; give its symbols one: "
         "tegg.dim(name, min, max)")
 
 

@@ -64,7 +64,7 @@ def test_products():
     (lambda x, y: tegg.outer(x, y), ShapeError,
      "outer: takes two 1-D tensors, not (2, 3, 4) and (2, 5, 4)"),
     (lambda x, y: tegg.addmm(x, x[0], y[0].T), ShapeError,
-     "Add: shapes (2, 3, 4) and (3, 5) do not broadcast"),
+     "addmm: shapes (2, 3, 4) and (3, 5) do not broadcast"),
     (lambda x, y: tegg.addmm(x[:, :, :1], x[0], y[0].T), ShapeError,
      "addmm: (2, 3, 1) does not broadcast to (3, 5)"),
 ])

@@ -34,7 +34,7 @@ def test_einsum(case, dtype, seed):
     rng = np.random.default_rng(seed)
     given_ = [array(rng, s, dtype, "small") for s in shapes]
     if dtype is i32:
-        given_ = [a % 5 for a in given_]
+        given_ = [np.asarray(a % 5) for a in given_]
     check(lambda *xs: tegg.einsum(equation, *xs), lambda *xs: np.einsum(equation, *xs), *given_,
           slack=8)
 

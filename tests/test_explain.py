@@ -13,7 +13,7 @@ from tegg.errors import ArgumentError
 from tegg.explain.explanation import explain
 from tegg.explain.whynot import why_not
 from tegg.planning.target import find
-from tegg.rewrite.compiler import Compiler, Generic, stack
+from tegg.rewrite.compiler import Compiler, Generic, lowering, stack
 from tegg.rewrite.egraph import saturate
 from tegg.rewrite.rulefile import read_rules
 
@@ -26,13 +26,13 @@ def two_softmaxes() -> tegg.Graph:
 
 
 def test_kernels_have_a_price_a_runner_up_and_a_chain():
-    told = explain(two_softmaxes(), [Generic()], find("cpu"))
+    told = explain(two_softmaxes(), [Generic(), lowering(find("cpu"))], find("cpu"))
     assert told.gap == 0.0 and len(told.kernels) >= 2
     assert sum(k.seconds for k in told.kernels if not k.ahead) == pytest.approx(told.seconds)
     assert all(k.runner_up is not None and k.runner_up >= 0 for k in told.kernels)
     assert any(k.instead and k.runner_up < inf for k in told.kernels)
     rules = {s.rule for k in told.kernels for s in k.chain}
-    assert {"softmax/div", "contraction/sum"} <= rules
+    assert {"softmax/div", "contraction/sum", "cpu/packed"} <= rules
 
 
 def test_explain_of_a_compiled_program_and_of_a_loaded_one():

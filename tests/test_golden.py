@@ -10,6 +10,7 @@ from draw import Draw
 from interpreted import compiled
 from tegg.dim import dim
 from tegg.dtype import f32
+from tegg.kernel.contraction_shape import Tile
 from tegg.kernel.lower import lower
 from tegg.bits import bits_of
 
@@ -66,7 +67,7 @@ def test_an_emitted_product(request):
     g = Draw()
     product = g.op("Contract", g.x(64, 48), g.x(96, 48), "m,k;n,k;m,n", (64, 96))
     out = g.named("Relu", g.add(product, g.x(96)))
-    code = lower_contraction(g, [out], [product], "k", C(16), constant={1})
+    code = lower_contraction(g, [out], [product], "k", C(16), Tile("packed", 8, 3), constant={1})
     stages = [f"{s.function} reads {sorted(s.reads)} writes {sorted(s.writes)}"
               for s in code.stages]
     text = "\n".join([f"// {code.work}", f"// {code.notes}", *(f"// {s}" for s in stages),

@@ -24,7 +24,7 @@ DATA = (".py", ".egg", ".toml", ".h", ".c", ".c.in")
 
 def tree() -> set[str]:
     """Every file that an installation needs, by its path in the wheel."""
-    found = {"tegg/py.typed"}
+    found = {"tegg/py.typed", "tegg/ops/__init__.pyi", "tegg/ops/methods.pyi"}
     for package, folder in FOLDERS.items():
         found |= {f"{package.replace('.', '/')}/{p.relative_to(folder).as_posix()}"
                   for p in folder.rglob("*") if p.name.endswith(DATA)}

@@ -56,7 +56,8 @@ def test_links_lead_somewhere(page):
 
 def test_files_that_pages_name_exist():
     """A path in backticks with a suffix of the tree is a file somewhere in it."""
-    files = {p.name for d in ("src", "rules", "backends", "tests", "docs", "examples", "benchmarks")
+    files = {p.name for d in ("src", "rules", "backends", "tests", "docs", "examples", "benchmarks",
+                                         "tools")
              for p in (ROOT / d).rglob("*") if p.is_file()}
     for page in PAGES:
         text = (ROOT / page).read_text(encoding="utf-8")

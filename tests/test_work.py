@@ -156,7 +156,7 @@ def test_a_prologue_is_evaluated_for_each_panel():
     y = contract(g, g.op("Sin", x), w, "m,k;n,k;m,n", (ROWS, 1200))
     assert demand(g, y, panel=2048).evaluations == ROWS * COLUMNS
     assert demand(g, y, panel=512).evaluations == 3 * ROWS * COLUMNS
-    assert [p.flops for p in demand(g, y).products] == [2 * ROWS * 1200 * COLUMNS]
+    assert [p.extents.flops for p in demand(g, y).products] == [2 * ROWS * 1200 * COLUMNS]
 
 
 def test_siblings_pack_their_operand_once():

@@ -6,14 +6,15 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from tegg.backends.cpu.contraction_hooks import Axis, Hooks
+from tegg.backends.cpu.contraction_parts import Parts
 from tegg.backends.cpu.contraction_text import Text
 from tegg.backends.cpu.emit import C
+from tegg.backends.cpu.templates import register
 from tegg.dim import hint
-from tegg.dtype import DType, f32
 from tegg.ir.graph import Graph, Node
 from tegg.kernel.code import KernelCode, Stage, Temporary, Work
 from tegg.kernel.contraction_classify import Contraction, classify
-from tegg.kernel.contraction_shape import GemmParams, GemmShape, choose, estimate
+from tegg.kernel.contraction_shape import GemmParams, GemmShape, Tile, blocked, estimate
 from tegg.kernel.domain import spread
 from tegg.kernel.index import Var
 from tegg.kernel.lower import kernel_symbols
@@ -22,14 +23,13 @@ from tegg.kernel.value import Val, reachable
 
 
 def lower_contraction(graph: Graph, outputs: Sequence[Node], anchors: Sequence[Node], name: str,
-                      language: C, constant: Collection[int] = (),
-                      params: GemmParams | None = None) -> KernelCode:
-    """The kernel that computes ``outputs``, whose products ``anchors`` (Contract nodes, or sums of
-    products) are register-blocked matrix products.
+                      language: C, tile: Tile, constant: Collection[int] = ()) -> KernelCode:
+    """The kernel that computes ``outputs``, whose products ``anchors`` (contractions, or sums of
+    products) have the form and the register tile of ``tile``.
 
     What lies below the anchors' operands is evaluated while they are packed, what lies above
     while results are stored. constant: slots of inputs that hold weights; what is packed from
-    those alone is a stage of its own. params: tile sizes, instead of those ``choose`` picks.
+    those alone is a stage of its own.
     Raises LoweringError where the fragment has another form; the message says why.
     """
     live = [o for o in outputs if 0 not in tuple(map(graph.facts.canonical, o.shape))]
@@ -42,7 +42,7 @@ def lower_contraction(graph: Graph, outputs: Sequence[Node], anchors: Sequence[N
     contraction = classify(graph, live, [a for a in anchors if a.id in used], language.native,
                            slots)
     shape = shape_of(contraction, constant)
-    kernel = _Kernel(name, contraction, shape, params or choose(shape, language.width), language,
+    kernel = _Kernel(name, contraction, shape, blocked(shape, tile, language.width), language,
                      kernel_symbols(graph, outputs), first + len(outputs))
     return kernel.code()
 
@@ -62,7 +62,7 @@ def shape_of(c: Contraction, constant: Collection[int] = ()) -> GemmShape:
     loads = [v.attr.slot for t in terms for v in reachable([t.b]) if v.op == "load"]
     return GemmShape(
         spread(c.batch), spread(c.m), tuple(spread(g.n) for g in c.groups), c.depth,
-        _register(terms[0].sum.dtype), tuple(len(g.terms) for g in c.groups), _unit(c.a, c.m, c.k),
+        register(terms[0].sum.dtype), tuple(len(g.terms) for g in c.groups), _unit(c.a, c.m, c.k),
         tuple(_unit(t.b, g.n, c.k) for g in c.groups for t in g.terms),
         _plain(c), 1.0 + flops(c.a, frozenset()), max(1.0 + flops(t.b, frozenset()) for t in terms),
         max(flops(w.value, scope, frozenset(t.sum.id for t in terms))
@@ -75,13 +75,8 @@ def _plain(c: Contraction) -> bool:
     load = c.a.attr
     if c.a.op != "load" or load.guards or len(c.k) != 1 or len(c.m) > 1:
         return False
-    return (_register(c.a.dtype) is c.a.dtype and load.form.coefficient(c.k[0]) == 1
+    return (register(c.a.dtype) is c.a.dtype and load.form.coefficient(c.k[0]) == 1
             and all(isinstance(atom, Var) for atom in load.form.terms))
-
-
-def _register(d: DType) -> DType:
-    """The dtype in which sums are kept: halves accumulate in float32."""
-    return f32 if d.is_float and d.itemsize == 2 else d
 
 
 def _unit(operand: Val, free: tuple[Var, ...], k: tuple[Var, ...]) -> str:
@@ -116,8 +111,9 @@ class _Kernel:
         text = Text(hooks, self.shape, self.params, self.symbols, slots)
         params = hooks.params(self.symbols)
         hooks.row_values(params)
-        parts = self._operands(text, params) + (self._stages(text) if packed else
-                                                [self._skinny(text)])
+        parts = self._operands(text, params) + (
+            [self._split(text)] if self.params.parts > 1 else
+            self._stages(text) if packed else [self._skinny(text)])
         source = "\n".join([*hooks.lines, *parts])
         return KernelCode(self.name, source, tuple(self.stages), tuple(self.temporaries),
                           self.symbols, self._work(), (f"{self.params}",))
@@ -176,14 +172,29 @@ class _Kernel:
         self._main_stage(text, True)
         return text.stage_skinny()
 
+    def _split(self, text: Text) -> str:
+        c, slot = self.contraction, self.first + len(self.temporaries)
+        parts = Parts(text, slot)
+        self.temporaries.append(Temporary(self.shape.accumulator, parts.size))
+        operands = _reads([c.a, *(t.b for g in c.groups for t in g.terms)])
+        self.stages.append(Stage(f"{self.name}_parts", operands, frozenset({slot})))
+        self.stages.append(Stage(self.name, self._beside() | {slot}, self._writes()))
+        return parts.stages()
+
     def _main_stage(self, text: Text, reads_b: bool) -> None:
         c = self.contraction
-        inside = [v for g in c.groups for w in g.writes for v in w.needs()]
-        sums = {t.sum.id for g in c.groups for t in g.terms}
         inline = [t.b for g in c.groups for t in g.terms] if reads_b else []
-        reads = _reads([c.a, *inline]) | _reads(inside, sums) | frozenset(text.slots.values())
-        writes = frozenset(w.slot for g in c.groups for w in g.writes)
-        self.stages.append(Stage(self.name, reads, writes))
+        reads = _reads([c.a, *inline]) | self._beside() | frozenset(text.slots.values())
+        self.stages.append(Stage(self.name, reads, self._writes()))
+
+    def _beside(self) -> frozenset[int]:
+        """Slots that are read beside the operands."""
+        groups = self.contraction.groups
+        return _reads([v for g in groups for w in g.writes for v in w.needs()],
+                      {t.sum.id for g in groups for t in g.terms})
+
+    def _writes(self) -> frozenset[int]:
+        return frozenset(w.slot for g in self.contraction.groups for w in g.writes)
 
     def _work(self) -> Work:
         e = estimate(self.shape, self.params)

@@ -197,32 +197,34 @@ class Text:
     def row_pointers(self, rows: Sequence[RowValue], at: str = "") -> str:
         return "".join(f", {r.name}{f' + {at}' if at and r.side == 'm' else ''}" for r in rows)
 
-    def row_arrays(self) -> str:
+    def row_arrays(self, kept: Sequence[RowValue] | None = None) -> str:
         """Fill the arrays over rows for the rows at hand."""
-        rows = self._side("m", self.kept_rows())
+        rows = self._side("m", self.kept_rows() if kept is None else kept)
         if not rows:
             return ""
         m = self.hooks.m
         fills = " ".join(f"{r.name}[i] = {self._row_call(r, m)};" for r in rows)
         return f"    for (int64_t i = 0; i < rows; i++) {{ {m.of('row + i')} {fills} }}"
 
-    def batch_arrays(self) -> str:
+    def batch_arrays(self, kept: Sequence[RowValue] | None = None) -> str:
         return indented([f"{r.name}[0] = {self._row_call(r, None)};"
-                         for r in self._side("batch", self.kept_rows())], 4)
+                         for r in self._side("batch", self.kept_rows() if kept is None else kept)],
+                        4)
 
-    def array_room(self, rows: str) -> str:
+    def array_room(self, rows: str, kept: Sequence[RowValue] | None = None) -> str:
         """Declarations of the arrays behind the rest of the scratch memory."""
         out = []
-        for r in self.kept_rows():
+        for r in self.kept_rows() if kept is None else kept:
             size = f"({rows} + {self.hooks.dialect.width})" if r.side == "m" else "1"
             kind = self.hooks.scalar(r.value.dtype)
             out.append(f"const int64_t at_{r.name} = bytes; "
                        f"bytes += ({size} * sizeof({kind}) + 63) / 64 * 64;")
         return indented(out, 2)
 
-    def array_pointers(self) -> str:
+    def array_pointers(self, kept: Sequence[RowValue] | None = None) -> str:
         return indented([f"{self.hooks.scalar(r.value.dtype)} *const {r.name} = (void *)(ws + "
-                         f"at_{r.name});" for r in self.kept_rows()], 2)
+                         f"at_{r.name});" for r in (self.kept_rows() if kept is None else kept)],
+                        2)
 
     def array_params(self) -> str:
         return "".join(f", {self.hooks.scalar(r.value.dtype)} *{r.name}"
@@ -241,7 +243,7 @@ class Text:
                  for v in range(1, self.params.nv + 1)]
         return self.fill("product", products="\n".join(calls))
 
-    def _choose(self, tile: int) -> str:
+    def choose(self, tile: int) -> str:
         """The product for as many vectors as a panel has columns."""
         p, name = self.params, self.hooks.name
         rows = ("i < whole ? in + i * stride : a + i * as, i < whole ? stride : as"
@@ -255,9 +257,9 @@ class Text:
         """Rows of A against panels of all groups, one after the other."""
         groups = []
         for i, (g, axis) in enumerate(zip(self.hooks.contraction.groups, self.hooks.columns)):
-            more = dict(g=str(i), N=dim(axis.count), TERMS=str(self._most_terms()))
+            more = dict(g=str(i), N=dim(axis.count), TERMS=str(self.most_terms()))
             start = f"from{i}"
-            terms = "\n".join(self.fill("term", x=str(t.anchor), choose=self._choose(n),
+            terms = "\n".join(self.fill("term", x=str(t.anchor), choose=self.choose(n),
                                         **{"from": start}, **more)
                               for n, t in enumerate(g.terms))
             tiles = ", ".join(f"t + {n * self.params.mr * self.params.nr}"
@@ -268,11 +270,11 @@ class Text:
                 **more))
         a_rows = self.hooks.rows_in([self.hooks.contraction.a])
         return self.fill("packed", panel_params=self._panel_params(), groups="\n".join(groups),
-                         TERMS=str(self._most_terms()), row_arrays=self.row_arrays(),
-                         panel_counts=self._panel_counts(), array_params=self.array_params(),
-                         fill_a=self._fill_a(a_rows), in_place=self._in_place())
+                         TERMS=str(self.most_terms()), row_arrays=self.row_arrays(),
+                         panel_counts=self.panel_counts(), array_params=self.array_params(),
+                         fill_a=self.fill_a(a_rows), in_place=self.in_place())
 
-    def _fill_a(self, rows: Sequence[RowValue]) -> str:
+    def fill_a(self, rows: Sequence[RowValue]) -> str:
         """Evaluate the rows at hand; of an A that is read in place, those short of a tile."""
         h, first = self.hooks, f"{self.hooks.name}_fill({self.hooks.args(self.symbols)}, "
         if not self.params.in_place:
@@ -283,7 +285,7 @@ class Text:
                 f"          if (whole < rows) {first}{h.batch.args}row + whole, rows - whole, "
                 f"ko0, ko1, as, a + whole * as);")
 
-    def _in_place(self) -> str:
+    def in_place(self) -> str:
         """Where rows of an A that is read in place lie."""
         if not self.params.in_place:
             return ""
@@ -297,19 +299,19 @@ class Text:
                 f"stride = {stride};\n"
                 f"        const {kind} *const in = b{load.slot} + {e.form(load.form)};")
 
-    def _most_terms(self) -> int:
+    def most_terms(self) -> int:
         return max(len(g.terms) for g in self.hooks.contraction.groups)
 
-    def _terms(self) -> list[tuple[int, Term, Axis]]:
+    def terms(self) -> list[tuple[int, Term, Axis]]:
         h = self.hooks
         return [(i, t, axis) for i, (g, axis) in enumerate(zip(h.contraction.groups, h.columns))
                 for t in g.terms]
 
     def _panel_params(self) -> str:
         kind = self.hooks.scalar(self.shape.accumulator)
-        return "".join(f"const {kind} *panels{t.anchor}, " for _, t, _ in self._terms())
+        return "".join(f"const {kind} *panels{t.anchor}, " for _, t, _ in self.terms())
 
-    def _panel_counts(self) -> str:
+    def panel_counts(self) -> str:
         """Where the panels of each group start in one row of panels of all groups."""
         lines = ["const int64_t from0 = 0;"]
         for i, axis in enumerate(self.hooks.columns):
@@ -326,7 +328,8 @@ class Text:
         for i, (g, axis) in enumerate(zip(h.contraction.groups, h.columns)):
             calls = "\n".join(
                 f"        {h.name}_add{t.anchor}({h.args(self.symbols)}, {h.batch.args}col, cols, "
-                f"a, as, rows, sums + {n} * rows * ts, ts);" for n, t in enumerate(g.terms))
+                f"a, as, rows, sums + {n} * rows * ts, ts, 0, "
+                f"{dim(h.k.extents[0])});" for n, t in enumerate(g.terms))
             tiles = ", ".join(f"sums + {n} * rows * ts" for n in range(len(g.terms)))
             groups.append(self.fill(
                 "group_skinny", g=str(i), N=dim(axis.count), to=f"from{i + 1}", terms=calls,
@@ -334,7 +337,7 @@ class Text:
                 row_pointers=self.row_pointers(self.result_rows(g)), **{"from": f"from{i}"}))
         a_rows = h.rows_in([h.contraction.a])
         return self.fill(
-            "stage_skinny", panel_counts=self._panel_counts(), TERMS=str(self._most_terms()),
+            "stage_skinny", panel_counts=self.panel_counts(), TERMS=str(self.most_terms()),
             panels=f"from{len(h.columns)}", groups="\n".join(groups),
             array_sizes=self.array_room("rows"), array_pointers=self.array_pointers(),
             batch_arrays=self.batch_arrays(), row_arrays=self.row_arrays(),
@@ -345,7 +348,7 @@ class Text:
         kind, nr = self.hooks.scalar(self.shape.accumulator), self.params.nr
         depth = dim(self.hooks.k.count)
         sizes, packs, args = [], [], []
-        for i, t, axis in self._terms():
+        for i, t, axis in self.terms():
             x, end = t.anchor, f"from{i + 1}"
             if t.anchor in self.slots:
                 at = f"batch * (from{i + 1} - from{i}) * ({depth}) * {nr}" \
@@ -361,10 +364,10 @@ class Text:
                       f"low{x} * ({depth}) * {nr};",
                       f"{self.hooks.name}_pack{x}({self.hooks.args(self.symbols)}, "
                       f"{self.hooks.batch.args}low{x}, high{x}, 0, "
-                      f"{dim(self.hooks.k.extents[0])}, own{x});"]
+                      f"{dim(self.hooks.k.extents[0])}, {depth}, own{x});"]
             args.append(f"own{x}, ")
         return self.fill(
-            "stage_packed", panel_counts=self._panel_counts(), TERMS=str(self._most_terms()),
+            "stage_packed", panel_counts=self.panel_counts(), TERMS=str(self.most_terms()),
             panels=f"from{len(self.hooks.columns)}", inline_sizes=indented(sizes, 2),
             inline_packs=indented(packs, 4), panel_args="".join(args),
             array_sizes=self.array_room(str(self.params.rows)),

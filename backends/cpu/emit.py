@@ -65,7 +65,7 @@ class C:
 
     @property
     def dialect(self) -> Dialect:
-        return Dialect(self.width, _SCALAR, _VECTOR, _MEMORY, OPS)
+        return Dialect(self.width, _SCALAR, _VECTOR, _MEMORY, OPS, frozenset("fidl"))
 
     def function(self, algebra: Algebra, function: Function) -> str:
         return print_function(self.dialect, algebra, function)

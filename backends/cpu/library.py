@@ -15,7 +15,7 @@ from .runtime import runtime, text
 from .threads import available
 from .toolchain import Toolchain
 
-_HEADERS = ("vector.h", "vecmath.h", "turn.h", "stream.h")
+_HEADERS = ("vector.h", "gather.h", "vecmath.h", "turn.h", "stream.h")
 _UNIT = 12_000  # characters of kernels below which a unit of its own costs more than it saves
 _BINDING = """const struct rt_table *tegg_rt;
 void tegg_bind(const struct rt_table *t) { tegg_rt = t; }

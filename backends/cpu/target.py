@@ -22,6 +22,7 @@ from .contraction import lower_contraction
 from .emit import C
 from .library import load, prelude
 from .program import Program, Step, copy_step, steps_of, with_barriers
+from .templates import Forms, templates, tile_of
 from .threads import threads
 
 _LONG = 20e-6  # seconds: a run this long lets other Python threads go on meanwhile
@@ -31,12 +32,14 @@ class Cpu:
     """Kernels in C for the vectors of this machine, compiled by the compiler that is found."""
 
     name = "cpu"
-    features: frozenset[str] = frozenset()
-    ops: tuple[Op, ...] = ()
+    rules = ("lower.cpu",)
 
     def __init__(self) -> None:
         self.toolchain = toolchain.find()
         self.language = C(self.toolchain.lanes)
+        self.features = frozenset({f"lanes={self.language.width}"})
+        self.ops = templates(self.language.width)
+        self.providers = (Forms(self.language.width),)
 
     def identity(self) -> str:
         """Lanes decide the source, threads the costs; the shared object is keyed by its text."""
@@ -46,6 +49,8 @@ class Cpu:
         return load_costs("cpu/generic", threads())
 
     def unsupported(self, op: Op, dtype: DType) -> str | None:
+        if op.kind == "contract" and op.template is None:
+            return "it is lowered as one of its templates, which rules of lower.cpu name"
         if op.expand or op.kind != "elementwise" or op.name in (
                 "Cast", "Contiguous", *self.language.native):
             return None
@@ -54,8 +59,9 @@ class Cpu:
     def lower(self, fragment: Fragment, name: str, constant: frozenset[int]) -> KernelCode:
         graph, outputs = fragment.graph, fragment.outputs
         if fragment.anchors:
+            first = fragment.anchors[0]
             return lower_contraction(graph, outputs, fragment.anchors, name, self.language,
-                                     constant)
+                                     tile_of(first.op, first.attrs), constant)
         return lower(graph, outputs, name, self.language)
 
     def build(self, plan: Plan) -> Loaded:

@@ -1,7 +1,7 @@
 """tegg: a pattern-rewriting tensor compiler on e-graphs."""
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tegg import ops
 from tegg.dim import dim
@@ -10,9 +10,20 @@ from tegg.errors import (ArgumentError, BackendError, CacheError, DTypeError, Ex
                          RuleError, ShapeError, TeggError, WeightsError)
 from tegg.ir.graph import Graph
 from tegg.ops import *
+from tegg.ops.public import nearest
 from tegg.tensor import Tensor, state
 from tegg.trace import ArraySpec, assume, same, trace
 from tegg.version import __version__
+
+if TYPE_CHECKING:
+    from tegg import models as models, nn as nn
+    from tegg.ir.op import Op as Op
+    from tegg.jit import compile as compile
+    from tegg.rewrite.compiler import Compiler as Compiler, Generic as Generic
+    from tegg.runtime.compiled import Compiled as Compiled
+    from tegg.runtime.saving import load as load
+    from tegg.weights import (load_safetensors as load_safetensors,
+                              save_safetensors as save_safetensors)
 
 # What needs more than NumPy, or is not always needed, is imported when it is first named.
 _LAZY = {
@@ -77,12 +88,13 @@ __all__ = [
 __all__ += ops.__all__
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module 'tegg' has no attribute {name!r}")
-    module = importlib.import_module(_LAZY[name] or f"tegg.{name}")
-    value = globals()[name] = getattr(module, name) if _LAZY[name] else module
-    return value
+if not TYPE_CHECKING:  # type checkers know every name
+    def __getattr__(name: str) -> Any:
+        if name not in _LAZY:
+            raise AttributeError(f"module 'tegg' has no attribute {name!r}{nearest(name, __all__)}")
+        module = importlib.import_module(_LAZY[name] or f"tegg.{name}")
+        value = globals()[name] = getattr(module, name) if _LAZY[name] else module
+        return value
 
 
 def __dir__() -> list[str]:

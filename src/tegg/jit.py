@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -124,6 +124,17 @@ class Function:
         return self._only("stats").stats
 
 
+@overload
+def compile(fn: Graph, *compilers: Any, device: str = "cpu", dims: None = None,
+            precision: str = "reals", budget_s: float = 5.0, cache: bool = True) -> Program: ...
+@overload
+def compile(fn: None = None, *compilers: Any, device: str = "cpu",
+            dims: Mapping[str, Any] | None = None, precision: str = "reals",
+            budget_s: float = 5.0, cache: bool = True) -> Callable[[Callable], Function]: ...
+@overload
+def compile(fn: Callable, *compilers: Any, device: str = "cpu",
+            dims: Mapping[str, Any] | None = None, precision: str = "reals",
+            budget_s: float = 5.0, cache: bool = True) -> Function: ...
 def compile(fn: Callable | Graph | None = None, *compilers: Any, device: str = "cpu",
             dims: Mapping[str, Any] | None = None, precision: str = "reals",
             budget_s: float = 5.0, cache: bool = True) -> Any:

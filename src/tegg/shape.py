@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from tegg.dim import Dim, Facts, Poly, Shape, exact_div, product, upper_bound
 from tegg.errors import ShapeError
@@ -15,17 +16,39 @@ def show(shape: Shape) -> str:
 
 def as_shape(shape: object) -> Shape:
     """A tuple of ints and dims. Raises ShapeError for anything else."""
-    dims = tuple(shape) if isinstance(shape, Iterable) else (shape,)
-    return tuple(map(as_dim, dims))
+    return tuple(map(as_dim, items(shape)))
+
+
+def items(x: object) -> tuple:
+    """One value, or several of an iterable, as a tuple; a text or a dict is one value."""
+    return tuple(x) if several(x) else (x,)  # type: ignore[arg-type]
+
+
+def several(x: object) -> bool:
+    """Whether ``items`` takes it apart."""
+    return (isinstance(x, Iterable) and not isinstance(x, (str, dict))
+            and getattr(x, "ndim", None) != 0)
+
+
+def as_int(x: Any) -> int | None:
+    """The int of an int of any kind; None for anything else."""
+    if isinstance(x, bool) or not hasattr(x, "__index__"):
+        return None
+    try:
+        n = int(x.__index__())
+    except TypeError:  # of an array
+        return None
+    return n if abs(n) < 2 ** 62 else None  # no size or axis, and no loop should run to it
 
 
 def as_dim(x: object) -> Dim:
     """An int or a symbolic dim. Raises ShapeError for anything else."""
     if isinstance(x, Poly):
         return x
-    if isinstance(x, bool) or not hasattr(x, "__index__"):
+    n = as_int(x)
+    if n is None:
         raise ShapeError(f"a dim is an int or a symbolic dim, not {x!r}")
-    return x.__index__()
+    return n
 
 
 def broadcast(shapes: list[Shape], facts: Facts) -> Shape:
@@ -45,14 +68,14 @@ def broadcast(shapes: list[Shape], facts: Facts) -> Shape:
     return tuple(out)
 
 
-def normal_axis(axis: int, rank: int) -> int:
+def normal_axis(axis: Any, rank: int) -> int:
     """An axis in ``0 .. rank-1``; negative ones count from the end."""
-    if isinstance(axis, bool) or not hasattr(axis, "__index__"):
+    n = as_int(axis)
+    if n is None:
         raise ShapeError(f"an axis is an int, not {axis!r}")
-    axis = int(axis)
-    if not -rank <= axis < rank:
-        raise ShapeError(f"axis {axis} is outside a tensor of rank {rank}")
-    return axis % rank
+    if not -rank <= n < rank:
+        raise ShapeError(f"axis {n} is outside a tensor of rank {rank}")
+    return n % rank
 
 
 def _replace(shape: Shape, axis: int, *dims: Dim) -> Shape:

@@ -9,22 +9,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
+from tegg.bits import value_of
 from tegg.dim import Dim, Shape
 from tegg.dtype import DType
 from tegg.errors import ArgumentError, DTypeError, ShapeError
 from tegg.ir.graph import Graph, Node
-from tegg.ops import (activation, attention, circular, compare, counting, cumulative, diagonals,
-                      distance, elementwise, exponential, extremum, index, linalg, movement,
-                      padding, parts, reduce, repeats, scattering, sorting)
-from tegg.ops.value import Operand, Value, fail
+from tegg.ops import compare, elementwise, linalg, movement, powers
+from tegg.ops.getitem import getitem
+from tegg.ops.methods import Methods
+from tegg.ops.protocol import array_ufunc, refuse
+from tegg.ops.value import Operand, fail
 from tegg.shape import show
 
 
-class Tensor(Value):
+class Tensor(Methods):
     """One value of a graph. It has a shape and a dtype, and no data until the graph is run."""
 
     __slots__ = ("graph", "node")
-    __array_ufunc__ = None  # NumPy arrays on the left leave operators to us
 
     graph: Graph
     node: Node
@@ -76,9 +77,16 @@ class Tensor(Value):
         return next((k for k, n in self.graph.outputs.items() if n is self.node), None)
 
     def __repr__(self) -> str:
-        made = f"{self.node.op.name}({', '.join(f'%{a.id}' for a in self.node.args)})"
         name = f", name={self.name!r}" if self.name else ""
-        return f"Tensor({show(self.shape)}, {self.dtype.name}{name}, %{self.node.id} = {made})"
+        return f"Tensor({show(self.shape)}, {self.dtype.name}{name}, {self._made()})"
+
+    def _made(self) -> str:
+        """What it is made of: ``%3 = SumReduce(x, axis=1)``."""
+        of = [_called(self.graph, a) for a in self.node.args]
+        of += [f"{name}={value}" for (name, _), value in zip(self.node.op.attrs, self.node.attrs)
+               if name in ("axis", "perm")]
+        made = f"({', '.join(of)})" if of else ""
+        return f"%{self.node.id} = {self.node.op.name}{made}"
 
     def output(self, name: str) -> Tensor:
         """Mark it as an output of its graph. Raises ArgumentError where the name is taken."""
@@ -97,6 +105,12 @@ class Tensor(Value):
                             f"use the functions of tegg")
 
     __int__ = __float__ = __index__ = __array__
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        return array_ufunc(ufunc, method, inputs, options)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> NoReturn:
+        refuse(function.__name__)
 
     def __len__(self) -> int:
         if not self.shape or not isinstance(self.shape[0], int):
@@ -146,10 +160,10 @@ class Tensor(Value):
         return elementwise.remainder(other, self)
 
     def __pow__(self, other: Operand) -> Tensor:
-        return elementwise.pow(self, other)
+        return powers.pow(self, other)
 
     def __rpow__(self, other: Operand) -> Tensor:
-        return elementwise.pow(other, self)
+        return powers.pow(other, self)
 
     def __matmul__(self, other: Operand) -> Tensor:
         return linalg.matmul(self, other)
@@ -209,7 +223,7 @@ class Tensor(Value):
         return compare.ne(self, other)
 
     def __getitem__(self, key: Any) -> Tensor:
-        return index.getitem(self, key)
+        return getitem(self, key)
 
     # ---- properties that move
     @property
@@ -235,70 +249,7 @@ class Tensor(Value):
         """A cast to bool: x != 0."""
         return elementwise.cast(self, "bool")
 
-    # ---- the functions of tegg.ops
-    add, sub, mul, div = elementwise.add, elementwise.sub, elementwise.mul, elementwise.div
-    neg, abs, sign, square = elementwise.neg, elementwise.abs, elementwise.sign, elementwise.square
-    fmod, remainder, pow = elementwise.fmod, elementwise.remainder, elementwise.pow
-    floor_divide, reciprocal = elementwise.floor_divide, elementwise.reciprocal
-    exp, exp2, log, log2 = elementwise.exp, elementwise.exp2, elementwise.log, elementwise.log2
-    sqrt, rsqrt, sin, cos = elementwise.sqrt, elementwise.rsqrt, elementwise.sin, elementwise.cos
-    sigmoid, tanh, silu, relu = (elementwise.sigmoid, elementwise.tanh, elementwise.silu,
-                                 elementwise.relu)
-    erf, gelu = elementwise.erf, elementwise.gelu
-    log10, log1p, expm1 = exponential.log10, exponential.log1p, exponential.expm1
-    sinh, cosh, logaddexp = exponential.sinh, exponential.cosh, exponential.logaddexp
-    asinh, acosh, atanh = exponential.asinh, exponential.acosh, exponential.atanh
-    tan, asin, acos = circular.tan, circular.asin, circular.acos
-    atan, atan2, lerp = circular.atan, circular.atan2, activation.lerp
-    floor, ceil, trunc, round = (elementwise.floor, elementwise.ceil, elementwise.trunc,
-                                 elementwise.round)
-    maximum, minimum, clamp = elementwise.maximum, elementwise.minimum, elementwise.clamp
-    cast = to = type = astype = elementwise.cast
-    contiguous, clip = elementwise.contiguous, elementwise.clamp
-
-    lt, le, gt, ge = compare.lt, compare.le, compare.gt, compare.ge
-    eq, ne, isnan = compare.eq, compare.ne, compare.isnan
-    isinf, isfinite, nan_to_num = compare.isinf, compare.isfinite, compare.nan_to_num
-    logical_and, logical_or = compare.logical_and, compare.logical_or
-    logical_not, logical_xor = compare.logical_not, compare.logical_xor
-
-    sum, mean, max, min = reduce.sum, reduce.mean, reduce.max, reduce.min
-    amax, amin, var, std = reduce.amax, reduce.amin, reduce.var, reduce.std
-    logsumexp, any, all = reduce.logsumexp, reduce.any, reduce.all
-
-    reshape = view = movement.reshape
-    permute, transpose, flatten = movement.permute, movement.transpose, movement.flatten
-    movedim = moveaxis = movement.movedim
-    swapaxes = movement.transpose
-    squeeze, unsqueeze, flip = movement.squeeze, movement.unsqueeze, movement.flip
-    expand, broadcast_to = movement.expand, movement.broadcast_to
-    narrow, unfold, unflatten = movement.narrow, movement.unfold, movement.unflatten
-    pad = padding.pad
-    split, chunk, unbind = parts.split, parts.chunk, parts.unbind
-    tensor_split = parts.tensor_split
-    repeat, tile, roll, rot90 = repeats.repeat, repeats.tile, repeats.roll, repeats.rot90
-    repeat_interleave = repeats.repeat_interleave
-    diagonal, trace, diag = diagonals.diagonal, diagonals.trace, diagonals.diag
-    tril, triu = diagonals.tril, diagonals.triu
-
-    take, gather, index_select = index.take, index.gather, index.index_select
-    take_along_dim = take_along_axis = index.take_along_dim
-    index_add, index_copy = scattering.index_add, scattering.index_copy
-    index_put = scattering.index_put
-    scatter, scatter_add, scatter_reduce = (scattering.scatter, scattering.scatter_add,
-                                            scattering.scatter_reduce)
-    bincount, nonzero = counting.bincount, counting.nonzero
-
-    argmax, argmin, prod = extremum.argmax, extremum.argmin, reduce.prod
-    cumsum, cumprod, cummax = cumulative.cumsum, cumulative.cumprod, cumulative.cummax
-    cummin, logcumsumexp = cumulative.cummin, cumulative.logcumsumexp
-    sort, argsort, topk = sorting.sort, sorting.argsort, sorting.topk
-
-    matmul, mm, bmm, mv = linalg.matmul, linalg.mm, linalg.bmm, linalg.mv
-    dot, outer, addmm, baddbmm = linalg.dot, linalg.outer, linalg.addmm, linalg.baddbmm
-    softmax, log_softmax = attention.softmax, attention.log_softmax
-    norm, normalize = distance.norm, distance.normalize
-
+    # ---- methods whose function takes its operands in another order
     def expand_as(self, other: Tensor) -> Tensor:
         """``expand`` to another tensor's shape."""
         return movement.expand(self, other.shape)
@@ -314,6 +265,17 @@ class Tensor(Value):
     def masked_fill(self, mask: Operand, value: Operand) -> Tensor:
         """``value`` where ``mask`` holds, x elsewhere."""
         return compare.where(mask, value, self)
+
+
+def _called(graph: Graph, node: Node) -> str:
+    """A node as an operand: an input's name, a constant's value, or its number."""
+    if node.op.name == "Input":
+        return graph.inputs[node.attrs[0]].name
+    constant = node
+    while constant.op.name in ("Expand", "Reshape"):
+        constant = constant.args[0]
+    return (f"{value_of(constant.attrs[2], constant.dtype):.6g}" if constant.op.name == "Full"
+            else f"%{node.id}")
 
 
 def state(old: Tensor, new: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from tegg.rewrite.compiler import Bf16, Fp16, Compiler, Generic, builtin_root, s
 from tegg.errors import RuleError
 from tegg.ir.op import OPS
 from tegg.rewrite.pipeline import phases
+from tegg.runtime.driver import Options, resolve
 from tegg.rewrite.rulecheck import check
 from tegg.rewrite.rulefile import RuleSet, read_rule_file, read_rules
 from tegg.rewrite.ruletext import plain_name, rule_texts
@@ -206,7 +207,7 @@ def test_constants_and_mirror_images():
 
 def test_built_in_files():
     """All are read and checked; what each claims stands in its header."""
-    found = stack([Generic(), Bf16(), Fp16()])
+    found = stack(resolve(Options((Generic(), Bf16(), Fp16())))[0])
     files = sorted(builtin_root().rglob("*.egg"))
     assert sorted(s.file for s in found.rule_sets) == [str(f) for f in files]
     known = {p.name for p in phases()} | {"facts"}

@@ -9,12 +9,13 @@ from hypothesis import given, settings, strategies as st
 
 from tegg.rewrite.compiler import Bf16, Fp16, Generic, stack
 from tegg.dtype import DTYPES
+from tegg.runtime.driver import Options, resolve
 from tegg.rewrite.rulefile import read_rules
 from tegg.testing.instance import instance
 from tegg.testing.soundness import Claim, check_rule, relations
 from tegg.testing.workbench import guard_needed, guards_of, live, reads_memory
 
-COMPILERS = (Generic(), Bf16(), Fp16())
+COMPILERS, TARGET = resolve(Options((Generic(), Bf16(), Fp16())))  # with the device's own
 STACK = stack(COMPILERS)
 HOME = {r.name: (r, s) for s in STACK.rule_sets for r in s.rules}
 
@@ -48,6 +49,12 @@ def test_false_facts_and_relations_without_a_meaning_are_caught():
         claim.words("odd", (rule.query[0].items[1],))
 
 
+def test_a_relation_that_nothing_can_draw_is_named():
+    rule, _ = HOME["cpu/rows"]
+    with pytest.raises(AssertionError, match="cpu-rows has no strategy in tegg.testing.guards"):
+        instance(rule, STACK.table, relations(STACK), (DTYPES["f32"],), Random(0))
+
+
 MUTANTS = [
     ("fuse/sub", "(Sub a b)", "(Sub b a)"),
     ("algebra/identity", "(Add x (Const -0.0)) x", "(Add x (Const 0.0)) x"),
@@ -61,6 +68,7 @@ MUTANTS = [
     ("half/bf16", "rounds 2^-8", "rounds 2^-10"),
     ("half/f16", "rounds 2^-11", "rounds 2^-13"),
     ("half/f16", '(StoreAs "f16" t)))\n', '(StoreAs "i8" t)))\n'),
+    ("lower/cpu", "(CpuRows x y i s v)", "(Neg (CpuRows x y i s v))"),
 ]
 
 

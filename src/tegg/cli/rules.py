@@ -16,7 +16,7 @@ from tegg.explain.difference import difference
 from tegg.explain.explanation import explain
 from tegg.explain.whynot import why_not
 from tegg.planning.target import Target, find as find_target
-from tegg.rewrite.compiler import Compiler, Stack, named_stack, stack
+from tegg.rewrite.compiler import Compiler, Stack, lowering, named_stack, stack
 from tegg.rewrite.egraph import saturate
 from tegg.rewrite.rulefile import Rule, RuleSet
 from tegg.testing.workbench import check_rules
@@ -121,7 +121,9 @@ def show(name: str, stack_text: str, as_json: bool) -> None:
 @_options
 def why(program: str, stack_text: str, device: str, as_json: bool) -> None:
     """Why PROGRAM (file.py:function) becomes what it is."""
-    told = explain(load_program(program), named_stack(stack_text), find_target(device))
+    target = find_target(device)
+    compilers = (*named_stack(stack_text), lowering(target))
+    told = explain(load_program(program), compilers, target)
     if as_json:
         print_json(told)
     else:
@@ -134,7 +136,8 @@ def why(program: str, stack_text: str, device: str, as_json: bool) -> None:
 @_options
 def why_not_(rule: str, program: str, stack_text: str, device: str, as_json: bool) -> None:
     """Why RULE does not fire on PROGRAM: the nearest match, and what failed there."""
-    compilers, target = named_stack(stack_text), find_target(device)
+    target = find_target(device)
+    compilers = (*named_stack(stack_text), lowering(target))
     graph = load_program(program)
     done = saturate(graph, compilers, trace=True, features=(target.name, *target.features))
     told = why_not(rule, graph, done, stack(compilers, graph.table))
@@ -158,7 +161,8 @@ def diff(first: str, second: str, program: str, device: str, as_json: bool) -> N
     """
     target: Target = find_target(device)
     graph = load_program(program)
-    told = difference(*(explain(graph, named_stack(s), target) for s in (first, second)))
+    told = difference(*(explain(graph, (*named_stack(s), lowering(target)), target)
+                        for s in (first, second)))
     if as_json:
         print_json(told)
     else:

@@ -176,7 +176,8 @@ def _enode(n: ENode, dtype, classes: EClasses, kernels: Iterable[int]) -> str:
     inside = ", ".join(part for part in (args, attrs) if part)
     marks = " ".join(f'<a class="badge" href="#k{k}">k{k}</a>' for k in kernels)
     cls = ' class="chosen"' if marks else ""
-    return f'<li{cls}><span class="mono">{_text(_heading(n, classes))}({inside})</span> {marks}</li>'
+    head = _text(_heading(n, classes))
+    return f'<li{cls}><span class="mono">{head}({inside})</span> {marks}</li>'
 
 
 def _value(name: str, value: object, dtype) -> object:

@@ -34,7 +34,8 @@ class Pricer:
 
     def __init__(self, roles: Roles, values: Values, costs: Costs) -> None:
         self.roles, self.values, self.costs = roles, values, costs
-        self.work = WorkModel(values, costs.ops, costs.keep, costs.load, costs.panel)
+        self.work = WorkModel(values, costs.ops, costs.keep, costs.load, costs.panel,
+                              ready=roles.still)
         self._known: dict[tuple, tuple[float, int]] = {}  # structure of a kernel -> its price
         # arguments arrive, and results leave, in their own dtype; weights are converted ahead
         self.forms = {c: f for c, f in roles.classes.forms.items() if c not in roles.roots and (
@@ -76,7 +77,8 @@ class Pricer:
         return tuple(key)
 
     def _kind(self, c: int) -> tuple:
-        return (self.values.shape[c], self.values.dtype[c], self.forms.get(c), c in self.narrow)
+        return (self.values.shape[c], self.values.dtype[c], self.forms.get(c), c in self.narrow,
+                c in self.roles.still)
 
     def _price(self, outs: tuple[int, ...], leaves: Iterable[int], body: Body, read: str,
                write: str) -> tuple[float, int]:
@@ -98,13 +100,13 @@ class Pricer:
                     demand.loops.append((self.values.dtype[c], count * weight))
 
     def rough(self, node: ENode, c: int) -> float:
-        """Seconds of an e-node on its own, without memory: cheap enough to rank many cones."""
+        """Seconds of an e-node on its own: cheap enough to rank many cones. A contraction with its
+        memory, or its forms would be told apart by arithmetic that memory hides."""
         kind, size = node.op.kind, self.values.size
         if kind in ("movement", "source"):
             return 0.0
         if kind == "contract":
-            demand = self.work.demand((c,), {c: node})
-            return sum(map(self.costs.product, demand.products)) / self.costs.threads
+            return self.price((c,), node.args, {c: node})[0] - self.costs.launch
         elements = size[node.args[0]] if kind == "reduce" else size[c]
         return elements * self.work.weight(node.op) / (self.costs.loop_rate * self.costs.threads)
 

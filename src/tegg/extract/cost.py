@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from importlib.resources import files
 from pathlib import Path
 
@@ -37,7 +37,10 @@ class Costs:
     load: operations that a load from cache counts as. keep: operations from which a value that
       several passes over a row want is kept in a scratch row.
     product_rate: floating-point operations of a large product; each extent e is slowed by
-      ``e / (e + half)``. panel: extent after which a packed operand is packed again.
+      ``e / (e + half)``, but those that a template counts itself. panel: extent after which a
+      packed operand is packed again. pack: operations that copying an element to a panel counts
+      as. ahead: the share of packing ahead that a run pays for. ``templates`` multiplies the time
+      of products per template (its op's name).
     """
 
     name: str
@@ -52,9 +55,12 @@ class Costs:
     product_rate: float
     product_half: tuple[float, float, float]
     panel: int
+    pack: float = 5.0
+    ahead: float = 0.01
     ops: Mapping[str, float] = field(default_factory=dict)
     loop_dtypes: Mapping[str, float] = field(default_factory=dict)
     product_dtypes: Mapping[str, float] = field(default_factory=dict)
+    templates: Mapping[str, float] = field(default_factory=dict)
     forms: Mapping[str, float] = field(default_factory=dict)  # storage form -> bytes an element
 
     def itemsize(self, dtype: DType, form: str = "") -> float:
@@ -78,8 +84,10 @@ class Costs:
         for dtype, operations in work.loops:
             compute += operations * self.loop_dtypes.get(dtype.name, 1.0) / self.loop_rate
         compute /= threads
+        memory += sum(self.copies(p, threads) for p in work.products)
+        stages = 1 + max(map(self.stages, work.products), default=0)
         longer, shorter = max(memory, compute), min(memory, compute)
-        return longer + (1.0 - self.overlap) * shorter + (1 + work.splits) * self.launch
+        return longer + (1.0 - self.overlap) * shorter + self.launch * (stages + work.splits)
 
     def memory(self, size: float, threads: int) -> float:
         """Seconds to read a buffer of ``size`` bytes from where it lies since it was written.
@@ -91,12 +99,41 @@ class Costs:
         return size / min(level.thread * threads, level.total)
 
     def product(self, p: Product) -> float:
-        """Seconds of a contraction on one thread."""
-        rate = self.product_rate / self.product_dtypes.get(p.dtype.name, 1.0)
+        """Seconds of a contraction's arithmetic on one thread, the copying of panels included."""
+        e, done = p.extents, p.execution
+        rate = self.product_rate / self.product_dtypes.get(e.dtype.name, 1.0)
         slow = 1.0
-        for extent, half in zip((p.m, p.n, p.k), self.product_half):
+        for extent, half in zip((e.k,) if done else (e.k, e.m, e.n), self._halves):
             slow *= (extent + half) / max(1, extent)
-        return p.flops * slow / rate
+        if done is None:
+            return e.flops * slow / rate
+        copied = done.packed * self._share(p)
+        return (self.templates.get(p.op, 1.0) * done.flops * slow / (rate * done.speed)
+                + copied * self.pack * self.loop_dtypes.get(e.dtype.name, 1.0) / self.loop_rate)
+
+    def _share(self, p: Product) -> float:
+        """The share of packing that a run pays for: all, but for what is kept from before it."""
+        return self.ahead if p.ready and p.execution and p.execution.kept else 1.0
+
+    @property
+    def _halves(self) -> tuple[float, float, float]:
+        m, n, k = self.product_half
+        return k, m, n
+
+    def copies(self, p: Product, threads: int) -> float:
+        """Seconds to write what a template sets aside, and to read it back."""
+        done, size = p.execution, p.extents.dtype.itemsize
+        if done is None:
+            return 0.0
+        out = self.memory(done.aside * size, threads)
+        if done.kept:
+            panels = done.packed / done.kept * self.memory(done.kept * size, threads)
+            out += self._share(p) * panels
+        return (1.0 + self.store) * out
+
+    def stages(self, p: Product) -> int:
+        """How many functions of a template wait for one another, beyond the first."""
+        return 0 if p.execution is None else p.execution.stages
 
 
 def load_costs(source: str | Path, threads: int | None = None) -> Costs:
@@ -127,7 +164,8 @@ def _locate(source: str | Path):
 def _checked(data: dict, source: str) -> Costs:
     """Every number present, of its kind and positive; nothing that is not known."""
     known = {f.name: str(f.type) for f in fields(Costs)}
-    optional = {"ops", "loop_dtypes", "product_dtypes", "forms"}
+    tables = {f.name for f in fields(Costs) if f.default_factory is not MISSING}
+    optional = tables | {f.name for f in fields(Costs) if f.default is not MISSING}
     wrong = sorted(set(data) - set(known)) + sorted(set(known) - set(data) - optional)
     if wrong:
         raise ArgumentError(f"cost profile {source}: {', '.join(wrong)} is unknown or missing; "
@@ -136,21 +174,21 @@ def _checked(data: dict, source: str) -> Costs:
         data["levels"] = tuple(Level(**{k: float(v) for k, v in level.items()})
                                for level in data["levels"])
         data["product_half"] = tuple(map(float, data["product_half"]))
-        for name in optional & set(data):
+        for name in tables & set(data):
             data[name] = {k: float(v) for k, v in data[name].items()}
         for name, kind in known.items():
-            if kind in ("float", "int"):
+            if kind in ("float", "int") and name in data:
                 data[name] = int(data[name]) if kind == "int" else float(data[name])
     except (TypeError, ValueError, AttributeError) as e:
         raise ArgumentError(f"cost profile {source}: {e}") from None
     costs = Costs(**data)
     numbers: list[float] = [costs.threads, len(costs.levels), costs.loop_rate, costs.product_rate,
-                            costs.panel, costs.store]
+                            costs.panel, costs.store, *costs.templates.values()]
     for level in costs.levels:
         numbers += [level.size, level.thread, level.total]
-    if (min(numbers) <= 0 or costs.launch < 0 or not 0 <= costs.overlap <= 1
-            or len(costs.product_half) != 3):
-        raise ArgumentError(f"cost profile {source}: threads, rates, sizes and panel are above 0, "
-                            f"overlap is 0 to 1, there is at least one level, and product_half "
-                            f"has three numbers")
+    if (min(numbers) <= 0 or min(costs.launch, costs.pack, costs.ahead) < 0
+            or not 0 <= costs.overlap <= 1 or len(costs.product_half) != 3):
+        raise ArgumentError(f"cost profile {source}: threads, rates, sizes, panel and templates "
+                            f"are above 0, overlap is 0 to 1, there is at least one level, and "
+                            f"product_half has three numbers")
     return costs

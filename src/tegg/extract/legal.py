@@ -65,8 +65,8 @@ class Legality:
         """
         first = body[anchors[0]]
         if len(anchors) > self.limits.siblings or any(
-                body[c].args[0] != first.args[0] or body[c].attrs != first.attrs
-                for c in anchors):
+                body[c].args[0] != first.args[0] or body[c].op is not first.op
+                or body[c].attrs != first.attrs for c in anchors):
             return False
         index: dict[int, tuple] = dict.fromkeys(anchors, ())
         for c, n in body.items():

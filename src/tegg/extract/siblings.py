@@ -8,6 +8,7 @@ from tegg.ir.classes import ENode
 from tegg.extract.candidate import Body
 from tegg.extract.cones import Cone, Cones
 from tegg.extract.legal import below, products
+from tegg.ir.template import form_of
 
 Joined = tuple[tuple[int, ...], frozenset[int], Body]
 
@@ -20,7 +21,10 @@ def joined(cones: Cones, roots: list[int]) -> list[Joined]:
 
 
 def _contractions(cones: Cones, roots: list[int]) -> list[Joined]:
-    """All contractions of one operand, with one prologue, whose epilogues read weights only."""
+    """All contractions of one operand, with one prologue, whose epilogues read weights only.
+
+    A kernel has one template: of the forms that all of its contractions have, the cheapest.
+    """
     roles = cones.roles
     groups: dict[tuple, dict[int, Cone]] = defaultdict(dict)
     for c in roots:
@@ -34,7 +38,7 @@ def _contractions(cones: Cones, roots: list[int]) -> list[Joined]:
             reads = {a for q in prologue for a in z.body[q].args} | {x}
             if z.leaves - roles.still != (reads & z.leaves) - roles.still:
                 continue
-            key = (x, node.op.name, node.attrs[0], z.leaves & reads,
+            key = (x, node.attrs[0], z.leaves & reads,
                    frozenset((q, id(z.body[q])) for q in prologue))
             best = groups[key].get(anchors[0])
             if best is None or len(z.body) > len(best.body):
@@ -42,12 +46,24 @@ def _contractions(cones: Cones, roots: list[int]) -> list[Joined]:
     out: list[Joined] = []
     for (x, *_), group in groups.items():
         merged = _merge(cones, list(group.values()))
-        if merged:
-            outs, leaves, body = merged
-            out.append(merged)
+        if merged and (body := _one_form(cones, *merged)) is not None:
+            outs, leaves, _ = merged
+            out.append((outs, leaves, body))
             if cones.limits.store_prologue and x in body and cones.storable(x):
                 out.append(((*outs, x), leaves, body))
     return out
+
+
+def _one_form(cones: Cones, outs: tuple[int, ...], leaves: frozenset[int],
+              body: Body) -> Body | None:
+    """The body with all of its contractions in one form, or None where they share none."""
+    anchors = products(body)
+    forms = [{form_of(n): n for n in cones.roles.nodes[c]
+              if n.op.kind == "contract" and (n.args, n.attrs[0]) == (
+                  body[c].args, body[c].attrs[0])} for c in anchors]
+    shared = [f for f in forms[0] if all(f in other for other in forms)]
+    bodies = [{**body, **{c: own[f] for c, own in zip(anchors, forms)}} for f in shared]
+    return min(bodies, key=lambda b: cones.pricer.price(outs, leaves, b)[0], default=None)
 
 
 def _loops(cones: Cones, roots: list[int]) -> list[Joined]:

@@ -223,6 +223,8 @@ class Graph:
     # ---- elementwise, with broadcasting and Python scalars
     def _same_shape(self, row: Op, args: Iterable[Node]) -> tuple[Node, ...]:
         args = tuple(args)
+        if all(a.shape == args[0].shape for a in args):
+            return args
         shape = self._checked(row, lambda: broadcast([a.shape for a in args], self.facts))
         return tuple(self.expand(a, shape) for a in args)
 

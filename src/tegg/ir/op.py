@@ -37,6 +37,8 @@ class Op:
     expand: ``(builder, args, attrs) -> node`` over simpler ops; None for primops and helpers.
     domains: per operand what values tests draw: ``any positive nonzero index small``.
     cost: scalar operations per element of the result (of the operand, for reductions).
+    template: of a device's template of ``Contract``: ``(attrs, extents) -> Execution``, what it
+      executes (``ir/template.py``). Its meaning and its first attributes are those of Contract.
     tolerance: multiple of the dtype's own tolerance that a backend may differ by.
     staged: whether a kernel writes the result whole before anything can read it.
     same_bits: whether it gives the bits of its expansion, up to the order of sums and products
@@ -58,6 +60,7 @@ class Op:
     doc: str = ""
     staged: bool = False
     same_bits: bool = False
+    template: Callable | None = None
 
     @property
     def named(self) -> bool:

@@ -20,6 +20,7 @@ from tegg.dtype import DType
 from tegg.ir.graph import Graph
 from tegg.ir.op import Op, OpTable
 from tegg.ir.split import parts
+from tegg.ir.template import Execution, Extents
 
 
 def axis_of(node) -> int:
@@ -46,17 +47,13 @@ class Values:
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """A contraction that a template runs: extents of its loops."""
+    """A contraction: extents of its loops, and what the template ``op`` executes for them (None
+    for a plain contraction). ready: whether its second operand is known before a run."""
 
-    batch: int
-    m: int
-    n: int
-    k: int
-    dtype: DType
-
-    @property
-    def flops(self) -> int:
-        return 2 * self.batch * self.m * self.n * self.k
+    extents: Extents
+    op: str = "Contract"
+    execution: Execution | None = None
+    ready: bool = False
 
 
 @dataclass(slots=True)
@@ -103,6 +100,7 @@ class WorkModel:
 
     keep: scalar operations from which a value wanted in several passes is kept in a scratch row.
     panel: extent of the other side after which a packed operand is packed again.
+    ready: values that are known before a run: what is packed from them is packed ahead.
     """
 
     values: Values
@@ -110,6 +108,7 @@ class WorkModel:
     keep: float = 8.0
     load: float = 0.5
     panel: int = 512
+    ready: frozenset[int] = frozenset()
     footprints: dict[tuple, Footprint] = field(default_factory=dict)
 
     def demand(self, outs: Sequence[int], body: Mapping[int, object]) -> Demand:
@@ -386,15 +385,30 @@ class _Walk:
         def extent(letters: str) -> int:
             return hint(product(tuple(size[letter] for letter in letters)))
 
-        done = Product(extent(spec.batch), extent(spec.m), extent(spec.n), extent(spec.k),
+        done = Extents(extent(spec.batch), extent(spec.m), extent(spec.n), extent(spec.k),
                        self.model.values.dtype[x])
-        self.out.products.append(done)
-        self._rows(done.batch * -(-done.m // 8) * -(-done.n // 16))
+        execution = node.op.template(node.attrs, done) if node.op.template else None
+        self.out.products.append(Product(done, node.op.name, execution, self._ready(y)))
+        self._rows(execution.pieces if execution else
+                   done.batch * -(-done.m // 8) * -(-done.n // 16))
         for a, other in ((x, done.n), (y, done.m)):
             times = max(1, -(-other // self.model.panel)) if a in self.body else 1
             # siblings that share an operand and its index pack it once
             self._want(a, (self._path(0, (a, node.attrs[0])), self.after.get(a, 0)),
                        self.size[a] * times)
+
+    def _ready(self, a: int) -> bool:
+        """Whether a value is known before a run: made of such values and constants alone."""
+        todo, seen = [a], set()
+        while todo:
+            c = todo.pop()
+            if c in seen or c in self.model.ready:
+                continue
+            if c not in self.body or self.body[c].op.name == "Size":
+                return False
+            seen.add(c)
+            todo.extend(self.body[c].args)
+        return True
 
     def _rows(self, n: int) -> None:
         self.out.rows = n if self.out.rows is None else max(self.out.rows, n)

@@ -125,7 +125,7 @@ def _numbered(anchors: Sequence[Node]) -> tuple[dict[int, int], dict[int, int]]:
     """Numbers of Contract nodes, and of the Mul nodes under sums."""
     numbers, products = {}, {}
     for i, node in enumerate(anchors):
-        if node.op.name == "Contract":
+        if node.op.kind == "contract":
             numbers[node.id] = i
         else:
             products[_product_of(node).id] = i
@@ -147,7 +147,7 @@ def _depths(p: Propagation, anchors: Sequence[Node], products: Mapping[int, int]
     """The number of terms of each anchor's sums."""
     out = []
     for node in anchors:
-        if node.op.name == "Contract":
+        if node.op.kind == "contract":
             spec = Spec.parse(node.attrs[0])
             sizes = spec.sizes(p.shape(node.args[0]), p.shape(node.args[1]))
             out.append(product(tuple(sizes[c] for c in spec.k)))

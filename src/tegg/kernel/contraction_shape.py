@@ -1,4 +1,4 @@
-"""The shape of a contraction, the tile sizes chosen for it, and what it then executes."""
+"""The shape of a contraction, the tile that a template gives it, and what it then executes."""
 
 from __future__ import annotations
 
@@ -14,13 +14,27 @@ Unit = Literal["free", "k", "none"]  # which variable of an operand is contiguou
 _DEPTH = 384       # products summed before partial sums are set aside: a panel of B stays in L1/L2
 _LONGEST = 512     # depth that still is one block
 _ROWS = 128        # rows of A that are kept in L2 together
-_SKINNY = 4        # rows up to which B is read where it lies: each element is used too seldom
 _CLOSE = 1 << 16   # bytes of an operand that stay in L1
 _PAGE = 4096
 _STRETCH = 4096    # columns times rows whose sums stay in L1
 _SUMS = 1 << 20    # bytes of partial sums a thread keeps
 # Rows of a register tile by vectors across, for 32 and for 16 vector registers.
-_TILES = {32: {4: 6, 3: 8, 2: 12, 1: 14}, 16: {3: 4, 2: 6, 1: 8}}
+TILES = {32: {4: 6, 3: 8, 2: 12, 1: 14}, 16: {3: 4, 2: 6, 1: 8}}
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """What a template fixes. ``packed``: register tiles of ``rows`` by ``vectors``, over packed
+    panels of B; ``rows``: B is read row by row, ``vectors`` columns of vectors at a time;
+    ``dots``: B is read along k, against ``rows`` rows at once; neither packs B.
+
+    parts: of the depth. Each is summed by itself, and the sums are added in their order.
+    """
+
+    form: Form
+    rows: int = 1
+    vectors: int = 4
+    parts: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +71,7 @@ class GemmShape:
 
 @dataclass(frozen=True, slots=True)
 class GemmParams:
-    """Tile sizes. ``packed``: mr x (nv x lanes) register tiles over packed panels of B; ``rows``:
-    B is read row by row, ``dots``: along k, both without packing.
+    """A tile, and the sizes of blocks around it: mr x (nv x lanes) are the register tiles.
 
     depth: k per block. rows: rows of A kept together. span: panels per pass where partial sums are
     set aside. piece: panels packed together. inline: B is packed by the thread that uses it.
@@ -76,6 +89,7 @@ class GemmParams:
     inline: bool
     in_place: bool = False
     abreast: int = 1
+    parts: int = 1
 
     @property
     def nr(self) -> int:
@@ -99,24 +113,39 @@ class GemmEstimate:
     b_evaluations: float
 
 
-def choose(shape: GemmShape, width: int) -> GemmParams:
-    """Tile sizes for a shape. ``width``: float32 values in a vector register."""
-    size = shape.accumulator.itemsize
-    lanes = width * 4 // size
-    registers = 32 if width == 16 else 16
-    columns = max(map(_top, shape.n))
-    form = _form(shape)
+def lanes_of(accumulator: DType, width: int) -> int:
+    """Values in a vector register that holds ``width`` float32."""
+    return width * 4 // accumulator.itemsize
+
+
+def blocked(shape: GemmShape, tile: Tile, width: int) -> GemmParams:
+    """The sizes of blocks that a tile takes, from how much of each operand stays in caches.
+
+    ``width``: float32 values in a vector register.
+    """
+    size, lanes = shape.accumulator.itemsize, lanes_of(shape.accumulator, width)
+    form, mr, nv = tile.form, tile.rows, tile.vectors
     if form != "packed":
-        stretch = _STRETCH // hint(shape.m) // (4 * lanes)
-        abreast = max(1, min(hint(shape.m), _SKINNY if width == 16 else 2))
-        return GemmParams(form, lanes, 1, 4, 1, 1, max(1, stretch), 1, True, abreast=abreast)
-    nv = _vectors(columns, lanes, width, registers)
-    mr = _tile_rows(shape.m, _TILES[registers][nv])
+        stretch = max(1, _STRETCH // hint(shape.m) // (nv * lanes)) if hint(shape.m) else 1
+        return GemmParams(form, lanes, 1, nv, _STRETCH, 1, stretch, 1, True, True, mr,
+                          tile.parts)
     rows = _rows(shape, mr, size)
     sums = rows * nv * lanes * size * max(shape.terms)
-    inline = shape.b_batched and not shape.b_constant
+    inline = tile.parts > 1 or (shape.b_batched and not shape.b_constant)
     return GemmParams(form, lanes, mr, nv, _depth(shape.k), rows, max(1, _SUMS // sums),
-                      max(1, 256 // (nv * lanes)), inline, _in_place(shape, nv * lanes))
+                      max(1, 256 // (nv * lanes)), inline, _in_place(shape, nv * lanes),
+                      parts=tile.parts)
+
+
+def register_tiles(m: Dim, n: Dim, accumulator: DType, width: int) -> list[tuple[int, int]]:
+    """The tiles of rows by vectors that fill the registers of a machine, fitted to a shape: few
+    enough that each may be priced. A size that is not known does not limit them."""
+    registers = 32 if width == 16 else 16
+    step = max(1, width // lanes_of(accumulator, width))  # panels are whole vectors of the printer
+    across = -(-_top(n) // (lanes_of(accumulator, width) * step)) * step
+    found = [nv for nv in TILES[registers] if nv % step == 0 and nv <= max(step, across)]
+    widest = sorted(found, reverse=True)[:3]
+    return list(dict.fromkeys((_tile_rows(m, TILES[registers][nv]), nv) for nv in widest))
 
 
 def _top(n: Dim) -> int:
@@ -124,22 +153,14 @@ def _top(n: Dim) -> int:
     return n if isinstance(n, int) else 1 << 30
 
 
-def _vectors(columns: int, lanes: int, width: int, registers: int) -> int:
-    """Vectors across a tile; panels are a whole number of the printer's vectors too."""
-    most = max(_TILES[registers]) if lanes < width and registers == 32 else 3
-    if lanes < width:
-        most -= most % (width // lanes)
-    step = max(1, width // lanes)
-    return max(step, min(most, -(-columns // (lanes * step)) * step))
-
-
 def _tile_rows(m: Dim, most: int) -> int:
-    """The tallest tile that wastes fewest rows; all of the registers where m is not known."""
+    """The tile that works through the rows soonest, each tile with half a row of its own; all of
+    the registers where m is not known."""
     if not isinstance(m, int):
         return most
     if m <= most:
         return max(m, 1)
-    return min(range(most, most // 2, -1), key=lambda r: -(-m // r) * r)
+    return min(range(most, most // 2, -1), key=lambda r: -(-m // r) * (r + 0.5))
 
 
 def _rows(shape: GemmShape, mr: int, size: int) -> int:
@@ -167,14 +188,6 @@ def _in_place(shape: GemmShape, nr: int) -> bool:
     return shape.a_plain and (apart % _PAGE != 0 or sum(map(hint, shape.n)) <= 4 * nr)
 
 
-def _form(shape: GemmShape) -> Form:
-    if hint(shape.m) > _SKINNY:
-        return "packed"
-    if all(u == "k" for u in shape.b_units) and shape.a_unit != "free":
-        return "dots"
-    return "packed" if any(u == "k" for u in shape.b_units) else "rows"
-
-
 def estimate(shape: GemmShape, params: GemmParams, threads: int = 1) -> GemmEstimate:
     """What a shape executes with given tiles, so that a cost model can price it."""
     batch, m, k = hint(shape.batch), hint(shape.m), hint(shape.k)
@@ -192,7 +205,10 @@ def estimate(shape: GemmShape, params: GemmParams, threads: int = 1) -> GemmEsti
     _, by_rows, by_columns = _grid(batch, -(-m // params.mr), panels, threads)
     mine = -(-panels // by_columns)
     passes = -(-mine // params.span) if k > params.depth else 1
-    packed = size * k * sum(-(-n // params.nr) * params.nr * t for n, t in across)
+    wide = sum(-(-n // params.nr) * params.nr * t for n, t in across)
+    packed = size * k * wide
+    if params.parts > 1:  # sums of parts are written and read
+        moved += 2 * size * params.parts * batch * -(-m // params.mr) * params.mr * wide
     repeats = by_rows if params.inline else 1
     return GemmEstimate(flops, moved, packed * (batch if shape.b_batched else 1) * repeats,
                         float(by_columns * passes), float(repeats))

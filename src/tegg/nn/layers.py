@@ -57,7 +57,7 @@ class Linear(Module):
 
 class Embedding(Module):
     """Rows of weight (num_embeddings, embedding_dim), drawn from a normal distribution, by
-    integers. Indices outside are clamped."""
+    integers. An index outside is clamped; one that is known while recording raises ShapeError."""
 
     def __init__(self, num_embeddings: int, embedding_dim: int, dtype: DType | str = "f32",
                  seed: Seed = None) -> None:

@@ -14,8 +14,8 @@ from tegg.ops.elementwise import clamp, mul, sigmoid
 from tegg.ops.exponential import expm1_of, log1p_of, unary
 from tegg.ops.movement import axis_of
 from tegg.ops.parts import split
+from tegg.ops.public import public
 from tegg.ops.spatial import float_only
-from tegg.ops.spelling import spelled
 from tegg.ops.value import Operand, fail, in_float32, one, operands, wrap
 from tegg.shape import show
 
@@ -31,11 +31,13 @@ def _above_zero(g: Graph, u: Node, otherwise: Node) -> Node:
     return g.select(g.idiom("LessEqual", u, g.full(0, u.dtype)), otherwise, u)
 
 
+@public()
 def leaky_relu(x: Operand, negative_slope: float = 0.01) -> Tensor:
     """x above 0, negative_slope x below."""
     return unary("leaky_relu", x, lambda g, u: _above_zero(g, u, g.mul(u, negative_slope)))
 
 
+@public()
 def prelu(x: Operand, weight: Operand) -> Tensor:
     """x above 0, weight x below; weight has one element or one for each channel (axis 1)."""
     graph, (a, w) = operands("prelu", x, weight)
@@ -48,17 +50,20 @@ def prelu(x: Operand, weight: Operand) -> Tensor:
     return wrap(graph, _above_zero(graph, a, scaled))
 
 
+@public()
 def elu(x: Operand, alpha: float = 1.0) -> Tensor:
     """x above 0, alpha (e^x - 1) below. Formula: Clevert et al., arXiv 1511.07289."""
     return unary("elu", x, lambda g, u: _above_zero(g, u, g.mul(expm1_of(g, u), alpha)))
 
 
+@public()
 def selu(x: Operand) -> Tensor:
     """1.0507 elu(x, 1.6733). Formula: Klambauer et al., arXiv 1706.02515."""
     return unary("selu", x, lambda g, u: g.mul(
         _above_zero(g, u, g.mul(expm1_of(g, u), _SELU_ALPHA)), _SELU_SCALE))
 
 
+@public()
 def celu(x: Operand, alpha: float = 1.0) -> Tensor:
     """x above 0, alpha (e^(x / alpha) - 1) below. Formula: Barron, arXiv 1704.07483."""
     if alpha == 0:
@@ -67,11 +72,13 @@ def celu(x: Operand, alpha: float = 1.0) -> Tensor:
         g, u, g.mul(expm1_of(g, g.mul(u, 1 / alpha)), alpha)))
 
 
+@public()
 def relu6(x: Operand) -> Tensor:
     """x limited to [0, 6]. Any numbers."""
     return clamp(x, 0, 6)
 
 
+@public()
 def hardtanh(x: Operand, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     """x limited to [min_val, max_val]."""
     return clamp(x, min_val, max_val)
@@ -83,16 +90,19 @@ def _hard_sigmoid(g: Graph, u: Node) -> Node:
     return g.mul(limited, 1 / 6)
 
 
+@public()
 def hardsigmoid(x: Operand) -> Tensor:
     """(x + 3) / 6 limited to [0, 1]. Formula: Howard et al., arXiv 1905.02244."""
     return unary("hardsigmoid", x, _hard_sigmoid)
 
 
+@public()
 def hardswish(x: Operand) -> Tensor:
     """x hardsigmoid(x). Formula: Howard et al., arXiv 1905.02244."""
     return unary("hardswish", x, lambda g, u: g.mul(u, _hard_sigmoid(g, u)))
 
 
+@public()
 def softplus(x: Operand, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """log(1 + e^(beta x)) / beta, and x where beta x > threshold, as in PyTorch; computed as
     max(z, 0) + log1p(e^-|z|) of z = beta x."""
@@ -112,17 +122,20 @@ def _softplus(g: Graph, z: Node) -> Node:
     return g.add(g.expansion("Relu", z), tail)
 
 
+@public()
 def logsigmoid(x: Operand) -> Tensor:
     """log sigmoid(x) = -softplus(-x), without a threshold."""
     return unary("logsigmoid", x, lambda g, u: g.mul(_softplus(g, g.mul(u, -1)), -1))
 
 
+@public()
 def softsign(x: Operand) -> Tensor:
     """x / (1 + |x|)."""
     return unary("softsign", x,
                  lambda g, u: g.expansion("Div", u, g.add(g.idiom("Abs", u), 1)))
 
 
+@public()
 def mish(x: Operand) -> Tensor:
     """x tanh(softplus(x)), as x n / (n + 2) with n = e^x (e^x + 2). Formula: Misra, arXiv
     1908.08681."""
@@ -133,6 +146,7 @@ def mish(x: Operand) -> Tensor:
     return unary("mish", x, record)
 
 
+@public()
 def hardshrink(x: Operand, lambd: float = 0.5) -> Tensor:
     """x where |x| > lambd, else 0."""
     def record(g: Graph, u: Node) -> Node:
@@ -141,6 +155,7 @@ def hardshrink(x: Operand, lambd: float = 0.5) -> Tensor:
     return unary("hardshrink", x, record)
 
 
+@public()
 def softshrink(x: Operand, lambd: float = 0.5) -> Tensor:
     """x moved by lambd towards 0, and 0 where |x| <= lambd."""
     def record(g: Graph, u: Node) -> Node:
@@ -149,11 +164,13 @@ def softshrink(x: Operand, lambd: float = 0.5) -> Tensor:
     return unary("softshrink", x, record)
 
 
+@public()
 def tanhshrink(x: Operand) -> Tensor:
     """x - tanh(x)."""
     return unary("tanhshrink", x, lambda g, u: g.expansion("Sub", u, g.expansion("Tanh", u)))
 
 
+@public()
 def threshold(x: Operand, threshold: float, value: float) -> Tensor:
     """x where it is above ``threshold``, else ``value``."""
     def record(g: Graph, u: Node) -> Node:
@@ -162,7 +179,7 @@ def threshold(x: Operand, threshold: float, value: float) -> Tensor:
     return unary("threshold", x, record)
 
 
-@spelled
+@public()
 def glu(x: Operand, dim: int = -1) -> Tensor:
     """The first half of an axis times the sigmoid of the second. Formula: Dauphin et al., arXiv
     1612.08083."""
@@ -175,6 +192,7 @@ def glu(x: Operand, dim: int = -1) -> Tensor:
     return mul(first, sigmoid(second))
 
 
+@public()
 def lerp(start: Operand, end: Operand, weight: Operand) -> Tensor:
     """start + weight (end - start), counted from the nearer end as in PyTorch, so that weight 1
     gives end exactly. Shapes broadcast."""

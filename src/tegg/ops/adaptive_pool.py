@@ -9,6 +9,7 @@ from tegg.dim import Dim, exact_div
 from tegg.dtype import i64
 from tegg.errors import ArgumentError, ShapeError
 from tegg.ir.graph import Graph, Node
+from tegg.ops.public import public
 from tegg.ops.spatial import batched, float_only, lowest, per_axis, unbatched
 from tegg.ops.value import Operand, fail, in_float32, one, wrap
 from tegg.shape import show
@@ -19,11 +20,13 @@ if TYPE_CHECKING:
 Wanted = int | Sequence[int | None] | None
 
 
+@public(method=False)
 def adaptive_avg_pool1d(x: Operand, output_size: int) -> Tensor:
     """``adaptive_avg_pool2d`` over one axis: (n, c, l) -> (n, c, output_size)."""
     return _adaptive("adaptive_avg_pool1d", 1, x, output_size)
 
 
+@public(method=False)
 def adaptive_avg_pool2d(x: Operand, output_size: Wanted) -> Tensor:
     """The mean of each of h' times w' parts, as in PyTorch: (n, c, h, w) -> (n, c, h', w').
 
@@ -37,22 +40,26 @@ def adaptive_avg_pool2d(x: Operand, output_size: Wanted) -> Tensor:
     return _adaptive("adaptive_avg_pool2d", 2, x, output_size)
 
 
+@public(method=False)
 def adaptive_avg_pool3d(x: Operand, output_size: Wanted) -> Tensor:
     """``adaptive_avg_pool2d`` over three axes."""
     return _adaptive("adaptive_avg_pool3d", 3, x, output_size)
 
 
+@public(method=False)
 def adaptive_max_pool1d(x: Operand, output_size: int) -> Tensor:
     """``adaptive_max_pool2d`` over one axis: (n, c, l) -> (n, c, output_size)."""
     return _adaptive("adaptive_max_pool1d", 1, x, output_size)
 
 
+@public(method=False)
 def adaptive_max_pool2d(x: Operand, output_size: Wanted) -> Tensor:
     """The largest value of each of the parts of ``adaptive_avg_pool2d``. NaN propagates. Any
     dtype."""
     return _adaptive("adaptive_max_pool2d", 2, x, output_size)
 
 
+@public(method=False)
 def adaptive_max_pool3d(x: Operand, output_size: Wanted) -> Tensor:
     """``adaptive_max_pool2d`` over three axes."""
     return _adaptive("adaptive_max_pool3d", 3, x, output_size)

@@ -14,7 +14,7 @@ from tegg.ops.compare import where
 from tegg.ops.elementwise import add, mul
 from tegg.ops.linalg import contraction
 from tegg.ops.movement import axis_of
-from tegg.ops.spelling import spelled
+from tegg.ops.public import public
 from tegg.ops.value import Operand, fail, in_float32, node_of, one, operands, wrap
 from tegg.shape import broadcast, show
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tegg.tensor import Tensor
 
 
-@spelled
+@public()
 def softmax(x: Operand, dim: int = -1) -> Tensor:
     """e^(x - m) / sum e^(x - m) along an axis, m the maximum. Floats; halves are computed in
     float32. A row of -inf only gives NaN, as in PyTorch and NumPy."""
@@ -31,7 +31,7 @@ def softmax(x: Operand, dim: int = -1) -> Tensor:
     return wrap(graph, in_float32(graph, (a,), lambda u: graph.expansion("Softmax", u, axis)))
 
 
-@spelled
+@public()
 def log_softmax(x: Operand, dim: int = -1) -> Tensor:
     """x - m - log sum e^(x - m) along an axis, m the maximum. Floats."""
     graph, a = one("log_softmax", x)
@@ -39,6 +39,7 @@ def log_softmax(x: Operand, dim: int = -1) -> Tensor:
     return wrap(graph, in_float32(graph, (a,), lambda u: graph.expansion("LogSoftmax", u, axis)))
 
 
+@public(method=False)
 def scaled_dot_product_attention(query: Operand, key: Operand, value: Operand,
                                  attn_mask: Operand | None = None, dropout_p: float = 0.0,
                                  is_causal: bool = False, scale: float | None = None,

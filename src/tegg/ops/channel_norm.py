@@ -9,6 +9,7 @@ from tegg.dim import exact_div, product
 from tegg.dtype import f64
 from tegg.errors import ArgumentError, ShapeError
 from tegg.ir.graph import Graph, Node
+from tegg.ops.public import public
 from tegg.ops.value import Operand, fail, in_float32, operands, wrap
 from tegg.shape import show
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from tegg.tensor import Tensor
 
 
+@public(method=False)
 def batch_norm(x: Operand, running_mean: Operand, running_var: Operand,
                weight: Operand | None = None, bias: Operand | None = None,
                eps: float = 1e-5) -> Tensor:
@@ -65,6 +67,7 @@ def _across(graph: Graph, v: Node, x: Node) -> Node:
     return graph.reshape(v, (*v.shape, *(1,) * (len(x.shape) - 2)))
 
 
+@public(method=False)
 def group_norm(x: Operand, num_groups: int, weight: Operand | None = None,
                bias: Operand | None = None, eps: float = 1e-5) -> Tensor:
     """(x - mean) / sqrt(var + eps) weight + bias, mean and variance over each group of channels and
@@ -79,6 +82,7 @@ def group_norm(x: Operand, num_groups: int, weight: Operand | None = None,
     return _grouped("group_norm", x, num_groups, weight, bias, eps)
 
 
+@public(method=False)
 def instance_norm(x: Operand, weight: Operand | None = None, bias: Operand | None = None,
                   eps: float = 1e-5) -> Tensor:
     """``group_norm`` with each channel as its own group. Formula: Ulyanov et al., arXiv

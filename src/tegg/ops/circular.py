@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from tegg.dtype import f64
 from tegg.ir.graph import Graph, Node
 from tegg.ops.exponential import signed, unary
+from tegg.ops.public import public
 from tegg.ops.spatial import float_only
 from tegg.ops.value import Operand, in_float32, operands, wrap
 
@@ -28,6 +29,7 @@ _ATAN_32 = (-0.06451718869358958, 0.10743668324830098, -0.14263949753605723, 0.1
             -0.33333331760434554)
 
 
+@public()
 def tan(x: Operand) -> Tensor:
     """The tangent of x in radians, as sin / cos: its relative error grows as 1 / |cos x|."""
     return unary("tan", x, lambda g, u: g.expansion("Div", g.op("Sin", u), g.expansion("Cos", u)))
@@ -53,11 +55,13 @@ def _atan(g: Graph, x: Node) -> Node:
     return signed(g, x, _positive_atan(g, g.idiom("Abs", x)))
 
 
+@public("arctan")
 def atan(x: Operand) -> Tensor:
     """The inverse of tan, in [-pi/2, pi/2]."""
     return unary("atan", x, _atan)
 
 
+@public("arcsin")
 def asin(x: Operand) -> Tensor:
     """The inverse of sin, in [-pi/2, pi/2], as atan(x / sqrt((1 - x) (1 + x))). NaN beyond 1."""
     def record(g: Graph, u: Node) -> Node:
@@ -66,6 +70,7 @@ def asin(x: Operand) -> Tensor:
     return unary("asin", x, record)
 
 
+@public("arccos")
 def acos(x: Operand) -> Tensor:
     """The inverse of cos, in [0, pi], as 2 atan(sqrt((1 - x) / (1 + x))). NaN beyond 1."""
     def record(g: Graph, u: Node) -> Node:
@@ -74,6 +79,7 @@ def acos(x: Operand) -> Tensor:
     return unary("acos", x, record)
 
 
+@public("arctan2")
 def atan2(y: Operand, x: Operand) -> Tensor:
     """The angle of the point (x, y) from the first axis, in [-pi, pi]. Shapes broadcast. With C's
     special values for zeros and infinities."""

@@ -14,6 +14,7 @@ from tegg.dim import Dim, exact_div
 from tegg.errors import ArgumentError, ShapeError
 from tegg.ir.graph import Graph, Node
 from tegg.ops.linalg import contraction
+from tegg.ops.public import public
 from tegg.ops.spatial import Sizes, batched, padded, per_axis, unbatched, windows
 from tegg.ops.value import Operand, fail, operands, wrap
 from tegg.shape import show
@@ -22,12 +23,14 @@ if TYPE_CHECKING:
     from tegg.tensor import Tensor
 
 
+@public(method=False)
 def conv1d(x: Operand, weight: Operand, bias: Operand | None = None, stride: Sizes = 1,
            padding: Sizes | str = 0, dilation: Sizes = 1, groups: int = 1) -> Tensor:
     """``conv2d`` over one axis: (n, c, l), (o, c/groups, k), (o,) -> (n, o, positions)."""
     return _conv("conv1d", 1, x, weight, bias, stride, padding, dilation, groups)
 
 
+@public(method=False)
 def conv2d(x: Operand, weight: Operand, bias: Operand | None = None, stride: Sizes = 1,
            padding: Sizes | str = 0, dilation: Sizes = 1, groups: int = 1) -> Tensor:
     """Cross-correlation, as in PyTorch: x (n, c, h, w), weight (o, c/groups, kh, kw), bias (o,)
@@ -49,6 +52,7 @@ def conv2d(x: Operand, weight: Operand, bias: Operand | None = None, stride: Siz
     return _conv("conv2d", 2, x, weight, bias, stride, padding, dilation, groups)
 
 
+@public(method=False)
 def conv3d(x: Operand, weight: Operand, bias: Operand | None = None, stride: Sizes = 1,
            padding: Sizes | str = 0, dilation: Sizes = 1, groups: int = 1) -> Tensor:
     """``conv2d`` over three axes: (n, c, d, h, w), (o, c/groups, kd, kh, kw), (o,)."""

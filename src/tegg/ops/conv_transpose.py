@@ -12,6 +12,7 @@ from tegg.dim import Dim
 from tegg.errors import ArgumentError, ShapeError
 from tegg.ir.graph import Graph, Node
 from tegg.ops.conv import biased, correlate
+from tegg.ops.public import public
 from tegg.ops.spatial import Sizes, batched, padded, per_axis, unbatched, windows
 from tegg.ops.value import Operand, fail, operands, wrap
 from tegg.shape import show
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from tegg.tensor import Tensor
 
 
+@public(method=False)
 def conv_transpose1d(x: Operand, weight: Operand, bias: Operand | None = None, stride: Sizes = 1,
                      padding: Sizes = 0, output_padding: Sizes = 0, groups: int = 1,
                      dilation: Sizes = 1) -> Tensor:
@@ -28,6 +30,7 @@ def conv_transpose1d(x: Operand, weight: Operand, bias: Operand | None = None, s
                        groups, dilation)
 
 
+@public(method=False)
 def conv_transpose2d(x: Operand, weight: Operand, bias: Operand | None = None, stride: Sizes = 1,
                      padding: Sizes = 0, output_padding: Sizes = 0, groups: int = 1,
                      dilation: Sizes = 1) -> Tensor:
@@ -48,6 +51,7 @@ def conv_transpose2d(x: Operand, weight: Operand, bias: Operand | None = None, s
                        groups, dilation)
 
 
+@public(method=False)
 def conv_transpose3d(x: Operand, weight: Operand, bias: Operand | None = None, stride: Sizes = 1,
                      padding: Sizes = 0, output_padding: Sizes = 0, groups: int = 1,
                      dilation: Sizes = 1) -> Tensor:

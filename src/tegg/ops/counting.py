@@ -10,9 +10,9 @@ from tegg.dim import Dim, Poly
 from tegg.dtype import i64
 from tegg.errors import ArgumentError, ShapeError
 from tegg.ops.index import index_node
-from tegg.ops.spelling import spelled
+from tegg.ops.public import public
 from tegg.ops.value import Operand, fail, graph_of, node_of, wrap
-from tegg.shape import show
+from tegg.shape import as_int, show
 
 if TYPE_CHECKING:
     from tegg.tensor import Tensor
@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 def _classes(op: str, name: str, n: Any) -> Dim:
     if isinstance(n, Poly):
         return n
-    if isinstance(n, (bool, np.bool_)) or not hasattr(n, "__index__") or n.__index__() < 1:
+    whole = as_int(n)
+    if whole is None or whole < 1:
         fail(ArgumentError, f"{op}: {name} is an int of at least 1 or a symbolic dim, not {n!r}; "
                             f"a shape cannot depend on values")
-    return n.__index__()
+    return whole
 
 
 def _check(op: str, index: Any, n: Dim) -> None:
@@ -35,7 +36,7 @@ def _check(op: str, index: Any, n: Dim) -> None:
         fail(ShapeError, f"{op}: {bad} is not one of {n} classes")
 
 
-@spelled
+@public()
 def one_hot(index: Operand, num_classes: Dim) -> Tensor:
     """PyTorch's one_hot: i64 of shape (..., num_classes), 1 where the last axis's position is the
     integer, 0 elsewhere; all 0 for an integer outside, which raises ShapeError in a NumPy array.
@@ -53,7 +54,7 @@ def one_hot(index: Operand, num_classes: Dim) -> Tensor:
     return wrap(graph, graph.cast(hit, i64))
 
 
-@spelled
+@public()
 def bincount(x: Operand, weights: Operand | None = None, minlength: Dim | None = None) -> Tensor:
     """How often each integer below ``minlength`` occurs in a 1-D tensor (i64), or the sum of its
     weights (in their dtype). The result has ``minlength`` elements exactly, which must be given:
@@ -77,6 +78,7 @@ def bincount(x: Operand, weights: Operand | None = None, minlength: Dim | None =
     return wrap(graph, graph.op("Scatter", base, at, graph.expand(new, at.shape), 0, "add"))
 
 
+@public()
 def nonzero(x: Operand, *args: Any, **kwargs: Any) -> NoReturn:
     """Not possible: how many elements are not zero is known only when a program runs, and shapes
     must be known before. Always raises ArgumentError with what to use instead.

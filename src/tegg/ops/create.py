@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tegg.dim import Dim, Poly, Shape
-from tegg.dtype import DType, dtype as as_dtype, f32, f64, i64
+from tegg.dtype import DType, bool_, dtype as as_dtype, f32, f64, i64
 from tegg.errors import ArgumentError, ShapeError
 from tegg.ir.graph import Graph
 from tegg.ops.diagonals import below
 from tegg.ops.movement import sizes_of
+from tegg.ops.public import public
 from tegg.ops.value import (Operand, default_dtype, fail, graph_of, is_scalar, one, operands,
                             scalar_node, weak_dtype, wrap)
 from tegg.shape import show
@@ -30,44 +31,53 @@ def _filled(op: str, graph: Graph, shape: Shape, value: Any, dtype: DType) -> Te
     for n in shape:
         if not graph.facts.nonnegative(n):
             fail(ShapeError, f"{op}: a size of {show(shape)} is below 0, or may be")
+    if dtype is bool_ and isinstance(value, int) and value in (0, 1):
+        value = bool(value)
     if not is_scalar(value) or weak_dtype(op, value, dtype) is not dtype:
         fail(ArgumentError, f"{op}: the value is a number that {dtype.name} holds, not {value!r}")
     return wrap(graph, graph.expand(scalar_node(op, graph, value, dtype), shape))
 
 
-def full(shape: Any, fill_value: float, dtype: Kind = None) -> Tensor:
+@public(method=False)
+def full(shape: Any, fill_value: float | bool, dtype: Kind = None) -> Tensor:
     """A tensor of ``shape`` filled with one number; its dtype by default i64, f32 or bool."""
     kind = default_dtype(fill_value) if dtype is None else as_dtype(dtype)
     return _filled("full", graph_of("full", ()), sizes_of("full", (shape,)), fill_value, kind)
 
 
+@public(method=False)
 def zeros(*shape: Any, dtype: DType | str = "f32") -> Tensor:
     """Zeros. Sizes one by one or as one tuple."""
     return _filled("zeros", graph_of("zeros", ()), sizes_of("zeros", shape), 0, as_dtype(dtype))
 
 
+@public(method=False)
 def ones(*shape: Any, dtype: DType | str = "f32") -> Tensor:
     """Ones. Sizes one by one or as one tuple."""
     return _filled("ones", graph_of("ones", ()), sizes_of("ones", shape), 1, as_dtype(dtype))
 
 
-def full_like(x: Operand, fill_value: float, dtype: Kind = None) -> Tensor:
+@public(method=False)
+def full_like(x: Operand, fill_value: float | bool, dtype: Kind = None) -> Tensor:
     """A number in the shape of x, and in its dtype unless another is given."""
     graph, a = one("full_like", x)
     return _filled("full_like", graph, a.shape, fill_value,
                    a.dtype if dtype is None else as_dtype(dtype))
 
 
+@public(method=False)
 def zeros_like(x: Operand, dtype: Kind = None) -> Tensor:
     """Zeros in the shape of x, and in its dtype unless another is given."""
     return full_like(x, 0, dtype)
 
 
+@public(method=False)
 def ones_like(x: Operand, dtype: Kind = None) -> Tensor:
     """Ones in the shape of x, and in its dtype unless another is given."""
     return full_like(x, 1, dtype)
 
 
+@public(method=False)
 def arange(start: Dim | float, stop: Dim | float | None = None, step: float = 1,
            dtype: Kind = None) -> Tensor:
     """start, start + step, ... below ``stop`` (above it for a negative step); from 0 where only one
@@ -103,6 +113,7 @@ def arange(start: Dim | float, stop: Dim | float | None = None, step: float = 1,
     return wrap(graph, graph.cast(values, kind))
 
 
+@public(method=False)
 def linspace(start: float, end: float, steps: int, dtype: DType | str = "f32") -> Tensor:
     """``steps`` floats from start to end, both included and exact, as in PyTorch and NumPy: the
     i-th is start + i (end - start) / (steps - 1), counted from the end in the second half."""
@@ -121,6 +132,7 @@ def linspace(start: float, end: float, steps: int, dtype: DType | str = "f32") -
     return wrap(graph, graph.cast(graph.select(first, low, high), kind))
 
 
+@public(method=False)
 def eye(n: Dim, m: Dim | None = None, dtype: DType | str = "f32") -> Tensor:
     """(n, m): 1 where row and column are equal, else 0; square by default."""
     graph, kind = graph_of("eye", ()), as_dtype(dtype)
@@ -130,6 +142,7 @@ def eye(n: Dim, m: Dim | None = None, dtype: DType | str = "f32") -> Tensor:
     return wrap(graph, graph.cast(below(graph, rows, columns, "Equal", 0), kind))
 
 
+@public(method=False)
 def meshgrid(*tensors: Operand, indexing: str = "ij") -> tuple[Tensor, ...]:
     """Each 1-D tensor spread over a grid of all: shapes (a,), (b,) give two of (a, b), with
     ``indexing="xy"`` of (b, a), which is NumPy's default."""

@@ -13,7 +13,7 @@ from tegg.errors import DTypeError, ShapeError
 from tegg.ir.graph import Graph, Node
 from tegg.ops.movement import axis_of
 from tegg.ops.reduce import reversed_order
-from tegg.ops.spelling import spelled
+from tegg.ops.public import public
 from tegg.ops.value import Operand, fail, in_float32, one, wrap
 from tegg.shape import show
 
@@ -37,7 +37,7 @@ def _summed(graph: Graph, a: Node, dtype: DType | str | None) -> Node:
     return graph.cast(a, want)
 
 
-@spelled
+@public()
 def cumsum(x: Operand, dim: int | None = None, dtype: DType | str | None = None) -> Tensor:
     """Sums so far: out[i] = x[0] + ... + x[i] along an axis. Shape as x.
 
@@ -52,7 +52,7 @@ def cumsum(x: Operand, dim: int | None = None, dtype: DType | str | None = None)
     return wrap(graph, graph.idiom("CumSum", _summed(graph, a, dtype), axis))
 
 
-@spelled
+@public()
 def cumprod(x: Operand, dim: int | None = None, dtype: DType | str | None = None) -> Tensor:
     """Products so far: out[i] = x[0] ... x[i] along an axis. Shape as x; dtypes as ``cumsum``.
 
@@ -66,7 +66,7 @@ def cumprod(x: Operand, dim: int | None = None, dtype: DType | str | None = None
                                   lambda u: graph.idiom("CumProd", u, axis)))
 
 
-@spelled
+@public()
 def cummax(x: Operand, dim: int | None = None) -> Tensor:
     """The largest value so far (values only, as ``max``; NumPy's ``maximum.accumulate``). NaN
     stays from where it stands on. Shape and dtype as x; of bools it is ``any`` so far.
@@ -77,7 +77,7 @@ def cummax(x: Operand, dim: int | None = None) -> Tensor:
     return wrap(graph, graph.idiom("CumMax", a, _axis("cummax", a, dim)))
 
 
-@spelled
+@public()
 def cummin(x: Operand, dim: int | None = None) -> Tensor:
     """The smallest value so far (values only): ``cummax`` in the reversed order, exact. NaN stays
     from where it stands on. Shape and dtype as x; of bools it is ``all`` so far.
@@ -90,7 +90,7 @@ def cummin(x: Operand, dim: int | None = None) -> Tensor:
     return wrap(graph, reversed_order(graph, turned))
 
 
-@spelled
+@public()
 def logcumsumexp(x: Operand, dim: int | None = None) -> Tensor:
     """log(e^x[0] + ... + e^x[i]) along an axis, each relative to the largest so far, so that
     nothing overflows. Shape as x; floats only, else DTypeError. -inf adds nothing; inf and NaN

@@ -9,6 +9,7 @@ from tegg.dtype import i64
 from tegg.errors import ShapeError
 from tegg.ir.graph import Graph, Node
 from tegg.ops.movement import axis_of, whole
+from tegg.ops.public import public
 from tegg.ops.reduce import sum as sum_over
 from tegg.ops.value import Operand, fail, one, wrap
 from tegg.shape import show
@@ -34,16 +35,19 @@ def _triangle(op: str, x: Operand, diagonal: int, lower: bool) -> Tensor:
     return wrap(graph, graph.select(inside, a, zero) if lower else graph.select(inside, zero, a))
 
 
+@public()
 def tril(x: Operand, diagonal: int = 0) -> Tensor:
     """The lower triangles of the last two axes, 0 elsewhere: what has column - row <= diagonal."""
     return _triangle("tril", x, diagonal, True)
 
 
+@public()
 def triu(x: Operand, diagonal: int = 0) -> Tensor:
     """The upper triangles of the last two axes, 0 elsewhere: what has column - row >= diagonal."""
     return _triangle("triu", x, diagonal, False)
 
 
+@public()
 def diagonal(x: Operand, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """The elements whose index in dim2 is that in dim1 plus offset: a last axis in place of both.
 
@@ -79,6 +83,7 @@ def diagonal_of(op: str, graph: Graph, a: Node, i: int, j: int, offset: int) -> 
     return graph.reshape(graph.narrow(rows, -1, 0, 1), (*lead, count))
 
 
+@public(only_method=True)
 def trace(x: Operand) -> Tensor:
     """The sum of the diagonal of a matrix (two axes)."""
     graph, a = one("trace", x)
@@ -87,6 +92,7 @@ def trace(x: Operand) -> Tensor:
     return sum_over(wrap(graph, diagonal_of("trace", graph, a, 0, 1, 0)), -1)
 
 
+@public()
 def diag(x: Operand, diagonal: int = 0) -> Tensor:
     """The diagonal of a matrix; or of a 1-D tensor the square matrix that has it there, else 0."""
     graph, a = one("diag", x)

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 from tegg.errors import ArgumentError, ShapeError
 from tegg.ir.graph import Graph, Node
 from tegg.ops.elementwise import abs as absolute
-from tegg.ops.elementwise import add, clamp, div, maximum, mul, pow as power, sqrt, sub
+from tegg.ops.elementwise import add, clamp, div, maximum, mul, sqrt, sub
 from tegg.ops.linalg import matmul
 from tegg.ops.movement import transpose
 from tegg.ops.reduce import Axes, max as max_over, min as min_over, sum as sum_over
 from tegg.ops.spatial import float_only
-from tegg.ops.spelling import spelled
+from tegg.ops.powers import pow as power
+from tegg.ops.public import public
 from tegg.ops.value import Operand, fail, in_float32, one, operands, wrap
 from tegg.shape import show
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from tegg.tensor import Tensor
 
 
-@spelled
+@public("vector_norm")
 def norm(x: Operand, p: float = 2.0, dim: Axes = None, keepdim: bool = False) -> Tensor:
     """The vector p-norm over axes, all by default: (sum |x|^p)^(1/p); the largest |x| for inf, the
     smallest for -inf, the number of elements but 0 for p = 0. Floats; halves are computed in
@@ -55,13 +56,13 @@ def _exponent(x: Tensor, p: float) -> Operand:
     return p if isinstance(p, int) else wrap(x.graph, x.graph.full(p, x.dtype))
 
 
-@spelled
+@public()
 def normalize(x: Operand, dim: int = -1, eps: float = 1e-12, p: float = 2.0) -> Tensor:
     """x / max(|x|_p, eps) along an axis, as PyTorch's normalize. Floats."""
     return div(x, maximum(norm(x, p, dim, keepdim=True), eps))
 
 
-@spelled
+@public(method=False)
 def cosine_similarity(x: Operand, y: Operand, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """x . y / (max(|x|, eps) max(|y|, eps)) along an axis, as in PyTorch. Shapes broadcast."""
     graph, nodes = operands("cosine_similarity", x, y)
@@ -82,12 +83,14 @@ def _met(graph: Graph, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
     return tuple(graph.expand(n, both) for n in nodes)
 
 
+@public(method=False)
 def pairwise_distance(x: Operand, y: Operand, p: float = 2.0, eps: float = 1e-6,
                       keepdim: bool = False) -> Tensor:
     """The p-norm of x - y + eps along the last axis, as in PyTorch. Shapes broadcast."""
     return norm(add(sub(x, y), eps), p, -1, keepdim)
 
 
+@public(method=False)
 def cdist(x: Operand, y: Operand, p: float = 2.0) -> Tensor:
     """The p-norm of each row of x minus each row of y: (..., n, d), (..., m, d) -> (..., n, m).
 

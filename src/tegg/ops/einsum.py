@@ -14,6 +14,7 @@ from tegg.errors import ArgumentError, DTypeError, ShapeError
 from tegg.ir.graph import Graph, Node
 from tegg.ops.diagonals import diagonal_of
 from tegg.ops.linalg import contraction
+from tegg.ops.public import public
 from tegg.ops.value import Operand, fail, operands, wrap
 from tegg.shape import show
 
@@ -31,6 +32,7 @@ class _Term:
     labels: Labels
 
 
+@public(method=False)
 def einsum(equation: str, *tensors: Operand) -> Tensor:
     """The sum of products that an equation says, as NumPy's and PyTorch's: ``"bij,bjk->bik"``.
 

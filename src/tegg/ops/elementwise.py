@@ -7,54 +7,59 @@ shapes do not broadcast and DTypeError where a dtype does not fit, and names the
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
+
 
 from tegg.dtype import DType, bool_, dtype as as_dtype
 from tegg.errors import ArgumentError, DTypeError
 from tegg.ir.graph import Graph, Node
-from tegg.ops.value import (Operand, exact, fail, in_float32, is_scalar, named, one, operands,
+from tegg.ops.public import public
+from tegg.ops.value import (Operand, exact, fail, in_float32, named, one, operands,
                             primitive, wrap)
 
 if TYPE_CHECKING:
     from tegg.tensor import Tensor
 
 
-_LARGE = 1 << 16  # exponents below it are worked out by squaring
-
-
 # ---- arithmetic
+@public()
 def add(x: Operand, y: Operand) -> Tensor:
     """x + y. Shapes broadcast; of bools it is ``or``."""
     return primitive("Add", x, y)
 
 
+@public("multiply")
 def mul(x: Operand, y: Operand) -> Tensor:
     """x y. Shapes broadcast; of bools it is ``and``."""
     return primitive("Mul", x, y)
 
 
+@public("subtract")
 def sub(x: Operand, y: Operand) -> Tensor:
     """x - y, as x + (-1) y. u8 wraps. Bools are refused."""
     return exact("Sub", x, y, idiom=False)
 
 
+@public("divide", "true_divide")
 def div(x: Operand, y: Operand) -> Tensor:
     """x / y of floats, as x (1 / y): up to 1.5 units in the last place off, and 0 or inf where
     1 / y leaves the range. Integers are refused; write x.cast('f32') or x // y."""
     return named("Div", x, y)
 
 
+@public("negative")
 def neg(x: Operand) -> Tensor:
     """-x. u8 wraps. Bools are refused."""
     return exact("Neg", x, idiom=False)
 
 
+@public()
 def fmod(x: Operand, y: Operand) -> Tensor:
     """C's fmod: x - y trunc(x / y), exactly, with the sign of x. An integer modulo 0 is 0."""
     return primitive("Mod", x, y)
 
 
+@public("mod")
 def remainder(x: Operand, y: Operand) -> Tensor:
     """x % y of Python and NumPy: x - y floor(x / y), with the sign of y; fmod has x's sign.
 
@@ -77,6 +82,7 @@ def _opposite(graph: Graph, r: Node, b: Node) -> Node:
                      graph.mul(graph.less(0, r), graph.less(b, 0)))
 
 
+@public()
 def floor_divide(x: Operand, y: Operand) -> Tensor:
     """x // y of Python and NumPy: floor(x / y).
 
@@ -103,164 +109,94 @@ def _float_floor_div(graph: Graph, a: Node, b: Node) -> Node:
     return graph.select(by_zero, graph.expansion("Div", a, b), q)
 
 
-def pow(x: Operand, y: Operand) -> Tensor:
-    """x to the power y, with C's special values: pow(x, 0) = pow(1, y) = 1.
-
-    A Python integer y: by repeated squaring, exact for integers (which wrap), right for negative
-    x; 0.5 and -0.5 as sqrt and rsqrt. A tensor y of floats: 2^(y log2 |x|) with the sign of an odd
-    power; NaN for negative x and fractional y; relative error up to 1e-5 near the range's ends.
-    A tensor y of integers: by squaring over its bits; 0 where y < 0 and |x| > 1.
-    Negative y with integer x is refused where it is seen.
-    """
-    if is_scalar(y) and not is_scalar(x) and not isinstance(y, bool):
-        graph, a = one("pow", x)
-        if float(y).is_integer() and -_LARGE < y < _LARGE:
-            return wrap(graph, in_float32(graph, (a,), lambda u: _int_pow(graph, u, int(y))))
-        if a.dtype.is_float and y in (0.5, -0.5):
-            return sqrt(x) if y == 0.5 else rsqrt(x)
-    graph, (a, b) = operands("pow", x, y)
-    if b.dtype.is_float and is_scalar(x) and 0 < x < math.inf:
-        if x == 1:
-            return wrap(graph, graph.full(1, b.dtype, b.shape))
-        scale = math.log2(x)
-        return wrap(graph, in_float32(graph, (b,), lambda u: graph.op("Exp2", graph.mul(u, scale))))
-    if a.dtype.kind == "bool":
-        fail(DTypeError, "pow: needs numbers, not bool; write x.cast('i32')")
-    if a.dtype.is_float:
-        return wrap(graph, in_float32(graph, (a, b), lambda u, v: _float_pow(graph, u, v)))
-    return wrap(graph, _bitwise_pow(graph, a, b))
-
-
-def _int_pow(graph: Graph, x: Node, n: int) -> Node:
-    if n < 0:
-        if not x.dtype.is_float:
-            fail(DTypeError, f"pow: {x.dtype.name} to the power {n} is no integer; "
-                             f"write x.cast('f32')")
-        return graph.op("Recip", _int_pow(graph, x, -n))
-    if x.dtype is bool_:
-        fail(DTypeError, "pow: needs numbers, not bool; write x.cast('i32')")
-    out, power = None, x
-    while n:
-        if n & 1:
-            out = power if out is None else graph.mul(out, power)
-        n >>= 1
-        power = graph.mul(power, power) if n else power
-    return graph.full(1, x.dtype, x.shape) if out is None else out
-
-
-def _float_pow(graph: Graph, x: Node, y: Node) -> Node:
-    size = graph.idiom("Abs", x)
-    raw = graph.op("Exp2", graph.mul(y, graph.op("Log2", size)))
-    half = graph.idiom("Abs", graph.broadcast("Mod", y, graph.full(2, y.dtype)))
-    one_ = graph.full(1, y.dtype)
-    odd = graph.idiom("Equal", half, one_)
-    infinite = graph.idiom("Equal", graph.idiom("Abs", y), graph.full(math.inf, y.dtype))
-    endless = graph.add(infinite, graph.idiom("Equal", size, graph.full(math.inf, x.dtype)))
-    even = graph.add(graph.idiom("Equal", half, graph.full(0, y.dtype)), endless)
-    nan = graph.select(even, raw, graph.full(math.nan, y.dtype))
-    negative = graph.select(odd, graph.mul(raw, -1), nan)
-    out = graph.select(graph.less(x, 0), negative, raw)
-    # Where |x| = 1 the logarithm is 0, and 0 times an infinite y would be NaN.
-    unit = graph.mul(graph.idiom("Equal", size, one_), infinite)
-    always = graph.add(graph.idiom("Equal", x, one_),
-                       graph.add(unit, graph.idiom("Equal", y, graph.full(0, y.dtype))))
-    minus_zero = graph.mul(odd, graph.idiom("Equal", x, graph.full(0, x.dtype)))
-    out = graph.select(minus_zero, _odd_power_of_zero(graph, x, y), out)
-    return graph.select(always, one_, out)
-
-
-def _odd_power_of_zero(graph: Graph, x: Node, y: Node) -> Node:
-    """0 or -0 for y > 0, inf or -inf for y < 0."""
-    return graph.select(graph.less(y, 0), graph.op("Recip", x), x)
-
-
-def _bitwise_pow(graph: Graph, x: Node, y: Node) -> Node:
-    """Square and multiply over the bits of |y|, lowest first; 1/x^|y| truncated where y < 0."""
-    bits = 8 * x.dtype.itemsize - (x.dtype.name != "u8")
-    one_, two, out = graph.full(1, x.dtype), graph.full(2, x.dtype), graph.full(1, x.dtype)
-    unit = graph.idiom("Equal", graph.idiom("Abs", x), one_)
-    rest = graph.idiom("Abs", y)
-    for _ in range(bits):
-        odd = graph.less(0, graph.broadcast("Mod", rest, two))
-        out = graph.select(odd, graph.mul(out, x), out)
-        rest, x = graph.broadcast("IntDiv", rest, two), graph.mul(x, x)
-    inverse = graph.select(unit, out, graph.full(0, x.dtype))
-    return graph.select(graph.less(y, 0), inverse, out)
-
-
 # ---- exponentials, roots, circular functions
+@public()
 def exp(x: Operand) -> Tensor:
     """e^x, as 2^(x log2 e). Floats."""
     return named("Exp", x)
 
 
+@public()
 def exp2(x: Operand) -> Tensor:
     """2^x. Floats."""
     return primitive("Exp2", x)
 
 
+@public()
 def log(x: Operand) -> Tensor:
     """The natural logarithm, as log2(x) ln 2. Floats; log(0) = -inf, NaN below 0."""
     return named("Log", x)
 
 
+@public()
 def log2(x: Operand) -> Tensor:
     """The logarithm to base 2. Floats; log2(0) = -inf, NaN below 0."""
     return primitive("Log2", x)
 
 
+@public()
 def sqrt(x: Operand) -> Tensor:
     """The square root. Floats; NaN below 0."""
     return primitive("Sqrt", x)
 
 
+@public()
 def rsqrt(x: Operand) -> Tensor:
     """1 / sqrt(x). Floats."""
     return named("Rsqrt", x)
 
 
+@public()
 def reciprocal(x: Operand) -> Tensor:
     """1 / x. Floats; 1 / 0 = inf, 1 / -0 = -inf."""
     return primitive("Recip", x)
 
 
+@public()
 def square(x: Operand) -> Tensor:
     """x x."""
     return mul(x, x)
 
 
+@public()
 def sin(x: Operand) -> Tensor:
     """The sine of x in radians. Floats."""
     return primitive("Sin", x)
 
 
+@public()
 def cos(x: Operand) -> Tensor:
     """The cosine of x in radians. Floats."""
     return named("Cos", x)
 
 
 # ---- activations
+@public()
 def sigmoid(x: Operand) -> Tensor:
     """1 / (1 + e^-x). Floats."""
     return named("Sigmoid", x)
 
 
+@public()
 def tanh(x: Operand) -> Tensor:
     """The hyperbolic tangent, as 2 sigmoid(2x) - 1. Floats."""
     return named("Tanh", x)
 
 
+@public()
 def silu(x: Operand) -> Tensor:
     """x sigmoid(x), also called swish. Floats."""
     return named("Silu", x)
 
 
+@public()
 def erf(x: Operand) -> Tensor:
     """The error function 2/sqrt(pi) int_0^x e^(-t^2) dt. Floats; absolute error 5e-7 in f32 and
     1e-15 in f64."""
     return named("Erf", x, idiom=True)
 
 
+@public()
 def gelu(x: Operand, approximate: str = "none") -> Tensor:
     """x Phi(x) = x/2 (1 + erf(x / sqrt 2)); with ``approximate="tanh"`` x/2 (1 + tanh(sqrt(2/pi)
     (x + 0.044715 x^3))). Floats. Formula: Hendrycks and Gimpel, arXiv 1606.08415."""
@@ -269,17 +205,20 @@ def gelu(x: Operand, approximate: str = "none") -> Tensor:
     return named("Gelu" if approximate == "none" else "GeluTanh", x)
 
 
+@public()
 def relu(x: Operand) -> Tensor:
     """max(x, 0); NaN stays NaN. Any numbers."""
     return exact("Relu", x, idiom=False)
 
 
 # ---- rounding, sign, limits
+@public("absolute")
 def abs(x: Operand) -> Tensor:
     """|x|. Any numbers; the lowest integer stays itself."""
     return exact("Abs", x)
 
 
+@public()
 def sign(x: Operand) -> Tensor:
     """-1, 0 or 1; NaN stays NaN. Any numbers."""
     graph, a = one("sign", x)
@@ -291,12 +230,14 @@ def sign(x: Operand) -> Tensor:
     return wrap(graph, graph.select(graph.less(a, 0), graph.full(-1, a.dtype), out))
 
 
+@public()
 def floor(x: Operand) -> Tensor:
     """The largest whole number not above x. Integers stay as they are."""
     graph, a = one("floor", x)
     return exact("Floor", x) if a.dtype.is_float else wrap(graph, _integer("floor", a))
 
 
+@public()
 def ceil(x: Operand) -> Tensor:
     """The smallest whole number not below x, as -floor(-x). Integers stay as they are."""
     graph, a = one("ceil", x)
@@ -305,6 +246,7 @@ def ceil(x: Operand) -> Tensor:
     return neg(exact("Floor", neg(x)))
 
 
+@public()
 def trunc(x: Operand) -> Tensor:
     """The whole number next to x towards 0. Integers stay as they are."""
     graph, a = one("trunc", x)
@@ -313,6 +255,7 @@ def trunc(x: Operand) -> Tensor:
     return wrap(graph, graph.select(graph.less(a, 0), ceil(x).node, floor(x).node))
 
 
+@public("rint")
 def round(x: Operand) -> Tensor:
     """The nearest whole number, halves to even, exactly. Integers stay as they are."""
     graph, a = one("round", x)
@@ -338,16 +281,19 @@ def _nearest(graph: Graph, x: Node) -> Node:
     return graph.select(low, graph.full(-0.0, x.dtype), out)
 
 
+@public()
 def maximum(x: Operand, y: Operand) -> Tensor:
     """The larger of two; NaN in either propagates."""
     return exact("Maximum", x, y)
 
 
+@public()
 def minimum(x: Operand, y: Operand) -> Tensor:
     """The smaller of two; NaN in either propagates."""
     return exact("Minimum", x, y)
 
 
+@public("clip", keywords={"a_min": "min", "a_max": "max"})
 def clamp(x: Operand, min: Operand | None = None, max: Operand | None = None) -> Tensor:
     """x limited to [min, max]; ``max`` wins where they cross. NaN propagates."""
     if max is not None:
@@ -357,6 +303,7 @@ def clamp(x: Operand, min: Operand | None = None, max: Operand | None = None) ->
     fail(ArgumentError, "clamp: give min, max, or both")
 
 
+@public(methods=("to", "type", "astype"))
 def cast(x: Operand, dtype: DType | str) -> Tensor:
     """x with another dtype: to bool it is x != 0; float to integer truncates towards 0, and is
     undefined out of range. Raises DTypeError for a dtype that tegg lacks."""
@@ -364,6 +311,7 @@ def cast(x: Operand, dtype: DType | str) -> Tensor:
     return wrap(graph, graph.cast(a, as_dtype(dtype)))
 
 
+@public()
 def contiguous(x: Operand) -> Tensor:
     """x, stored in memory: a hint that it is worth materialising."""
     graph, a = one("contiguous", x)

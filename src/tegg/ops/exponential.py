@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tegg.dtype import f64
 from tegg.ir.graph import Graph, Node
+from tegg.ops.public import public
 from tegg.ops.spatial import float_only
 from tegg.ops.value import Operand, in_float32, one, operands, wrap
 
@@ -28,11 +29,13 @@ def _sub(graph: Graph, a: Node, b: Node) -> Node:
     return graph.expansion("Sub", a, b)
 
 
+@public()
 def log10(x: Operand) -> Tensor:
     """The logarithm to base 10, as log2(x) log10(2). log10(0) = -inf, NaN below 0."""
     return unary("log10", x, lambda g, u: g.mul(g.op("Log2", u), math.log10(2)))
 
 
+@public()
 def log1p(x: Operand) -> Tensor:
     """log(1 + x), exact to a few units also for small x: log(u) x / (u - 1) with u = 1 + x rounded,
     x itself where u is 1. log1p(-1) = -inf, NaN below. Formula: Kahan, in Goldberg, "What every
@@ -50,6 +53,7 @@ def log1p_of(graph: Graph, x: Node) -> Node:
     return graph.select(graph.less(1, x), log, graph.select(same, x, near))
 
 
+@public()
 def expm1(x: Operand) -> Tensor:
     """e^x - 1, exact to a few units also for small x: its power series where |x| < 1/2."""
     return unary("expm1", x, expm1_of)
@@ -67,6 +71,7 @@ def expm1_of(graph: Graph, x: Node) -> Node:
     return graph.select(near, small, graph.add(graph.expansion("Exp", x), -1))
 
 
+@public()
 def sinh(x: Operand) -> Tensor:
     """(e^x - e^-x) / 2, through expm1 below |x| = 1."""
     def record(g: Graph, u: Node) -> Node:
@@ -80,6 +85,7 @@ def sinh(x: Operand) -> Tensor:
     return unary("sinh", x, record)
 
 
+@public()
 def cosh(x: Operand) -> Tensor:
     """(e^x + e^-x) / 2."""
     def record(g: Graph, u: Node) -> Node:
@@ -95,6 +101,7 @@ def signed(graph: Graph, x: Node, size: Node) -> Node:
     return graph.select(graph.idiom("Equal", x, graph.full(0, x.dtype)), x, out)
 
 
+@public("arcsinh")
 def asinh(x: Operand) -> Tensor:
     """The inverse of sinh: log1p(a + a^2 / (1 + sqrt(a^2 + 1))) of a = |x|, log(a) + log 2 of large
     ones."""
@@ -109,6 +116,7 @@ def asinh(x: Operand) -> Tensor:
     return unary("asinh", x, record)
 
 
+@public("arccosh")
 def acosh(x: Operand) -> Tensor:
     """The inverse of cosh at or above 0: log1p(t + sqrt(2 t + t^2)) of t = x - 1, log(x) + log 2 of
     large ones. NaN below 1."""
@@ -121,6 +129,7 @@ def acosh(x: Operand) -> Tensor:
     return unary("acosh", x, record)
 
 
+@public("arctanh")
 def atanh(x: Operand) -> Tensor:
     """The inverse of tanh: log1p(2 x / (1 - x)) / 2. Infinite at 1, NaN beyond."""
     def record(g: Graph, u: Node) -> Node:
@@ -130,6 +139,7 @@ def atanh(x: Operand) -> Tensor:
     return unary("atanh", x, record)
 
 
+@public()
 def logaddexp(x: Operand, y: Operand) -> Tensor:
     """log(e^x + e^y), as m + log1p(e^-|x - y|) with m the larger. Shapes broadcast. Of two equal
     infinities it is that infinity."""

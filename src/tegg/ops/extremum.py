@@ -11,7 +11,7 @@ from tegg.ir.expand import not_nan
 from tegg.ir.graph import Graph, Node
 from tegg.ops.movement import axis_of
 from tegg.ops.reduce import finished, reversed_order
-from tegg.ops.spelling import spelled
+from tegg.ops.public import public
 from tegg.ops.value import Operand, fail, one, wrap
 from tegg.shape import show
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tegg.tensor import Tensor
 
 
-@spelled
+@public()
 def argmax(x: Operand, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """The index (i64) of the largest value along an axis, the first one of equals. NaN counts as
     the largest, as in NumPy and PyTorch. Without an axis: the index into x flattened.
@@ -32,7 +32,7 @@ def argmax(x: Operand, dim: int | None = None, keepdim: bool = False) -> Tensor:
     return _arg("argmax", x, dim, keepdim, lambda graph, a: a)
 
 
-@spelled
+@public()
 def argmin(x: Operand, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """The index (i64) of the smallest value along an axis, the first one of equals; else as
     ``argmax``, NaN included: the first NaN wins.

@@ -1,4 +1,4 @@
-"""Indexing: NumPy's basic indices, one integer array, and gathers along an axis."""
+"""Gathers along an axis, by integers that are computed."""
 
 from __future__ import annotations
 
@@ -6,160 +6,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tegg.dim import Dim, Poly, exact_div
+from tegg.bits import value_of
+from tegg.dim import Dim, Poly, upper_bound
 from tegg.dtype import i64
 from tegg.errors import ArgumentError, DTypeError, ShapeError
 from tegg.ir.graph import Graph, Node
 from tegg.ops.movement import axis_of
-from tegg.ops.spelling import spelled
-from tegg.ops.value import Operand, Value, fail, graph_of, is_scalar, node_of, one, wrap
+from tegg.ops.public import public
+from tegg.ops.value import Operand, fail, graph_of, is_scalar, node_of, one, wrap
 from tegg.shape import show
 
 if TYPE_CHECKING:
     from tegg.tensor import Tensor
 
 
-# ---- x[...]
-def getitem(x: Operand, index: Any) -> Tensor:
-    """x[index] as in NumPy: ints, slices with any step, ``...``, None, symbolic dims, and one
-    integer array or tensor (beside it ints only where they stand next to it).
-
-    Raises ShapeError for an index that is outside, or cannot be proven inside; ArgumentError for a
-    bool mask, whose shape would depend on its values, and for more than one array.
-    """
-    graph, a = one("index", x)
-    entries = _spelled_out(a, index if isinstance(index, tuple) else (index,))
-    _check_arrays(entries)
-    ranges = [_range(a.shape[i], e) for i, e in enumerate(e for e in entries if e is not None)]
-    node = _sliced(graph, a, [r[:3] for r in ranges])
-    for axis, (*_, turned) in enumerate(ranges):
-        node = graph.op("Flip", node, axis) if turned else node
-    return wrap(graph, _gathered_and_dropped(graph, node, entries))
-
-
-def is_array(e: object) -> bool:
-    return isinstance(e, (Value, list)) or (isinstance(e, np.ndarray) and e.ndim > 0)
-
-
-def _spelled_out(a: Node, index: tuple) -> list:
-    """One entry for each axis, and None for each new one."""
-    rank, used = len(a.shape), sum(e is not None and e is not Ellipsis for e in index)
-    dots = sum(e is Ellipsis for e in index)
-    if dots > 1:
-        fail(ArgumentError, "index: only one ... may stand in an index")
-    if used > rank:
-        fail(ShapeError, f"index: {used} indices for {show(a.shape)}")
-    fill = [slice(None)] * (rank - used)
-    out: list = []
-    for e in index if dots else (*index, Ellipsis):
-        out.extend(fill if e is Ellipsis else [e])
-    return out
-
-
-def _check_arrays(entries: list) -> None:
-    arrays = [i for i, e in enumerate(entries) if is_array(e)]
-    if len(arrays) > 1:
-        fail(ArgumentError, "index: only one array at a time; index in two steps")
-    ints = [i for i, e in enumerate(entries) if not (is_array(e) or e is None
-                                                     or isinstance(e, slice))]
-    if arrays and ints:
-        both = sorted(arrays + ints)
-        if both[-1] - both[0] >= len(both):
-            fail(ArgumentError, "index: ints and an array with a slice between them; "
-                                "index in two steps")
-
-
-def _range(n: Dim, e: Any) -> tuple[Dim, Dim, int, bool]:
-    """Start, stop and step of a forward slice, and whether it is then reversed."""
-    if is_array(e):
-        return 0, n, 1, False
-    if isinstance(e, slice):
-        return _slice_range(n, e)
-    if isinstance(e, (bool, np.bool_)):
-        fail(ArgumentError, "index: a bool mask has no shape before its values are known; "
-                            "use tegg.where")
-    if not (isinstance(e, Poly) or hasattr(e, "__index__")):
-        fail(ArgumentError, f"index: takes ints, slices, None, ... and one array, not {e!r}")
-    i = e if isinstance(e, Poly) else e.__index__()
-    if isinstance(n, int) and isinstance(i, int) and not -n <= i < n:
-        fail(ShapeError, f"index: {i} is outside an axis of {n}")
-    start = _from_end(i, n)
-    return start, start + 1, 1, False
-
-
-def _from_end(i: Dim, n: Dim) -> Dim:
-    """A negative int counts from the end."""
-    return n + i if isinstance(i, int) and i < 0 else i
-
-
-def _slice_range(n: Dim, s: slice) -> tuple[Dim, Dim, int, bool]:
-    step = 1 if s.step is None else s.step
-    if isinstance(step, bool) or not hasattr(step, "__index__") or step.__index__() == 0:
-        fail(ShapeError, f"index: a slice step is an int other than 0, not {step!r}")
-    step = step.__index__()
-    bounds = [b if b is None or isinstance(b, Poly) else _int(b) for b in (s.start, s.stop)]
-    if isinstance(n, int) and not any(isinstance(v, Poly) for v in bounds):
-        r = range(*slice(bounds[0], bounds[1], step).indices(n))
-        if not r:
-            return 0, 0, 1, False
-        return min(r[0], r[-1]), max(r[0], r[-1]) + 1, abs(step), step < 0
-    if step > 0:
-        start = 0 if bounds[0] is None else _from_end(bounds[0], n)
-        return start, n if bounds[1] is None else _from_end(bounds[1], n), step, False
-    top = n - 1 if bounds[0] is None else _from_end(bounds[0], n)
-    stop = 0 if bounds[1] is None else _from_end(bounds[1], n) + 1
-    skipped = _skipped(top + 1 - stop, -step)
-    return stop + skipped, top + 1, -step, True
-
-
-def _skipped(length: Dim, step: int) -> int:
-    """How many elements a reversed slice leaves at its low end: (length - 1) mod step."""
-    for rest in range(step):
-        if exact_div(length - 1 - rest, step) is not None:
-            return rest
-    fail(ShapeError, f"index: a slice of {length} elements by steps of -{step} has no known size")
-
-
-def _int(b: Any) -> int:
-    if isinstance(b, bool) or not hasattr(b, "__index__"):
-        fail(ArgumentError, f"index: a slice goes from int to int, not {b!r}")
-    return b.__index__()
-
-
-def _sliced(graph: Graph, a: Node, ranges: list) -> Node:
-    if all(r == (0, n, 1) for r, n in zip(ranges, a.shape)):
-        return a
-    starts, stops, steps = zip(*ranges)
-    return graph.op("Slice", a, starts, stops, steps)
-
-
-def _gathered_and_dropped(graph: Graph, node: Node, entries: list) -> Node:
-    """Gather by the array, drop the axes of ints, insert those of None."""
-    axis = 0
-    shape: list[Any] = []
-    place: tuple[int, int, Any] | None = None
-    for e in entries:
-        if e is None:
-            shape.append(1)
-        elif is_array(e):
-            place = (axis, len(shape), e)
-            shape.append(None)
-            axis += 1
-        else:
-            shape.extend([node.shape[axis]] if isinstance(e, slice) else [])
-            axis += 1
-    if place is None:
-        return graph.reshape(node, tuple(shape))
-    axis, at, array = place
-    index = wrapped(graph, array, node.shape[axis])
-    shape[at:at + 1] = index.shape
-    return graph.reshape(graph.op("Gather", node, index, axis), tuple(shape))
-
-
-# ---- gathers
 def index_node(op: str, graph: Graph, index: Any) -> Node:
     if isinstance(index, list):
-        index = np.asarray(index, np.int64)
+        index = listed(op, index)
+    if isinstance(index, (float, np.floating)):
+        fail(DTypeError, f"{op}: an index is an integer, not {index!r}")
     node = (graph.full(int(index), i64) if is_scalar(index) and not isinstance(index, Poly)
             else graph.size(index, i64) if isinstance(index, Poly) else node_of(op, graph, index))
     if node.dtype.kind != "int":
@@ -167,25 +32,58 @@ def index_node(op: str, graph: Graph, index: Any) -> Node:
     return node
 
 
+def listed(op: str, index: list) -> np.ndarray:
+    """A list of indices as an array."""
+    try:
+        made = np.asarray(index)
+    except ValueError:
+        fail(ArgumentError, f"{op}: {index!r} is no array of integers")
+    return made if made.size else made.astype(np.int64)
+
+
+def clamped(graph: Graph, index: Node, n: Dim) -> Node:
+    """An index limited to an axis of ``n``."""
+    low = graph.idiom("Maximum", index, graph.full(0, index.dtype))
+    return graph.idiom("Minimum", low, graph.size(n - 1, index.dtype))
+
+
+def _seen(graph: Graph, node: Node) -> np.ndarray | None:
+    """The values of an index that are known while recording: of a constant or a weight, moved."""
+    while node.op.name in ("Reshape", "Permute", "Expand", "Flip"):
+        (node,) = node.args
+    if node.op.name == "Full":
+        return np.asarray(value_of(node.attrs[2], node.dtype))
+    source = graph.inputs[node.attrs[0]].source if node.op.name == "Input" else None
+    return None if source is None else np.asarray(source.data)
+
+
+def checked(op: str, graph: Graph, node: Node, n: Dim, low: Dim = 0) -> Node:
+    """An index; ShapeError where a value that is known already is not in low .. n-1."""
+    values, top = _seen(graph, node), upper_bound(n)
+    if values is not None and values.size:
+        first, last = int(values.min()), int(values.max())
+        most = upper_bound(-1 * low)  # how far an index may be below 0
+        below = most is not None and -first > most
+        if below or (top is not None and last >= top):
+            fail(ShapeError, f"{op}: {first if below else last} is outside an axis of {n}")
+    return node
+
+
 def wrapped(graph: Graph, index: Any, n: Dim) -> Node:
     """An index in which negative values count from the end; checked where it is a NumPy array."""
     if isinstance(index, list):
-        index = np.asarray(index, np.int64)
-    if isinstance(index, np.ndarray) and index.dtype.kind == "i" and isinstance(n, int):
-        if index.size and not -n <= index.min() <= index.max() < n:
-            bad = index.min() if index.min() < -n else index.max()
-            fail(ShapeError, f"index: {bad} is outside an axis of {n}")
-        if index.size and index.min() >= 0:
-            return index_node("index", graph, index)
-    node = index_node("index", graph, index)
-    if node.dtype.name == "u8":
+        index = listed("index", index)
+    node = checked("index", graph, index_node("index", graph, index), n, -1 * n)
+    seen = _seen(graph, node)
+    if node.dtype.name == "u8" or (isinstance(index, np.ndarray) and seen is not None
+                                   and seen.size and seen.min() >= 0):
         return node
     node = graph.cast(node, i64)
     back = graph.broadcast("Add", node, graph.size(n, i64))
     return graph.select(graph.less(node, 0), back, node)
 
 
-@spelled
+@public()
 def take(x: Operand, indices: Operand, dim: int | None = None) -> Tensor:
     """NumPy's take: x indexed along an axis by integers of any shape, which replaces the axis.
 
@@ -201,40 +99,54 @@ def take(x: Operand, indices: Operand, dim: int | None = None) -> Tensor:
     return wrap(graph, graph.op("Gather", a, wrapped(graph, indices, a.shape[axis]), axis))
 
 
-@spelled
+@public()
 def index_select(x: Operand, dim: int, index: Operand) -> Tensor:
-    """PyTorch's index_select: rows of an axis by a 1-D integer index, clamped to its range."""
+    """PyTorch's index_select: rows of an axis by a 1-D integer index.
+
+    An index outside raises ShapeError where its value is known while recording (a constant or a
+    weight), and is clamped to the axis where it is computed.
+    """
     graph = graph_of("index_select", (x, index))
     a, rows = node_of("index_select", graph, x), index_node("index_select", graph, index)
     if len(rows.shape) != 1:
         fail(ShapeError, f"index_select: the index has one axis, not {show(rows.shape)}")
-    return wrap(graph, graph.op("Gather", a, rows, axis_of("index_select", dim, len(a.shape))))
+    axis = axis_of("index_select", dim, len(a.shape))
+    checked("index_select", graph, rows, a.shape[axis])
+    return wrap(graph, graph.op("Gather", a, rows, axis))
 
 
+@public(method=False)
 def embedding(index: Operand, weight: Operand) -> Tensor:
-    """Rows of ``weight`` (n, d) by integers of any shape: (..., d). Indices outside are clamped."""
+    """Rows of ``weight`` (n, d) by integers of any shape: (..., d).
+
+    An index outside raises ShapeError where its value is known while recording (a constant or a
+    weight), and is clamped to 0 .. n-1 where it is computed.
+    """
     graph = graph_of("embedding", (index, weight))
     table, rows = node_of("embedding", graph, weight), index_node("embedding", graph, index)
     if len(table.shape) != 2:
         fail(ShapeError, f"embedding: the table has two axes, not {show(table.shape)}")
+    checked("embedding", graph, rows, table.shape[0])
     return wrap(graph, graph.op("Gather", table, rows, 0))
 
 
-@spelled
+@public()
 def gather(x: Operand, dim: int, index: Operand) -> Tensor:
     """PyTorch's gather: out[i, j, k] = x[i, index[i, j, k], k] for dim = 1.
 
-    ``index`` has x's rank, and along the other axes at most x's sizes. Indices outside are clamped.
-    One Gather from x as a flat array, by index + the offsets of the other axes.
+    ``index`` has x's rank, and along the other axes at most x's sizes. An index outside raises
+    ShapeError where its value is known while recording (a constant or a weight), and is clamped to
+    the axis where it is computed. One Gather from x as a flat array, by index + the offsets of the
+    other axes.
     """
     graph = graph_of("gather", (x, index))
-    a, rows = node_of("gather", graph, x), graph.cast(index_node("gather", graph, index), i64)
+    a, given = node_of("gather", graph, x), index_node("gather", graph, index)
+    rows = graph.cast(given, i64)
     axis = axis_of("gather", dim, len(a.shape))
     if len(rows.shape) != len(a.shape):
         fail(ShapeError, f"gather: x {show(a.shape)} and index {show(rows.shape)} differ in rank")
-    top = graph.size(a.shape[axis] - 1, i64)
-    clamped = graph.idiom("Minimum", graph.idiom("Maximum", rows, graph.full(0, i64)), top)
-    return wrap(graph, taken_along(graph, a, clamped, axis))
+    checked("gather", graph, given, a.shape[axis])
+    return wrap(graph, taken_along(graph, a, clamped(graph, rows, a.shape[axis]), axis))
 
 
 def taken_along(graph: Graph, a: Node, index: Node, axis: int) -> Node:
@@ -261,7 +173,7 @@ def _places(graph: Graph, a: Node, rows: Node, axis: int) -> Node:
     return graph.reshape(graph.iota(n), tuple(n if j == axis else 1 for j in range(len(a.shape))))
 
 
-@spelled
+@public("take_along_axis")
 def take_along_dim(x: Operand, indices: Operand, dim: int) -> Tensor:
     """``gather`` by NumPy's order of arguments (``take_along_axis``)."""
     return gather(x, dim, indices)

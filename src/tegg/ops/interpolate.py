@@ -12,6 +12,7 @@ from tegg.errors import ArgumentError, ShapeError
 from tegg.ir.graph import Graph, Node
 from tegg.ops.adaptive_pool import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
 from tegg.ops.movement import sizes_of
+from tegg.ops.public import public
 from tegg.ops.spatial import float_only
 from tegg.ops.value import Operand, fail, in_float32, one, wrap
 from tegg.shape import show
@@ -23,6 +24,7 @@ _LINEAR = {"linear": 1, "bilinear": 2, "trilinear": 3}
 _MODES = ("nearest", "nearest-exact", *_LINEAR, "area")
 
 
+@public(method=False)
 def interpolate(x: Operand, size: int | Sequence[int] | None = None,
                 scale_factor: float | Sequence[float] | None = None, mode: str = "nearest",
                 align_corners: bool | None = None) -> Tensor:

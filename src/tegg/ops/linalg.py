@@ -10,6 +10,7 @@ from tegg.dim import Dim, Shape
 from tegg.dtype import f32
 from tegg.errors import DTypeError, ShapeError
 from tegg.ir.graph import Graph, Node
+from tegg.ops.public import public
 from tegg.ops.value import Operand, fail, operands, wrap
 from tegg.shape import broadcast, show
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from tegg.tensor import Tensor
 
 
+@public()
 def matmul(x: Operand, y: Operand) -> Tensor:
     """x @ y as in NumPy: (..., m, k) @ (..., k, n), the leading axes broadcast; a 1-D operand is a
     row before (x) or a column after (y), and its axis is dropped from the result.
@@ -67,6 +69,7 @@ def contraction(graph: Graph, op: str, a: Node, b: Node, spec: Spec, shape: tupl
     return graph.cast(graph.expansion("Contract", a, b, str(spec), shape), dtype)
 
 
+@public()
 def dot(x: Operand, y: Operand) -> Tensor:
     """The inner product of two 1-D tensors."""
     _, (a, b) = operands("dot", x, y)
@@ -87,21 +90,25 @@ def _ranked(op: str, x: Operand, y: Operand, *ranks: int) -> Tensor:
     return matmul(x, y)
 
 
+@public()
 def mm(x: Operand, y: Operand) -> Tensor:
     """(m, k) @ (k, n)."""
     return _ranked("mm", x, y, 2, 2)
 
 
+@public()
 def bmm(x: Operand, y: Operand) -> Tensor:
     """(b, m, k) @ (b, k, n); nothing broadcasts."""
     return _ranked("bmm", x, y, 3, 3)
 
 
+@public()
 def mv(x: Operand, y: Operand) -> Tensor:
     """(m, k) @ (k,)."""
     return _ranked("mv", x, y, 2, 1)
 
 
+@public()
 def outer(x: Operand, y: Operand) -> Tensor:
     """The products of the elements of two 1-D tensors: (m,), (n,) -> (m, n)."""
     graph, (a, b) = operands("outer", x, y)
@@ -110,11 +117,13 @@ def outer(x: Operand, y: Operand) -> Tensor:
     return wrap(graph, graph.broadcast("Mul", graph.reshape(a, (*a.shape, 1)), b))
 
 
+@public()
 def addmm(x: Operand, a: Operand, b: Operand, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta x + alpha a @ b: x broadcasts to (m, n). Where beta is 0, x is left out."""
     return _added("addmm", x, mm(a, b), beta, alpha)
 
 
+@public()
 def baddbmm(x: Operand, a: Operand, b: Operand, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta x + alpha bmm(a, b): x broadcasts to (b, m, n). Where beta is 0, x is left out."""
     return _added("baddbmm", x, bmm(a, b), beta, alpha)
@@ -129,6 +138,7 @@ def _added(op: str, x: Operand, product: Tensor, beta: float, alpha: float) -> T
     return wrap(graph, out)
 
 
+@public(method=False)
 def linear(x: Operand, weight: Operand, bias: Operand | None = None) -> Tensor:
     """x weight^T + bias: (..., k), (n, k), (n,) -> (..., n), as in PyTorch.
 

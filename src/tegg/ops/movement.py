@@ -7,16 +7,16 @@ shapes, the op and the user's line.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tegg.dim import Dim, Shape, exact_div, product
 from tegg.dtype import DType
 from tegg.errors import ArgumentError, ShapeError
 from tegg.ir.graph import Graph, Node
-from tegg.ops.spelling import spelled
-from tegg.ops.value import (Operand, fail, graph_of, joined, node_of, one, wrap)
-from tegg.shape import as_shape, normal_axis, show
+from tegg.ops.public import public
+from tegg.ops.value import Operand, fail, graph_of, joined, node_of, one, wrap
+from tegg.shape import as_int, as_shape, items, normal_axis, show
 
 if TYPE_CHECKING:
     from tegg.tensor import Tensor
@@ -32,7 +32,7 @@ def axis_of(op: str, axis: Any, rank: int) -> int:
 
 def sizes_of(op: str, sizes: tuple) -> Shape:
     """Sizes given one by one or as one sequence."""
-    given = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], Iterable) else sizes
+    given = items(sizes[0]) if len(sizes) == 1 else sizes
     try:
         return as_shape(given)
     except ShapeError as e:
@@ -41,13 +41,14 @@ def sizes_of(op: str, sizes: tuple) -> Shape:
 
 def whole(op: str, name: str, value: Any, least: int | None = None) -> int:
     """An int. Raises ArgumentError for anything else."""
-    if isinstance(value, bool) or not hasattr(value, "__index__") or (
-            least is not None and value.__index__() < least):
+    n = as_int(value)
+    if n is None or (least is not None and n < least):
         bound = "" if least is None else f" of at least {least}"
         fail(ArgumentError, f"{op}: {name} is an int{bound}, not {value!r}")
-    return value.__index__()
+    return n
 
 
+@public(methods=("view",), keywords={"newshape": "shape"})
 def reshape(x: Operand, *shape: Any) -> Tensor:
     """The same elements in row-major order. One size may be -1: the rest, divided exactly, also
     where sizes are symbolic. Sizes one by one or as one tuple."""
@@ -65,25 +66,39 @@ def reshape(x: Operand, *shape: Any) -> Tensor:
     return wrap(graph, graph.reshape(a, new))
 
 
+@public()
 def permute(x: Operand, *dims: Any) -> Tensor:
     """Axis i of the result is axis ``dims[i]`` of x. Axes one by one or as one tuple."""
     graph, a = one("permute", x)
-    given = dims[0] if len(dims) == 1 and isinstance(dims[0], Iterable) else dims
+    given = items(dims[0]) if len(dims) == 1 else dims
     axes = tuple(axis_of("permute", d, len(a.shape)) for d in given)
     if sorted(axes) != list(range(len(a.shape))):
         fail(ShapeError, f"permute: {tuple(given)} does not name each axis of {show(a.shape)} once")
     return wrap(graph, graph.permute(a, axes))
 
 
-def transpose(x: Operand, dim0: int, dim1: int) -> Tensor:
-    """x with two axes swapped, as in PyTorch."""
-    graph, a = one("transpose", x)
+@public(keywords={"axes": "dim0", "axis1": "dim0", "axis2": "dim1"})
+def transpose(x: Operand, dim0: Any = None, dim1: int | None = None, *rest: int) -> Tensor:
+    """x with two axes swapped, as in PyTorch; with none, one tuple, or more than two axes it is
+    NumPy's transpose: all axes in reverse, or in the order that is given."""
+    _, a = one("transpose", x)
+    if dim1 is None or rest:
+        given = tuple(range(len(a.shape)))[::-1] if dim0 is None else dim0
+        return permute(x, given) if dim1 is None else permute(x, dim0, dim1, *rest)
+    return swapaxes(x, dim0, dim1)
+
+
+@public("swapdims", keywords={"axis1": "dim0", "axis2": "dim1"})
+def swapaxes(x: Operand, dim0: int, dim1: int) -> Tensor:
+    """x with two axes swapped."""
+    graph, a = one("swapaxes", x)
     axes = list(range(len(a.shape)))
-    i, j = (axis_of("transpose", d, len(axes)) for d in (dim0, dim1))
+    i, j = (axis_of("swapaxes", d, len(axes)) for d in (dim0, dim1))
     axes[i], axes[j] = j, i
     return wrap(graph, graph.permute(a, tuple(axes)))
 
 
+@public("moveaxis")
 def movedim(x: Operand, source: int, destination: int) -> Tensor:
     """x with one axis moved to another place."""
     graph, a = one("movedim", x)
@@ -94,6 +109,7 @@ def movedim(x: Operand, source: int, destination: int) -> Tensor:
     return wrap(graph, graph.permute(a, tuple(axes)))
 
 
+@public()
 def flatten(x: Operand, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Axes ``start_dim`` .. ``end_dim`` as one. A scalar becomes (1,)."""
     graph, a = one("flatten", x)
@@ -107,7 +123,7 @@ def flatten(x: Operand, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     return wrap(graph, graph.reshape(a, new))
 
 
-@spelled
+@public()
 def unflatten(x: Operand, dim: int, sizes: Any) -> Tensor:
     """One axis as several of the given sizes, of which one may be -1: the rest."""
     graph, a = one("unflatten", x)
@@ -121,22 +137,21 @@ def unflatten(x: Operand, dim: int, sizes: Any) -> Tensor:
     return wrap(graph, graph.reshape(a, (*a.shape[:axis], *full, *a.shape[axis + 1:])))
 
 
-@spelled
+@public()
 def squeeze(x: Operand, dim: Any = None) -> Tensor:
     """x without the axes of size 1, or without the named ones. A named axis of another size raises
     ShapeError; a symbolic axis never counts as 1."""
     graph, a = one("squeeze", x)
     rank = len(a.shape)
-    named = dim if isinstance(dim, Iterable) else (dim,)
     drop = ({i for i, n in enumerate(a.shape) if n == 1} if dim is None else
-            {axis_of("squeeze", d, rank) for d in named})
+            {axis_of("squeeze", d, rank) for d in items(dim)})
     for i in drop:
         if a.shape[i] != 1:
             fail(ShapeError, f"squeeze: axis {i} of {show(a.shape)} has not size 1")
     return wrap(graph, graph.reshape(a, tuple(n for i, n in enumerate(a.shape) if i not in drop)))
 
 
-@spelled
+@public("expand_dims")
 def unsqueeze(x: Operand, dim: int) -> Tensor:
     """x with an axis of size 1 inserted at ``dim``."""
     graph, a = one("unsqueeze", x)
@@ -144,6 +159,7 @@ def unsqueeze(x: Operand, dim: int) -> Tensor:
     return wrap(graph, graph.reshape(a, (*a.shape[:i], 1, *a.shape[i:])))
 
 
+@public("broadcast_to", keywords={"size": "sizes", "shape": "sizes"})
 def expand(x: Operand, *sizes: Any) -> Tensor:
     """x with axes of size 1 repeated, and new leading axes, as NumPy's broadcast_to; -1 keeps a
     size. A size decides by its place, never by its value."""
@@ -158,22 +174,17 @@ def expand(x: Operand, *sizes: Any) -> Tensor:
     return wrap(graph, graph.expand(a, new))
 
 
-def broadcast_to(x: Operand, shape: Any) -> Tensor:
-    """``expand`` by NumPy's name."""
-    return expand(x, shape)
-
-
-@spelled
+@public()
 def flip(x: Operand, dim: Any = None) -> Tensor:
     """x with axes reversed; all of them by default."""
     graph, a = one("flip", x)
-    named = range(len(a.shape)) if dim is None else dim if isinstance(dim, Iterable) else (dim,)
+    named = range(len(a.shape)) if dim is None else items(dim)
     for i in sorted({axis_of("flip", d, len(a.shape)) for d in named}):
         a = graph.op("Flip", a, i)
     return wrap(graph, a)
 
 
-@spelled
+@public()
 def narrow(x: Operand, dim: int, start: Dim, length: Dim) -> Tensor:
     """``length`` elements of an axis from ``start``."""
     graph, a = one("narrow", x)
@@ -183,6 +194,8 @@ def narrow(x: Operand, dim: int, start: Dim, length: Dim) -> Tensor:
 
 def _together(op: str, tensors: Sequence[Operand]) -> tuple[Graph, list[Node]]:
     """The parts of a concat or stack, cast to the dtype in which they meet."""
+    if not isinstance(tensors, (tuple, list)):
+        fail(ArgumentError, f"{op}: takes a tuple or list of tensors, not {tensors!r}")
     tensors = tuple(tensors)
     if not tensors:
         fail(ArgumentError, f"{op}: needs at least one tensor")
@@ -194,7 +207,7 @@ def _together(op: str, tensors: Sequence[Operand]) -> tuple[Graph, list[Node]]:
     return graph, [graph.cast(n, dtype) for n in nodes]
 
 
-@spelled
+@public("concat", "concatenate", method=False)
 def cat(tensors: Sequence[Operand], dim: int = 0) -> Tensor:
     """Tensors one after the other along an axis; the other axes must be equal.
 
@@ -214,13 +227,7 @@ def _equal(graph: Graph, a: Shape, b: Shape) -> bool:
     return tuple(map(graph.facts.canonical, a)) == tuple(map(graph.facts.canonical, b))
 
 
-@spelled
-def concat(tensors: Sequence[Operand], dim: int = 0) -> Tensor:
-    """``cat`` by its other name."""
-    return cat(tensors, dim)
-
-
-@spelled
+@public(method=False)
 def stack(tensors: Sequence[Operand], dim: int = 0) -> Tensor:
     """Tensors of one shape beside each other along a new axis."""
     graph, nodes = _together("stack", tensors)
@@ -230,7 +237,7 @@ def stack(tensors: Sequence[Operand], dim: int = 0) -> Tensor:
     return cat([unsqueeze(wrap(graph, n), dim) for n in nodes], dim)
 
 
-@spelled
+@public()
 def unfold(x: Operand, dim: int, size: int, step: int = 1, dilation: int = 1) -> Tensor:
     """Sliding windows of an axis, as PyTorch's Tensor.unfold: the axis becomes the positions, and
     a last axis of ``size`` elements is added, ``dilation`` apart. The rest that does not fill a

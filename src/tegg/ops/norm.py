@@ -11,6 +11,7 @@ from tegg.dtype import f64
 from tegg.errors import ShapeError
 from tegg.ir.graph import Graph, Node
 from tegg.ops.movement import sizes_of
+from tegg.ops.public import public
 from tegg.ops.value import Operand, fail, in_float32, operands, wrap
 from tegg.shape import show
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from tegg.tensor import Tensor
 
 
+@public(method=False)
 def layer_norm(x: Operand, normalized_shape: int | Sequence[int], weight: Operand | None = None,
                bias: Operand | None = None, eps: float = 1e-5) -> Tensor:
     """(x - mean) / sqrt(var + eps) weight + bias over the last axes, as in PyTorch.
@@ -39,6 +41,7 @@ def layer_norm(x: Operand, normalized_shape: int | Sequence[int], weight: Operan
     return wrap(graph, in_float32(graph, nodes, record))
 
 
+@public(method=False)
 def rms_norm(x: Operand, normalized_shape: int | Sequence[int], weight: Operand | None = None,
              eps: float = 1e-6) -> Tensor:
     """x / sqrt(mean(x^2) + eps) weight over the last axes.
@@ -77,6 +80,7 @@ def _over_last(graph: Graph, row: str, a: Node, axes: int, eps: float) -> Node:
     return graph.reshape(graph.expansion(row, flat, len(lead), bits_of(eps, f64)), a.shape)
 
 
+@public(method=False)
 def rope(x: Operand, cos: Operand, sin: Operand) -> Tensor:
     """Rotary embedding: x cos + rotate_half(x) sin, where rotate_half([a, b]) = [-b, a] on the
     halves of the last axis, whose size is even; cos and sin broadcast to x.

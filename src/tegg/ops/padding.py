@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from tegg.dim import Dim, Poly, Shape
 from tegg.dtype import i64
 from tegg.errors import ArgumentError, DTypeError, ShapeError
 from tegg.ir.graph import Graph, Node
 from tegg.ops.movement import sizes_of
+from tegg.ops.public import public
 from tegg.ops.value import Operand, fail, is_scalar, one, scalar_node, weak_dtype, wrap
-from tegg.shape import show
+from tegg.shape import items, show
 
 if TYPE_CHECKING:
     from tegg.tensor import Tensor
 
+Mode = str
 _MODES = {"constant": "constant", "reflect": "reflect", "replicate": "replicate",
           "circular": "circular", "edge": "replicate", "wrap": "circular"}
 
 
-def pad(x: Operand, widths: Sequence, mode: str = "constant", value: float = 0) -> Tensor:
+@public()
+def pad(x: Operand, widths: Sequence, mode: Mode = "constant", value: float = 0) -> Tensor:
     """x with something around it.
 
     ``widths``: PyTorch's flat tuple (before, after of the last axis, then of the one before it,
@@ -59,14 +64,15 @@ def _check_value(graph: Graph, a: Node, value: float) -> None:
 
 def _widths(shape: Shape, widths: Sequence) -> tuple[Shape, Shape]:
     rank = len(shape)
-    if all(isinstance(w, Iterable) for w in widths) and len(widths) == rank:
-        pairs = [sizes_of("pad", tuple(w)) for w in widths]
+    widths = items(widths)
+    if all(isinstance(w, (tuple, list, np.ndarray)) for w in widths) and len(widths) == rank:
+        pairs = [sizes_of("pad", items(w)) for w in widths]
     else:
-        flat = sizes_of("pad", tuple(widths))
+        flat = sizes_of("pad", widths)
         pairs = [flat[i:i + 2] for i in range(0, len(flat), 2)][::-1]
         pairs = [(0, 0)] * (rank - len(pairs)) + pairs
     if len(pairs) != rank or any(len(p) != 2 for p in pairs):
-        fail(ShapeError, f"pad: {tuple(widths)} does not give widths before and after the axes "
+        fail(ShapeError, f"pad: {widths} does not give widths before and after the axes "
                          f"of {show(shape)}")
     return tuple(p[0] for p in pairs), tuple(p[1] for p in pairs)
 

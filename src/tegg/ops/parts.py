@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tegg.dim import Dim, Poly
 from tegg.errors import ShapeError
 from tegg.ir.graph import Graph, Node
 from tegg.ops.movement import axis_of, sizes_of, whole
-from tegg.ops.spelling import spelled
+from tegg.ops.public import public
 from tegg.ops.value import Operand, fail, one, wrap
-from tegg.shape import show
+from tegg.shape import several, show
 
 if TYPE_CHECKING:
     from tegg.tensor import Tensor
@@ -34,14 +34,14 @@ def _length(op: str, a: Node, axis: int) -> int:
     return n
 
 
-@spelled
+@public()
 def split(x: Operand, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces of an axis, as in PyTorch: each of ``split_size`` but for a shorter last one, or of
     the sizes in a sequence, which add up to the axis. (NumPy's split takes a number of pieces: that
     is ``chunk``.) Sizes in a sequence may be symbolic."""
     graph, a = one("split", x)
     axis = axis_of("split", dim, len(a.shape))
-    if isinstance(split_size, Iterable):
+    if several(split_size):
         sizes = sizes_of("split", (tuple(split_size),))
         total: Dim = 0
         for n in sizes:
@@ -56,7 +56,7 @@ def split(x: Operand, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
                    [min(size, n - i) for i in range(0, n, size)] or [0])
 
 
-@spelled
+@public()
 def chunk(x: Operand, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """At most ``chunks`` pieces of one size, ceil(n / chunks), but for a shorter last one."""
     _, a = one("chunk", x)
@@ -65,14 +65,14 @@ def chunk(x: Operand, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     return split(x, max(1, -(-n // count)), axis)
 
 
-@spelled
+@public("array_split")
 def tensor_split(x: Operand, sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """``sections`` pieces whose sizes differ by at most one, the longer ones first; or the pieces
     between the places in a sequence. NumPy's array_split."""
     graph, a = one("tensor_split", x)
     axis = axis_of("tensor_split", dim, len(a.shape))
     n = _length("tensor_split", a, axis)
-    if isinstance(sections, Iterable):
+    if several(sections):
         ends = [slice(0, whole("tensor_split", "a place", s)).indices(n)[1] for s in sections]
         sizes = [max(0, b - s) for s, b in zip([0, *ends], [*ends, n])]
         starts = [0, *ends]
@@ -83,7 +83,7 @@ def tensor_split(x: Operand, sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
                    [n // count + (i < n % count) for i in range(count)])
 
 
-@spelled
+@public()
 def unbind(x: Operand, dim: int = 0) -> tuple[Tensor, ...]:
     """The slices along an axis, without it."""
     graph, a = one("unbind", x)

@@ -9,6 +9,7 @@ from tegg.dim import Dim, Poly, exact_div
 from tegg.dtype import DType, i64
 from tegg.errors import ArgumentError, ShapeError
 from tegg.ir.graph import Graph, Node
+from tegg.ops.public import public
 from tegg.ops.reduce import reduced
 from tegg.ops.spatial import (Sizes, batched, float_only, lowest, padded, per_axis, unbatched,
                               windows)
@@ -18,12 +19,14 @@ if TYPE_CHECKING:
     from tegg.tensor import Tensor
 
 
+@public(method=False)
 def max_pool1d(x: Operand, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0,
                dilation: Sizes = 1, ceil_mode: bool = False) -> Tensor:
     """``max_pool2d`` over one axis: (n, c, l) -> (n, c, l')."""
     return _max("max_pool1d", 1, x, kernel_size, stride, padding, dilation, ceil_mode)
 
 
+@public(method=False)
 def max_pool2d(x: Operand, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0,
                dilation: Sizes = 1, ceil_mode: bool = False) -> Tensor:
     """The largest value of each window, as in PyTorch: (n, c, h, w) -> (n, c, h', w'); the batch
@@ -41,12 +44,14 @@ def max_pool2d(x: Operand, kernel_size: Sizes, stride: Sizes | None = None, padd
     return _max("max_pool2d", 2, x, kernel_size, stride, padding, dilation, ceil_mode)
 
 
+@public(method=False)
 def max_pool3d(x: Operand, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0,
                dilation: Sizes = 1, ceil_mode: bool = False) -> Tensor:
     """``max_pool2d`` over three axes: (n, c, d, h, w) -> (n, c, d', h', w')."""
     return _max("max_pool3d", 3, x, kernel_size, stride, padding, dilation, ceil_mode)
 
 
+@public(method=False)
 def avg_pool1d(x: Operand, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0,
                ceil_mode: bool = False, count_include_pad: bool = True) -> Tensor:
     """``avg_pool2d`` over one axis: (n, c, l) -> (n, c, l')."""
@@ -54,6 +59,7 @@ def avg_pool1d(x: Operand, kernel_size: Sizes, stride: Sizes | None = None, padd
                 None)
 
 
+@public(method=False)
 def avg_pool2d(x: Operand, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0,
                ceil_mode: bool = False, count_include_pad: bool = True,
                divisor_override: int | None = None) -> Tensor:
@@ -71,6 +77,7 @@ def avg_pool2d(x: Operand, kernel_size: Sizes, stride: Sizes | None = None, padd
                 divisor_override)
 
 
+@public(method=False)
 def avg_pool3d(x: Operand, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0,
                ceil_mode: bool = False, count_include_pad: bool = True,
                divisor_override: int | None = None) -> Tensor:

@@ -15,9 +15,9 @@ from tegg.dtype import DType, bool_, dtype as as_dtype, i64
 from tegg.errors import DTypeError, ShapeError
 from tegg.ir.graph import Graph, Node
 from tegg.ops.compare import logical_not, ne
-from tegg.ops.spelling import spelled
+from tegg.ops.public import public
 from tegg.ops.value import Operand, fail, in_float32, one, wrap
-from tegg.shape import normal_axis, show
+from tegg.shape import items, normal_axis, show
 
 if TYPE_CHECKING:
     from tegg.tensor import Tensor
@@ -31,7 +31,7 @@ def axes_of(op: str, node: Node, dim: Axes) -> tuple[int, ...]:
     if dim is None:
         return tuple(range(rank))
     try:
-        axes = [normal_axis(a, rank) for a in (dim if isinstance(dim, Iterable) else (dim,))]
+        axes = [normal_axis(a, rank) for a in items(dim)]
     except ShapeError as e:
         fail(ShapeError, f"{op}: {e}")
     if len(set(axes)) < len(axes):
@@ -53,7 +53,7 @@ def finished(graph: Graph, node: Node, axes: tuple[int, ...], keepdim: bool) -> 
     return wrap(graph, node)
 
 
-@spelled
+@public()
 def sum(x: Operand, dim: Axes = None, keepdim: bool = False,
         dtype: DType | str | None = None) -> Tensor:
     """The sum over axes. Integers and bools are summed in i64, as in NumPy, unless ``dtype`` says
@@ -89,7 +89,7 @@ def _float(op: str, a: Node) -> Node:
     return a
 
 
-@spelled
+@public()
 def mean(x: Operand, dim: Axes = None, keepdim: bool = False) -> Tensor:
     """The mean over axes: the sum times 1/n. Floats only: integers raise DTypeError and name
     ``cast``. The mean of nothing is NaN."""
@@ -99,7 +99,7 @@ def mean(x: Operand, dim: Axes = None, keepdim: bool = False) -> Tensor:
     return finished(graph, out, axes, keepdim)
 
 
-@spelled
+@public("amax")
 def max(x: Operand, dim: Axes = None, keepdim: bool = False) -> Tensor:
     """The largest value over axes (values only). NaN propagates. Of bools it is ``any``.
 
@@ -111,7 +111,7 @@ def max(x: Operand, dim: Axes = None, keepdim: bool = False) -> Tensor:
     return finished(graph, reduced(graph, "MaxReduce", a, axes), axes, keepdim)
 
 
-@spelled
+@public("amin")
 def min(x: Operand, dim: Axes = None, keepdim: bool = False) -> Tensor:
     """The smallest value over axes (values only), as -max(-x), or as ~max(~x) for integers, which
     is exact. NaN propagates. Of bools it is ``all``. Raises ShapeError where an axis is empty."""
@@ -134,7 +134,7 @@ def _not_empty(op: str, a: Node, axes: tuple[int, ...]) -> tuple[int, ...]:
     return axes
 
 
-@spelled
+@public()
 def prod(x: Operand, dim: Axes = None, keepdim: bool = False,
          dtype: DType | str | None = None) -> Tensor:
     """The product over axes. Integers and bools are multiplied in i64, as in NumPy and PyTorch,
@@ -153,19 +153,7 @@ def prod(x: Operand, dim: Axes = None, keepdim: bool = False,
     return finished(graph, out, axes, keepdim)
 
 
-@spelled
-def amax(x: Operand, dim: Axes = None, keepdim: bool = False) -> Tensor:
-    """``max`` by NumPy's and PyTorch's other name."""
-    return max(x, dim, keepdim)
-
-
-@spelled
-def amin(x: Operand, dim: Axes = None, keepdim: bool = False) -> Tensor:
-    """``min`` by NumPy's and PyTorch's other name."""
-    return min(x, dim, keepdim)
-
-
-@spelled
+@public()
 def var(x: Operand, dim: Axes = None, correction: int = 1, keepdim: bool = False) -> Tensor:
     """The variance over axes: sum (x - mean)^2 / (n - correction). As in PyTorch the correction is
     1 unless it is given (``ddof=0`` is NumPy's default). Floats only. n <= correction gives NaN."""
@@ -185,7 +173,7 @@ def _variance(graph: Graph, x: Node, axes: tuple[int, ...], correction: int) -> 
     return times_inverse(graph, total, n if isinstance(n, Poly) or n > 0 else 0)
 
 
-@spelled
+@public()
 def std(x: Operand, dim: Axes = None, correction: int = 1, keepdim: bool = False) -> Tensor:
     """The square root of ``var``."""
     graph, a = one("std", x)
@@ -194,7 +182,7 @@ def std(x: Operand, dim: Axes = None, correction: int = 1, keepdim: bool = False
     return finished(graph, out, axes, keepdim)
 
 
-@spelled
+@public()
 def logsumexp(x: Operand, dim: Axes = None, keepdim: bool = False) -> Tensor:
     """log sum e^x over axes, as m + log sum e^(x - m) with m the finite maximum. Floats only.
     Of -inf only it is -inf."""
@@ -212,7 +200,7 @@ def _logsumexp(graph: Graph, x: Node, axes: tuple[int, ...]) -> Node:
     return graph.add(graph.expansion("Log", reduced(graph, "SumReduce", e, axes)), m)
 
 
-@spelled
+@public()
 def any(x: Operand, dim: Axes = None, keepdim: bool = False) -> Tensor:
     """Whether any element over axes is not 0. Gives bool; of nothing False."""
     graph, a = one("any", x)
@@ -221,7 +209,7 @@ def any(x: Operand, dim: Axes = None, keepdim: bool = False) -> Tensor:
     return finished(graph, reduced(graph, "SumReduce", true, axes), axes, keepdim)
 
 
-@spelled
+@public()
 def all(x: Operand, dim: Axes = None, keepdim: bool = False) -> Tensor:
     """Whether every element over axes is not 0. Gives bool; of nothing True."""
     graph, a = one("all", x)

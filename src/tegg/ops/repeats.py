@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,14 +12,15 @@ from tegg.dtype import i64
 from tegg.errors import ArgumentError, ShapeError
 from tegg.ir.graph import Graph, Node
 from tegg.ops.movement import axis_of, flatten, sizes_of, whole
-from tegg.ops.spelling import spelled
+from tegg.ops.public import public
 from tegg.ops.value import Constant, Operand, fail, one, wrap
-from tegg.shape import show
+from tegg.shape import items, several, show
 
 if TYPE_CHECKING:
     from tegg.tensor import Tensor
 
 
+@public()
 def repeat(x: Operand, *sizes: Any) -> Tensor:
     """x one after the other ``sizes[i]`` times along each axis, as PyTorch's repeat and NumPy's
     tile; more sizes than axes make leading axes."""
@@ -39,6 +40,7 @@ def _repeated(op: str, graph: Graph, a: Node, times: Sequence[Dim]) -> Node:
     return graph.reshape(wide, tuple(t * s for t, s in zip(times, shape)))
 
 
+@public()
 def tile(x: Operand, *dims: Any) -> Tensor:
     """``repeat`` for which missing leading numbers are 1."""
     graph, a = one("tile", x)
@@ -47,7 +49,7 @@ def tile(x: Operand, *dims: Any) -> Tensor:
                                  (1,) * (len(a.shape) - len(times)) + tuple(times)))
 
 
-@spelled
+@public()
 def repeat_interleave(x: Operand, repeats: Any, dim: int | None = None) -> Tensor:
     """Each element of an axis ``repeats`` times in place, or as many times as a sequence of ints
     says; of the flattened x without ``dim``. NumPy's repeat."""
@@ -56,7 +58,7 @@ def repeat_interleave(x: Operand, repeats: Any, dim: int | None = None) -> Tenso
     graph, a = one("repeat_interleave", x)
     axis = axis_of("repeat_interleave", dim, len(a.shape))
     before, n, after = a.shape[:axis], a.shape[axis], a.shape[axis + 1:]
-    if isinstance(repeats, Iterable):
+    if several(repeats):
         times = [whole("repeat_interleave", "a number of repeats", r, 0) for r in repeats]
         if len(times) != n:
             fail(ShapeError, f"repeat_interleave: {len(times)} numbers of repeats for axis {axis} "
@@ -69,6 +71,7 @@ def repeat_interleave(x: Operand, repeats: Any, dim: int | None = None) -> Tenso
     return wrap(graph, graph.reshape(wide, (*before, n * k, *after)))
 
 
+@public()
 def roll(x: Operand, shifts: Any, dims: Any = None) -> Tensor:
     """Elements moved ``shifts`` places along axes, those past the end to the start; of the
     flattened x without ``dims``. As NumPy's roll and PyTorch's."""
@@ -76,8 +79,8 @@ def roll(x: Operand, shifts: Any, dims: Any = None) -> Tensor:
     if dims is None:
         flat = wrap(graph, graph.reshape(a, (product(a.shape),)))
         return wrap(graph, graph.reshape(roll(flat, shifts, 0).node, a.shape))
-    by = tuple(shifts) if isinstance(shifts, Iterable) else (shifts,)
-    axes = tuple(dims) if isinstance(dims, Iterable) else (dims,)
+    by = items(shifts)
+    axes = items(dims)
     if len(by) != len(axes):
         fail(ArgumentError, f"roll: {len(by)} shifts for {len(axes)} axes")
     for s, d in zip(by, axes):
@@ -100,6 +103,7 @@ def _rolled(graph: Graph, a: Node, shift: int, axis: int) -> Node:
                          graph.narrow(a, axis, 0, n - tail)], axis)
 
 
+@public()
 def rot90(x: Operand, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     """x turned k times by 90 degrees in the plane of two axes, from the first to the second."""
     graph, a = one("rot90", x)

@@ -17,11 +17,12 @@ from tegg.dim import Dim, Shape, product
 from tegg.dtype import i64
 from tegg.errors import ArgumentError, DTypeError, ShapeError
 from tegg.ir.graph import Graph, Node
-from tegg.ops.index import index_node, wrapped
+from tegg.ops.index import index_node, listed, wrapped
 from tegg.ops.movement import axis_of
 from tegg.ops.reduce import reversed_order
-from tegg.ops.spelling import spelled
-from tegg.ops.value import Operand, fail, graph_of, is_scalar, node_of, one, scalar_node, wrap
+from tegg.ops.public import public
+from tegg.ops.value import (Operand, fail, graph_of, is_scalar, node_of, one, scalar_node,
+                            weak_dtype, wrap)
 from tegg.shape import broadcast, show
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ _MODES = {None: "last", "add": "add", "sum": "add", "max": "max", "amax": "max",
           "amin": "min"}
 
 
-@spelled
+@public()
 def scatter(x: Operand, dim: int, index: Operand, src: Operand,
             reduce: str | None = None) -> Tensor:
     """PyTorch's scatter: x with x[index[i, j], j] = src[i, j] for dim = 0, likewise on other axes.
@@ -47,13 +48,13 @@ def scatter(x: Operand, dim: int, index: Operand, src: Operand,
     return _scattered("scatter", x, dim, index, src, reduce)
 
 
-@spelled
+@public()
 def scatter_add(x: Operand, dim: int, index: Operand, src: Operand) -> Tensor:
     """``scatter`` with ``reduce="add"``: x[index[i, j], j] += src[i, j] for dim = 0."""
     return _scattered("scatter_add", x, dim, index, src, "add")
 
 
-@spelled
+@public()
 def scatter_reduce(x: Operand, dim: int, index: Operand, src: Operand, reduce: str) -> Tensor:
     """``scatter`` by PyTorch's name for ``reduce`` of ``"sum"``, ``"amax"`` or ``"amin"``."""
     return _scattered("scatter_reduce", x, dim, index, src, reduce)
@@ -100,7 +101,7 @@ def _mode(op: str, reduce: str | None) -> str:
 def _checked(op: str, graph: Graph, index: Any, n: Dim) -> Node:
     """An index that does not count from the end; checked where it is an array."""
     if isinstance(index, (list, np.ndarray)) and isinstance(n, int):
-        values = np.asarray(index, np.int64) if isinstance(index, list) else index
+        values = listed(op, index) if isinstance(index, list) else index
         if values.dtype.kind in "iu" and values.size and not (
                 values.min() >= 0 and values.max() < n):
             bad = values.min() if values.min() < 0 else values.max()
@@ -111,12 +112,18 @@ def _checked(op: str, graph: Graph, index: Any, n: Dim) -> Node:
 def _source(op: str, graph: Graph, a: Node, src: Any) -> Node:
     """What is written, in the dtype of what it is written to."""
     if is_scalar(src):
-        return scalar_node(op, graph, src, a.dtype)
+        return _scalar(op, graph, a, src)
     node = node_of(op, graph, src)
     if node.dtype is not a.dtype:
         fail(DTypeError, f"{op}: the source is {node.dtype.name} and x {a.dtype.name}; write "
                          f"src.cast({a.dtype.name!r})")
     return node
+
+
+def _scalar(op: str, graph: Graph, a: Node, value: Any) -> Node:
+    if weak_dtype(op, value, a.dtype) is not a.dtype:
+        fail(DTypeError, f"{op}: {value!r} is no {a.dtype.name}")
+    return scalar_node(op, graph, value, a.dtype)
 
 
 def _reaches(graph: Graph, sizes: tuple[Dim, ...], wanted: tuple[Dim, ...]) -> bool:
@@ -135,7 +142,7 @@ def _cut(op: str, graph: Graph, src: Node, index: Node) -> Node:
 
 
 # ---- whole rows
-@spelled
+@public()
 def index_add(x: Operand, dim: int, index: Operand, source: Operand, alpha: float = 1) -> Tensor:
     """PyTorch's index_add: x with alpha * source[i] added to row index[i] of an axis.
 
@@ -148,7 +155,7 @@ def index_add(x: Operand, dim: int, index: Operand, source: Operand, alpha: floa
     return _rows("index_add", x, dim, index, source, "add", alpha)
 
 
-@spelled
+@public()
 def index_copy(x: Operand, dim: int, index: Operand, source: Operand) -> Tensor:
     """PyTorch's index_copy: x with row index[i] of an axis replaced by source[i]; the last wins.
     Operands and errors as in ``index_add``."""
@@ -170,12 +177,12 @@ def _rows(op: str, x: Operand, dim: int, index: Any, source: Any, mode: str,
         fail(ShapeError, f"{op}: rows of axis {axis} of {show(a.shape)} by {show(at.shape)} need a "
                          f"source of {show(want)}, not {show(new.shape)}")
     if alpha != 1:
-        factor = scalar_node(op, graph, alpha, a.dtype)
+        factor = _scalar(op, graph, a, alpha)
         new = graph.broadcast("Mul", new, factor)
     return wrap(graph, graph.op("Scatter", a, at, new, axis, mode))
 
 
-@spelled
+@public()
 def index_put(x: Operand, indices: Sequence[Operand], values: Operand,
               accumulate: bool = False) -> Tensor:
     """PyTorch's index_put: x with x[indices] = values, or += where ``accumulate``, as NumPy's

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 from tegg.dim import Dim, Poly, upper_bound
 from tegg.errors import ArgumentError, ShapeError
 from tegg.ir.expand import logical_not
@@ -17,9 +15,9 @@ from tegg.ir.graph import Graph, Node
 from tegg.ir.ordering import below
 from tegg.ops.index import taken_along
 from tegg.ops.movement import axis_of
-from tegg.ops.spelling import spelled
+from tegg.ops.public import public
 from tegg.ops.value import Operand, fail, one, operands, wrap
-from tegg.shape import show
+from tegg.shape import as_int, show
 
 if TYPE_CHECKING:
     from tegg.tensor import Tensor
@@ -32,7 +30,7 @@ class Sorted(NamedTuple):
     indices: Tensor
 
 
-@spelled
+@public()
 def argsort(x: Operand, dim: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
     """The indices (i64, of x's shape) that sort an axis. Always stable, whatever ``stable`` says:
     equal values stay in their order, descending too. NaN comes last, and first in descending order.
@@ -47,7 +45,7 @@ def argsort(x: Operand, dim: int = -1, descending: bool = False, stable: bool = 
     return wrap(graph, _order(graph, a, axis, a.shape[axis], descending))
 
 
-@spelled
+@public()
 def sort(x: Operand, dim: int = -1, descending: bool = False, stable: bool = True) -> Sorted:
     """``(values, indices)`` of an axis in order, as PyTorch; NumPy's ``sort`` is its ``values``.
     Both have x's shape, the indices are i64. Order, NaN and ties as in ``argsort``.
@@ -59,7 +57,7 @@ def sort(x: Operand, dim: int = -1, descending: bool = False, stable: bool = Tru
     return _taken(graph, a, axis, _order(graph, a, axis, a.shape[axis], descending))
 
 
-@spelled
+@public()
 def topk(x: Operand, k: Dim, dim: int = -1, largest: bool = True, sorted: bool = True) -> Sorted:
     """``(values, indices)`` of the k largest (or smallest) values of an axis, in order; the axis
     gets size k. Always sorted, whatever ``sorted`` says; of equal values the first ones are kept.
@@ -72,9 +70,10 @@ def topk(x: Operand, k: Dim, dim: int = -1, largest: bool = True, sorted: bool =
     graph, a = one("topk", x)
     axis = axis_of("topk", dim, len(a.shape))
     if not isinstance(k, Poly):
-        if isinstance(k, (bool, np.bool_)) or not hasattr(k, "__index__"):
+        whole = as_int(k)
+        if whole is None:
             fail(ArgumentError, f"topk: k is an int or a symbolic dim, not {k!r}")
-        k = k.__index__()
+        k = whole
     n = a.shape[axis]
     if not (graph.facts.nonnegative(k) and graph.facts.nonnegative(n - k)):
         fail(ShapeError, f"topk: k = {k} is not between 0 and the size {n} of axis {axis} of "
@@ -92,7 +91,7 @@ def _taken(graph: Graph, a: Node, axis: int, index: Node) -> Sorted:
     return Sorted(wrap(graph, taken_along(graph, a, index, axis)), wrap(graph, index))
 
 
-@spelled
+@public()
 def searchsorted(sorted_sequence: Operand, values: Operand, right: bool = False) -> Tensor:
     """Where values would be inserted into a sorted 1-D tensor to keep it sorted: i64, of the shape
     of ``values``. Before equal elements, or after them for ``right``. NaN is the largest value.

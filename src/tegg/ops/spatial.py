@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from tegg.dtype import DType
 from tegg.errors import ArgumentError, DTypeError, ShapeError
 from tegg.ir.graph import Graph, Node
 from tegg.ops.value import fail
-from tegg.shape import show
+from tegg.shape import as_int, items, show
 
 Sizes = int | Sequence[int]
 
@@ -34,14 +34,14 @@ def float_only(op: str, a: Node) -> Node:
 
 def per_axis(op: str, name: str, value: Any, rank: int, least: int = 1) -> tuple[int, ...]:
     """An int for every spatial axis, or one for each. Raises ArgumentError for anything else."""
-    given = tuple(value) if isinstance(value, Iterable) else (value,)
+    given = [as_int(v) for v in items(value)]
     if len(given) == 1:
         given *= rank
-    whole = all(hasattr(v, "__index__") and not isinstance(v, bool) for v in given)
-    if len(given) != rank or not whole or any(int(v) < least for v in given):
+    sizes = tuple(v for v in given if v is not None and v >= least)
+    if not len(given) == len(sizes) == rank:
         fail(ArgumentError, f"{op}: {name} is an int of at least {least}, or {rank} of them, not "
                             f"{value!r}")
-    return tuple(int(v) for v in given)
+    return sizes
 
 
 def batched(op: str, graph: Graph, x: Node, rank: int) -> tuple[Node, bool]:

@@ -67,11 +67,18 @@ class Executable(Protocol):
 
 
 class Target(Protocol):
-    """A device: which compilers lower for it, what its kernels cost, how they are made and run."""
+    """A device: which rules lower for it, what its kernels cost, how they are made and run.
+
+    features: what it can do, for rules that ask. rules, ops, providers: rule sets (as a Compiler
+    takes them) with the rows of its templates and the facts that they need; they are stacked
+    after the user's.
+    """
 
     name: str
     features: frozenset[str]
+    rules: tuple[str, ...]
     ops: tuple[Op, ...]
+    providers: tuple[Any, ...]
 
     def identity(self) -> str:
         """Everything that makes plans for this device differ: features, toolchain, version."""

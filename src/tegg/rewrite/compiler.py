@@ -110,6 +110,11 @@ def Fp16() -> Compiler:
     return Compiler("half.f16", providers=(ROUNDING, BOUNDS), name="Fp16", rounds=True)
 
 
+def lowering(target: Target) -> Compiler:
+    """What a target puts last into every stack: its rule sets, templates and providers."""
+    return Compiler(*target.rules, ops=target.ops, providers=target.providers, name=target.name)
+
+
 def find(name: str) -> Compiler:
     """The compiler that an installed package offers under a name (entry points
     ``tegg.compilers``: a function without arguments that gives a Compiler).

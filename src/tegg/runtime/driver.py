@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tegg.runtime.buckets import Buckets, hinted
 from tegg.cache import Cache, content_key, default
 from tegg.ir.classes import EClasses, KernelSpec
-from tegg.rewrite.compiler import Compiler, Generic
+from tegg.rewrite.compiler import Compiler, Generic, lowering
 from tegg.env import DEBUG
 from tegg.errors import ArgumentError
 from tegg.ir.fingerprint import describe
@@ -83,13 +83,17 @@ def _debug(program: Compiled, plan: Plan, explanation: str) -> None:
 
 
 def resolve(options: Options) -> tuple[tuple[Compiler, ...], Target]:
-    """The stack that runs and its one target: a compiler's own, or that of ``device``."""
+    """The stack that runs and its one target: a compiler's own, or that of ``device``.
+
+    The target's own rules stand last.
+    """
     stack = options.compilers or (Generic(),)
     targets = {c.target.name: c.target for c in stack if c.target is not None}
     if len(targets) > 1:
         raise ArgumentError(f"the stack names several devices: {', '.join(sorted(targets))}; "
                             f"a program runs on one")
-    return stack, next(iter(targets.values()), None) or find(options.device)
+    target = next(iter(targets.values()), None) or find(options.device)
+    return (*stack, lowering(target)), target
 
 
 def _plan(graph: Graph, signature: Signature, stack: Sequence[Compiler], target: Target,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tegg.bits import bits_of
-from tegg.dtype import DTYPES, DType, dtype as as_dtype
+from tegg.dtype import DTYPES, DType, dtype as as_dtype, i64
 from tegg.ir.expand import contract
 from tegg.ir.graph import Node
 from tegg.ir.oracle import evaluate
@@ -89,9 +90,93 @@ def _contraction(made: Instance, args: tuple[Expr, ...], shape: tuple, dtype: DT
     return contract(made.graph, operands, (spec, shape))
 
 
+def _clipped(made: Instance, low: int, high: int, shape: tuple, dtype: DType) -> Node:
+    """A new input, limited to low .. high."""
+    free = made.graph.input(f"free{len(made.inputs)}", shape, dtype)
+    made.inputs.append((free, "any"))
+    above = made.graph.idiom("Maximum", free, made.graph.full(low, dtype))
+    return made.graph.idiom("Minimum", above, made.graph.full(high, dtype))
+
+
+def _range(made: Instance, args: tuple[Expr, ...], shape: tuple, dtype: DType) -> Node:
+    if dtype.is_float:
+        raise Miss
+    low = made.rng.randrange(2)
+    high = low if str(args[0]) == str(args[1]) else 1
+    made.bind(args[0], low)
+    made.bind(args[1], high)
+    return _clipped(made, low, high, shape, dtype)
+
+
+def _within(made: Instance, args: tuple[Expr, ...], shape: tuple, dtype: DType) -> Node:
+    size = made.env.get(str(args[0]))
+    if not isinstance(size, tuple) or dtype.kind != "int":
+        raise Miss
+    return _clipped(made, 0, size[0] - 1, shape, dtype)
+
+
+def _picked(made: Instance, table: Node, index: Node, k: int, shared: int) -> Node:
+    """The sum over axis k of a table times the one-hot mask of an index: of the index's axes the
+    first ``shared`` are the table's first, and the others come where the axis was."""
+    g, n = made.graph, table.shape[k]
+    ours, rest = index.shape[shared:], table.shape[k + 1:]
+    t = g.reshape(table, (*table.shape[:k], *(1,) * len(ours), n, *rest))
+    i = g.reshape(index, (*index.shape[:shared], *(1,) * (k - shared), *ours, 1,
+                          *(1,) * len(rest)))
+    v = g.reshape(g.iota(n, index.dtype), (n, *(1,) * len(rest)))
+    mask = g.idiom("Equal", i, v)
+    body = (g.select(mask, t, g.full(0, t.dtype)) if made.rng.random() < 0.5
+            else g.mul(g.cast(mask, t.dtype), t))
+    axis = k + len(ours)
+    return g.reshape(g.op("SumReduce", body, axis), body.shape[:axis] + body.shape[axis + 1:])
+
+
+def _one_hot_sum(made: Instance, args: tuple[Expr, ...], shape: tuple, dtype: DType) -> Node:
+    """The axes of the index are some neighbours of the result's, or none."""
+    k = made.rng.randrange(len(shape) + 1)
+    j = made.rng.randrange(k, len(shape) + 1)
+    n, index = made.rng.choice((2, 3)), shape[k:j]
+    for a, value in zip(args[2:], (k, (n,), (1,) * len(index),
+                                   (1,) * k + index + (1,) * (len(shape) - j), shape)):
+        made.bind(a, value)
+    table = made.node(args[0], (*shape[:k], n, *shape[j:]), dtype)
+    return _picked(made, table, made.node(args[1], index, i64), k, 0)
+
+
+def _one_hot_sum_moved(made: Instance, args: tuple[Expr, ...], shape: tuple, dtype: DType) -> Node:
+    """The same, then without axes of size 1, with axes exchanged, and with those of size 1."""
+    long = tuple(d for d in shape if d != 1)
+    perm = tuple(made.rng.sample(range(len(long)), len(long)))
+    whole = tuple(long[perm.index(i)] for i in range(len(long)))
+    for a, value in zip(args[7:], (whole, perm, shape)):
+        made.bind(a, value)
+    e = _one_hot_sum(made, args[:7], whole, dtype)
+    return made.graph.reshape(made.graph.permute(e, perm), shape)
+
+
+def _one_hot_sum_batched(made: Instance, args: tuple[Expr, ...], shape: tuple, dtype: DType
+                         ) -> Node:
+    """The first axes of the result are axes of the table and of the index."""
+    if not shape or 1 in shape:
+        raise Miss
+    shared = made.rng.randrange(1, len(shape) + 1)
+    j = made.rng.randrange(shared, len(shape) + 1)
+    n, index, tail = made.rng.choice((2, 3)), shape[:j], shape[j:]
+    rows = math.prod(shape[:shared])
+    for a, value in zip(args[2:], (
+            tuple(range(shared + 1 + len(tail))), (rows * n, *tail), (rows,),
+            shape[:shared] + (1,) * (j - shared), (n,), (1,) * j, index + (1,) * len(tail), shape,
+            shape, tuple(range(len(shape))), shape)):
+        made.bind(a, value)
+    table = made.node(args[0], (*shape[:shared], n, *tail), dtype)
+    return _picked(made, table, made.node(args[1], index, i64), shared, shared)
+
+
 BUILDERS: MappingProxyType[str, Callable] = MappingProxyType({
     "sized": _sized, "rotated": _rotated, "concat": _concat, "constant": _constant,
-    "contraction": _contraction})
+    "contraction": _contraction, "range": _range, "within": _within,
+    "one-hot-sum": _one_hot_sum, "one-hot-sum-moved": _one_hot_sum_moved,
+    "one-hot-sum-batched": _one_hot_sum_batched})
 
 
 # ---- tests: True, False, or None where an argument is not bound yet; some bind the last ones

@@ -12,6 +12,7 @@ from tegg.dtype import DTYPES, DType, bool_, dtype as as_dtype, i64
 from tegg.errors import TeggError
 from tegg.ir.graph import Graph, Node
 from tegg.ir.op import Op, OpTable
+from tegg.rewrite.providers import Completing, Provider
 from tegg.rewrite.rulefile import Relation, Rule
 from tegg.rewrite.sexpr import Expr, List, Symbol, is_float
 from tegg.testing.guards import BUILDERS, DOMAINS, POLICIES, TESTS, Miss
@@ -31,6 +32,7 @@ class Instance:
     table: OpTable
     relations: Mapping[str, Relation]
     dtypes: tuple[DType, ...]
+    providers: tuple[Provider, ...] = ()
     graph: Graph = field(default_factory=Graph)
     env: dict[str, object] = field(default_factory=dict)
     defined: dict[str, Expr] = field(default_factory=dict)  # variable -> the term it must be
@@ -111,12 +113,36 @@ class Instance:
             ok: bool | None = a != b if guard.head == "!=" else COMPARE[guard.head](a, b)
         elif guard.head in BUILDERS:
             ok = True if guard.items[1].text in self.env else None
-        else:
+        elif guard.head in TESTS:
             ok = TESTS[guard.head](self, *values)
+        else:
+            ok = self.completed(guard.head, values)
         if ok is None:
             return False
         if not ok:
             raise Miss
+        return True
+
+    def completed(self, head: str, values: list[Any]) -> bool | None:
+        """Whether a provider says so; the arguments that it completes are drawn from what it says.
+
+        Raises AssertionError for a relation that nothing can draw.
+        """
+        says = next((p for p in self.providers
+                     if isinstance(p, Completing) and head in p.relations), None)
+        if says is None:
+            raise AssertionError(f"the relation {head} has no strategy in tegg.testing.guards, "
+                                 f"and its provider no method 'completions'")
+        free = [i for i, v in enumerate(values) if isinstance(v, Symbol)]
+        if any(i < says.known for i in free):
+            return None
+        found = says.completions(head, *values[:says.known])
+        found = [f for f in found if all(v == f[i] for i, v in enumerate(values[says.known:])
+                                         if not isinstance(v, Symbol))]
+        if not found:
+            return False
+        chosen = self.rng.choice(found)
+        self.env.update({values[i].text: chosen[i - says.known] for i in free})
         return True
 
     def equal(self, left: Expr, right: Expr) -> bool:
@@ -274,10 +300,11 @@ class Instance:
 
 
 def instance(rule: Rule, table: OpTable, relations: Mapping[str, Relation],
-             dtypes: tuple[DType, ...], rng: Random, tries: int = 2000) -> Instance:
+             dtypes: tuple[DType, ...], rng: Random, tries: int = 2000,
+             providers: tuple[Provider, ...] = ()) -> Instance:
     """Draw until a graph fits the rule's left side. Raises AssertionError where none was found."""
     for _ in range(tries):
-        made = Instance(rng, table, relations, dtypes)
+        made = Instance(rng, table, relations, dtypes, providers, Graph(table))
         try:
             made.take(rule.query)
             made.draw()

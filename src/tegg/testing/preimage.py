@@ -24,6 +24,8 @@ def choose(op: Op, shape: tuple, dtype: DType, bound: list, below: list[Node | N
         return [shape] * op.arity, [dtype if b is None else b for b in bound]
     if op.name in ("SumReduce", "MaxReduce", "Mean"):
         return _reduce(shape, dtype, bound, below, rng)
+    if op.kind == "contract":
+        return _contract(shape, dtype, bound, rng)
     if op.kind == "composite":
         axis = _axis(bound[0], range(len(shape)), rng)
         eps = [bits_of(1e-3, dtype) if b is None else b for b in bound[1:]]
@@ -49,6 +51,21 @@ def _reduce(shape, dtype, bound, below, rng) -> Choice:
     axis = _axis(bound[0], (i for i, n in enumerate(shape) if n == 1), rng)
     n = rng.choice(_SIZES)
     return [shape[:axis] + (n,) + shape[axis + 1:]], [axis]
+
+
+def _contract(shape, dtype, bound, rng) -> Choice:
+    """Each axis of the result stands in one operand or in both; one more is summed, and stands
+    anywhere. Attributes of a template come after the spec and the shape, and must be bound."""
+    if dtype.kind == "bool" or any(b is None for b in bound[2:]) or bound[0] is not None:
+        raise Miss
+    letters = ["" if n == 1 else "abcdefg"[i] for i, n in enumerate(shape)]
+    owners = {a: rng.choice(("x", "y", "xy")) for a in letters if a}
+    axes = [[a for a in owners if side in owners[a]] for side in "xy"]
+    for side in axes:
+        side.insert(rng.randrange(len(side) + 1), "k")
+    size = {**{a: n for a, n in zip(letters, shape) if a}, "k": rng.choice((1, 2, 3))}
+    spec = ";".join(",".join(a) or "-" for a in (*axes, letters))
+    return [tuple(size[a] for a in side) for side in axes], [spec, shape, *bound[2:]]
 
 
 _VALUES = (0.5, 2.0, -1.5, 0.0, -0.0, 1e-3, math.nan, *(1.0 / n for n in range(1, 10)))

@@ -50,7 +50,8 @@ def draw_instance(rule: Rule, rules: RuleSet, stacked: Stack, rng: Random) -> In
     """A graph that a rule matches, of the dtypes in which its class can be checked."""
     dtypes = {"reals": (f64, i64, bool_), "rounds": (f32, f64, i64, bool_)}.get(
         rules.header.kind, tuple(DTYPES.values()))
-    return instance(rule, stacked.table, relations(stacked), dtypes, rng)
+    return instance(rule, stacked.table, relations(stacked), dtypes, rng,
+                    providers=stacked.providers)
 
 
 def check_instance(rule: Rule, rules: RuleSet, made: Instance,

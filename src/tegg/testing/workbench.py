@@ -80,7 +80,7 @@ def live(rule: Rule, stacked: Stack, compilers: Sequence[Compiler], seed: int = 
     hits: set[str] = set()
     for i in range(LIVE_DRAWS):
         made = instance(rule, stacked.table, relations(stacked), tuple(DTYPES.values()),
-                        Random(f"{seed} {i}"))
+                        Random(f"{seed} {i}"), providers=stacked.providers)
         made.graph.outputs = {f"y{n.id}": n for n in made.graph.nodes}
         try:
             report = saturate(made.graph, compilers).report

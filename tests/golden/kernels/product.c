@@ -1,5 +1,5 @@
 // Work(evaluations=629760, iterations=768, loaded=30720, stored=43008)
-// ("GemmParams(form='packed', lanes=16, mr=8, nv=3, depth=48, rows=64, span=85, piece=5, inline=False, in_place=True, abreast=1)",)
+// ("GemmParams(form='packed', lanes=16, mr=8, nv=3, depth=48, rows=64, span=85, piece=5, inline=False, in_place=True, abreast=1, parts=1)",)
 // k_stage0 reads [1] writes [4]
 // k reads [0, 2, 4] writes [3]
 static inline __attribute__((always_inline)) vf k_a_k(const float *const b0, const float *const b1, const float *const b2, float *const b3, int64_t z0, int64_t m0, int64_t k0) {
@@ -139,14 +139,14 @@ static void k_fill(const float *const b0, const float *const b1, const float *co
   for (; i % 8; i++) memset(o + i * as, 0, (ko1 - ko0) * (1) * sizeof(float));
 }
 
-// Panels q0 .. q1 of B over the outer steps ko0 .. ko1 of k: [panel][k][48], columns past the last
-// one 0. B is contiguous along k: blocks of 16 x 16 are transposed.
+// Panels q0 .. q1 of B over the outer steps ko0 .. ko1 of k: [panel][deep][48], columns past the
+// last one 0. B is contiguous along k: blocks of 16 x 16 are transposed.
 static void k_pack0(const float *const b0, const float *const b1, const float *const b2, float *const b3, int64_t z0,  int64_t q0, int64_t q1, int64_t ko0, int64_t ko1,
-    float *restrict to) {
+    int64_t deep, float *restrict to) {
   for (int64_t g = q0 * 3; g < q1 * 3; g++) {
     const int64_t first = g * 16;
     const int columns = 96 - first < 16 ? (96 - first < 0 ? 0 : 96 - first) : 16;
-    float *restrict at = to + ((g / 3) * (48) + ko0 * (1)) * 48 + g % 3 * 16;
+    float *restrict at = to + (g / 3) * deep * 48 + g % 3 * 16;
 
     int64_t n0_[16];
     for (int64_t j = 0; j < columns; j++) {
@@ -207,7 +207,7 @@ static void k_block(const float *const b0, const float *const b1, const float *c
   const int64_t from0 = 0;
   const int64_t from1 = from0 + (96 + 47) / 48;
   const int64_t steps = 48, blocks = 48 > steps ? (48 + steps - 1) / steps : 1;
-  const int64_t as = 80, span = blocks > 1 ? 85 : q1 - q0;
+  const int64_t as = 80, deep = 48, span = blocks > 1 ? 85 : q1 - q0;
   float *const a = (float *)ws, *const tile = a + 64 * as, *const sums = tile + 1 * 8 * 48;
   for (int64_t row = row0; row < row1; row += 64) {
     const int64_t rows = row1 - row < 64 ? row1 - row : 64;
@@ -216,7 +216,7 @@ static void k_block(const float *const b0, const float *const b1, const float *c
       const int64_t c1 = q1 - c0 > span ? c0 + span : q1;
       for (int64_t kb = 0; kb < blocks; kb++) {
         const int64_t ko0 = kb * steps, ko1 = 48 - ko0 < steps ? 48 : ko0 + steps;
-        const int64_t kc = (ko1 - ko0) * (1);
+        const int64_t kc = (ko1 - ko0) * (1), at = ko0 * (1);
         if (blocks > 1 || c0 == q0) {
           const int64_t whole = rows / 8 * 8;
           if (whole < rows) k_fill(b0, b1, b2, b3, z0, row + whole, rows - whole, ko0, ko1, as, a + whole * as);
@@ -226,11 +226,11 @@ static void k_block(const float *const b0, const float *const b1, const float *c
         for (int64_t q = c0 > from0 ? c0 : from0; q < c1 && q < from1; q++) {
           const int64_t col = (q - from0) * 48, cols = 96 - col < 48 ? 96 - col : 48;
           for (int64_t i = 0; i < rows; i += 8) {
-            const int64_t part = i / 8 % 3 * kc * 64;
+            const int64_t ahead = i / 8 % 3 * kc * 64;
             float *const t = blocks == 1 ? tile : sums + ((q - c0) * (64 / 8) + i / 8) * (1 * 8 * 48);
             {
-              const float *const b = panels0 + ((q - from0) * (48) + ko0 * (1)) * 48;
-              const char *const next = (const char *)(b + (48) * 48) + part;
+              const float *const b = panels0 + ((q - from0) * deep + at) * 48;
+              const char *const next = (const char *)(b + deep * 48) + ahead;
 switch ((cols + 15) / 16) { case 1: k_product_1(kc, i < whole ? in + i * stride : a + i * as, i < whole ? stride : as, b, t + 0, kb > 0, next); break; case 2: k_product_2(kc, i < whole ? in + i * stride : a + i * as, i < whole ? stride : as, b, t + 0, kb > 0, next); break; default: k_product_3(kc, i < whole ? in + i * stride : a + i * as, i < whole ? stride : as, b, t + 0, kb > 0, next); }
             }
 
@@ -259,7 +259,7 @@ void k_stage0(void *const *buffers, const int64_t *sizes, int tid, int nt) {
     const int64_t z0 = batch; (void)z0;
     k_pack0(b0, b1, b2, b3, z0,  c * 5, (c + 1) * 5 < panels ? (c + 1) * 5 : panels,
         d * depth, (d + 1) * depth < 48 ? (d + 1) * depth : 48,
-        to + batch * panels * 48 * (48));
+        48, to + (batch * panels * (48) + d * depth * (1)) * 48);
   }
 }
 

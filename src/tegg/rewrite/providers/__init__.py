@@ -28,3 +28,16 @@ class Provider(Protocol):
     def facts(self, view: View) -> Iterable[Fact]:
         """Facts that hold in this view; what was stated before may be stated again."""
         ...
+
+
+@runtime_checkable
+class Completing(Provider, Protocol):
+    """A provider whose facts follow from their first ``known`` arguments. So rules that read them
+    can be drawn and tested (``tegg.testing``): a Tensor is anything with a shape and a dtype."""
+
+    @property
+    def known(self) -> int: ...
+
+    def completions(self, relation: str, *given: Any) -> list[tuple[Any, ...]]:
+        """The other arguments of every fact that starts with those given."""
+        ...

@@ -8,7 +8,9 @@ from tegg.rewrite.providers.constants import Constants
 from tegg.rewrite.providers.contractions import Contractions
 from tegg.rewrite.providers.dims import Dims
 from tegg.rewrite.providers.dtypes import DTypes
+from tegg.rewrite.providers.lookups import Lookups
 from tegg.rewrite.providers.permutations import Permutations
+from tegg.rewrite.providers.ranges import RangeFacts
 
 BUILTIN: tuple[Provider, ...] = (DTypes(), Permutations(), Dims(), Constants(), Concats(),
-                                 Contractions())
+                                 Contractions(), RangeFacts(), Lookups())

@@ -69,7 +69,7 @@ def _products(c: int, view: View, memo: dict[int, list[Product]]) -> list[Produc
             found += [p.shown_as(_without(p.out, n.attrs[0])) for p in below]
         elif n.op.name in ("Reshape", "Permute"):
             shapes = view.shape[n.args[0]], view.shape[c]
-            for p in (p for p in _products(n.args[0], view, memo) if p.summed):
+            for p in [p for p in _products(n.args[0], view, memo) if p.summed]:
                 out = (tuple(p.out[i] for i in n.attrs[0]) if n.op.name == "Permute"
                        else regroup(p.out, *shapes))
                 if out is not None:

@@ -1,0 +1,118 @@
+// Elements of an array at a vector of 32-bit (i) or 64-bit (l) positions; only the lanes of the
+// mask m, of int32 lanes, are read, the others give 0.
+//
+// Positions and elements of 64 bits fill two registers. Compilers take such vectors apart lane by
+// lane where they are compared or converted, so that is written by halves here.
+#pragma once
+
+#define HALF_BYTES (4 * TEGG_LANES)
+typedef int64_t half_l __attribute__((vector_size(HALF_BYTES)));
+typedef double half_d __attribute__((vector_size(HALF_BYTES)));
+typedef long long half_q __attribute__((vector_size(HALF_BYTES)));
+typedef float half_f __attribute__((vector_size(HALF_BYTES / 2)));
+typedef int32_t half_i __attribute__((vector_size(HALF_BYTES / 2)));
+typedef union { vl v; half_l h[2]; half_q q[2]; } halves_l;
+typedef union { vd v; half_d h[2]; } halves_d;
+typedef union { vf v; half_f h[2]; } halves_f;
+typedef union { vi v; half_i h[2]; } halves_i;
+
+// ---- registers of two halves, which do not go through memory where the compiler can say so
+#if __has_builtin(__builtin_shufflevector) && TEGG_LANES == 16
+#define LOW 0, 1, 2, 3, 4, 5, 6, 7
+#define HIGH 8, 9, 10, 11, 12, 13, 14, 15
+#elif __has_builtin(__builtin_shufflevector) && TEGG_LANES == 8
+#define LOW 0, 1, 2, 3
+#define HIGH 4, 5, 6, 7
+#endif
+#ifdef LOW
+INL vf f_join(half_f a, half_f b) { return __builtin_shufflevector(a, b, LOW, HIGH); }
+INL half_f f_low(vf a) { return __builtin_shufflevector(a, a, LOW); }
+INL half_f f_high(vf a) { return __builtin_shufflevector(a, a, HIGH); }
+INL half_i i_low(vi a) { return __builtin_shufflevector(a, a, LOW); }
+INL half_i i_high(vi a) { return __builtin_shufflevector(a, a, HIGH); }
+#undef LOW
+#undef HIGH
+#else
+INL vf f_join(half_f a, half_f b) { return ((halves_f){.h = {a, b}}).v; }
+INL half_f f_low(vf a) { return ((halves_f){a}).h[0]; }
+INL half_f f_high(vf a) { return ((halves_f){a}).h[1]; }
+INL half_i i_low(vi a) { return ((halves_i){a}).h[0]; }
+INL half_i i_high(vi a) { return ((halves_i){a}).h[1]; }
+#endif
+INL half_q l_low(vl a) { return ((halves_l){a}).q[0]; }
+INL half_q l_high(vl a) { return ((halves_l){a}).q[1]; }
+INL vd d_join(half_d a, half_d b) { return ((halves_d){.h = {a, b}}).v; }
+
+// ---- positions inside of an axis of n
+INL vi vi_clamp(vi i, int64_t n) {
+  int32_t top = n > INT32_MAX ? INT32_MAX : (int32_t)(n - 1);
+  vi a = i & (i > 0), in = a < top;
+  return (a & in) | (vi_splat(top) & ~in);
+}
+INL vl vl_clamp(vl i, int64_t n) {
+  halves_l x = {i};
+  for (int k = 0; k < 2; k++) {
+    half_l a = x.h[k] & (x.h[k] > 0), top = (n - 1) + (half_l){0}, in = a < top;
+    x.h[k] = (a & in) | (top & ~in);
+  }
+  return x.v;
+}
+
+#if TEGG_LANES == 16 && defined(__AVX512F__) && __has_builtin(__builtin_ia32_gathersiv16sf)
+#define LANE_BITS(m) ((uint16_t)__builtin_ia32_ptestmd512(m, m, (uint16_t)-1))
+INL vf vf_gather_i(const float *p, vi i, vi m) {
+  return __builtin_ia32_gathersiv16sf((vf){0}, p, i, (short)LANE_BITS(m), 4);
+}
+#define IN_HALVES(L, V, T, I, VI, CALL) \
+  INL V v##L##_gather_##I(const T *p, VI i, vi m) { \
+    uint16_t on = LANE_BITS(m); \
+    return L##_join(CALL((half_##L){0}, p, I##_low(i), (char)on, sizeof(T)), \
+                    CALL((half_##L){0}, p, I##_high(i), (char)(on >> 8), sizeof(T))); \
+  }
+IN_HALVES(f, vf, float, l, vl, __builtin_ia32_gatherdiv16sf)
+IN_HALVES(d, vd, double, i, vi, __builtin_ia32_gathersiv8df)
+IN_HALVES(d, vd, double, l, vl, __builtin_ia32_gatherdiv8df)
+#undef LANE_BITS
+#undef IN_HALVES
+#elif TEGG_LANES == 8 && defined(__AVX2__) && __has_builtin(__builtin_ia32_gathersiv8sf)
+INL vf vf_gather_i(const float *p, vi i, vi m) {
+  return __builtin_ia32_gathersiv8sf((vf){0}, p, i, (vf)m, 4);
+}
+// The mask of a half: the sign of each element says whether it is read.
+#define f_mask_low(m) f_low((vf)(m))
+#define f_mask_high(m) f_high((vf)(m))
+#define d_mask_low(m) ((half_d)__builtin_convertvector(i_low(m), half_l))
+#define d_mask_high(m) ((half_d)__builtin_convertvector(i_high(m), half_l))
+#define IN_HALVES(L, V, T, I, VI, CALL) \
+  INL V v##L##_gather_##I(const T *p, VI i, vi m) { \
+    return L##_join(CALL((half_##L){0}, p, I##_low(i), L##_mask_low(m), sizeof(T)), \
+                    CALL((half_##L){0}, p, I##_high(i), L##_mask_high(m), sizeof(T))); \
+  }
+IN_HALVES(f, vf, float, l, vl, __builtin_ia32_gatherdiv4sf256)
+IN_HALVES(d, vd, double, i, vi, __builtin_ia32_gathersiv4df)
+IN_HALVES(d, vd, double, l, vl, __builtin_ia32_gatherdiv4df)
+#undef f_mask_low
+#undef f_mask_high
+#undef d_mask_low
+#undef d_mask_high
+#undef IN_HALVES
+#else
+#define GATHER(L, V, T, I, VI) \
+  INL V v##L##_gather_##I(const T *p, VI i, vi m) { \
+    V r = {0}; \
+    for (int k = 0; k < TEGG_LANES; k++) \
+      if (m[k]) r[k] = p[i[k]]; \
+    return r; \
+  }
+GATHER(f, vf, float, i, vi)
+GATHER(f, vf, float, l, vl)
+GATHER(d, vd, double, i, vi)
+GATHER(d, vd, double, l, vl)
+#undef GATHER
+#endif
+
+// Integers are moved as floats of their size, bit by bit.
+INL vi vi_gather_i(const int32_t *p, vi i, vi m) { return (vi)vf_gather_i((const void *)p, i, m); }
+INL vi vi_gather_l(const int32_t *p, vl i, vi m) { return (vi)vf_gather_l((const void *)p, i, m); }
+INL vl vl_gather_i(const int64_t *p, vi i, vi m) { return (vl)vd_gather_i((const void *)p, i, m); }
+INL vl vl_gather_l(const int64_t *p, vl i, vi m) { return (vl)vd_gather_l((const void *)p, i, m); }

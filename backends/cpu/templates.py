@@ -1,0 +1,219 @@
+"""The forms of a contraction on this device: rows of the op table, and which are worth a look."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from tegg.contraction import Spec
+from tegg.dim import Dim, Shape, hint, product
+from tegg.dtype import DType, f32
+from tegg.errors import LoweringError
+from tegg.ir.op import Op
+from tegg.ir.template import OWN, Execution, Extents, template
+from tegg.kernel.contraction_shape import Tile, lanes_of, register_tiles
+
+if TYPE_CHECKING:
+    from tegg.rewrite.view import View
+
+_SKINNY = 16           # rows up to which it may pay to read B where it lies, used so seldom
+_DOTS = 4              # columns that dot products take at once
+_FEW = 1 << 14         # outputs up to which the depth may be split: partial sums stay in cache
+_PART = 2048           # terms that are worth a part of their own
+_PARTS = 32            # at most; a power of two, so that few depths give different code
+_PORTS, _LATENCY = 2, 4  # multiply-adds a cycle, and cycles until one's result can be used
+_REDUCE = 6            # steps that adding up the lanes of four accumulators costs
+
+
+def register(d: DType) -> DType:
+    """The dtype in which sums are kept: halves accumulate in float32."""
+    return f32 if d.is_float and d.itemsize == 2 else d
+
+
+# ---- what each form executes
+@dataclass(frozen=True, slots=True)
+class _Packed:
+    """Register tiles over packed panels. ``width``: float32 values in a vector register."""
+
+    width: int
+
+    def __call__(self, own: tuple, e: Extents) -> Execution:
+        rows, vectors, parts = own
+        lanes = lanes_of(register(e.dtype), self.width)
+        whole, left = divmod(-(-e.n // lanes), vectors)
+        tall = -(-e.m // rows)
+        slots = whole * _slots(rows, vectors) + (_slots(rows, left) if left else 0)
+        padded = tall * rows * -(-e.n // lanes)
+        panels = whole + bool(left)
+        packed = e.batch * e.k * panels * vectors * lanes
+        units = panels if parts == 1 else parts
+        return Execution(2.0 * e.batch * e.k * padded * lanes,
+                         max(1, padded) / max(1, tall * slots),
+                         max(1, e.batch * units * (tall if parts == 1 else 1)), packed,
+                         0 if parts > 1 else packed if e.batch == 1 else packed // e.batch,
+                         *_partial(e.batch * tall * rows * panels * vectors * lanes, parts))
+
+
+def _slots(rows: int, vectors: int) -> float:
+    """Issue slots of one step of a register tile: multiply-adds with the loads that they do not
+    hide (vectors of B come from L2), loads alone, or waiting for results."""
+    return max(rows * vectors + 0.15 * rows + 0.4 * vectors, 1.4 * (rows + vectors),
+               _PORTS * _LATENCY)
+
+
+def _partial(sums: int, parts: int) -> tuple[int, int]:
+    return (sums * parts, 1) if parts > 1 else (0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """B read row by row: each step loads a vector of B, multiplies and adds it for each row, and
+    loads and stores sums once in eight steps."""
+
+    width: int
+
+    def __call__(self, own: tuple, e: Extents) -> Execution:
+        (vectors,) = own
+        lanes = lanes_of(register(e.dtype), self.width)
+        whole, left = divmod(e.n, lanes)  # the columns left over are added one by one
+        slots = whole * (1 + 2.25 * e.m) + 2 * left * e.m
+        padded = (whole + bool(left)) * e.m
+        return Execution(2.0 * e.batch * e.k * padded * lanes, max(1, padded) / max(1, slots),
+                         max(1, e.batch * -(-e.n // (vectors * lanes))),
+                         aside=e.batch * e.m * e.k)
+
+
+@dataclass(frozen=True, slots=True)
+class _Dots:
+    """B read along the depth, against some rows at once: multiplied, then added."""
+
+    width: int
+
+    def __call__(self, own: tuple, e: Extents) -> Execution:
+        rows, parts = own
+        lanes = lanes_of(register(e.dtype), self.width)
+        tall, across = -(-e.m // rows), -(-e.n // _DOTS)
+        depth = -(-e.k // lanes) * lanes
+        slots = max(2 * rows * _DOTS, _PORTS * _LATENCY)
+        used = _DOTS * rows / slots * depth / max(1, depth + _REDUCE * lanes)
+        pieces = parts if parts > 1 else -(-e.n // (4 * lanes))
+        return Execution(2.0 * e.batch * depth * tall * rows * across * _DOTS, used,
+                         max(1, e.batch * pieces), 0, 0,
+                         *(_partial(e.batch * e.m * across * _DOTS, parts) if parts > 1
+                           else (e.batch * e.m * e.k, 0)))
+
+
+@cache
+def templates(width: int) -> tuple[Op, ...]:
+    """The rows for a vector width."""
+    return (
+        template("CpuPacked", (("rows", "int"), ("vectors", "int"), ("parts", "int")),
+                 _Packed(width), "register tiles over packed panels of the second operand"),
+        template("CpuRows", (("vectors", "int"),), _Rows(width),
+                 "few rows: the second operand is read row by row, where it lies"),
+        template("CpuDots", (("rows", "int"), ("parts", "int")), _Dots(width),
+                 "few rows: the second operand is read along the depth, where it lies"))
+
+
+_TILES = MappingProxyType({
+    "CpuPacked": lambda rows, vectors, parts: Tile("packed", rows, vectors, parts),
+    "CpuRows": lambda vectors: Tile("rows", vectors=vectors),
+    "CpuDots": lambda rows, parts: Tile("dots", rows, parts=parts)})
+
+
+def tile_of(op: Op, attrs: tuple) -> Tile:
+    """The tile that a template's attributes state. Raises LoweringError for another op."""
+    if op.name not in _TILES:
+        raise LoweringError(f"{op.name} has no form on this device; the rules of lower.cpu turn a "
+                            f"contraction into its templates")
+    return _TILES[op.name](*attrs[OWN:])
+
+
+# ---- which are worth a look
+def tiles(x: Shape, y: Shape, spec: str, dtype: DType, width: int) -> list[tuple[int, int]]:
+    """Register tiles for a product."""
+    m, n, _ = _sizes(x, y, spec)
+    return register_tiles(m, n, register(dtype), width)
+
+
+def parts(x: Shape, y: Shape, spec: str) -> list[int]:
+    """Into how many parts the depth may be split: 1, and more where outputs are few.
+
+    The number depends on the depth alone, never on the threads: results stay the same.
+    """
+    s = Spec.parse(spec)
+    sizes = s.sizes(x, y)
+    outputs = hint(product(tuple(sizes[c] for c in s.out if c)))
+    most = min(_PARTS, hint(_sizes(x, y, spec)[2]) // _PART)
+    return [1] if outputs > _FEW or most < 2 else [1, 1 << (most.bit_length() - 1)]
+
+
+def few_rows(x: Shape, y: Shape, spec: str) -> bool:
+    """Whether the first operand has few rows."""
+    return 0 < hint(_sizes(x, y, spec)[0]) <= _SKINNY
+
+
+def depth_last(spec: str) -> bool:
+    """Whether both operands are contiguous along what is summed."""
+    s = Spec.parse(spec)
+    return all([c for c in axes if c][-1:] == [s.k[-1]] for axes in (s.x, s.y)) if s.k else False
+
+
+def _sizes(x: Shape, y: Shape, spec: str) -> tuple[Dim, Dim, Dim]:
+    """Rows, columns and depth."""
+    s = Spec.parse(spec)
+    size = s.sizes(x, y)
+    m, n, k = (product(tuple(size[c] for c in letters)) for letters in (s.m, s.n, s.k))
+    return m, n, k
+
+
+@dataclass(frozen=True, slots=True)
+class Forms:
+    """Which forms of a contraction x, y, spec could win on this machine, for rules to build.
+
+    ``(cpu-tile x y i r v)``: register tiles of r rows by v vectors; ``(cpu-parts x y i p)``: the
+    depth in p parts; ``(cpu-rows x y i v)``: few rows, v vectors of columns at a time;
+    ``(cpu-dots x y i r p)``: few rows, r at once, both operands contiguous along the depth.
+    """
+
+    width: int
+    name = "cpu forms"
+    known = 3
+    relations = MappingProxyType({
+        "cpu-tile": ("Tensor", "Tensor", "String", "i64", "i64"),
+        "cpu-parts": ("Tensor", "Tensor", "String", "i64"),
+        "cpu-rows": ("Tensor", "Tensor", "String", "i64"),
+        "cpu-dots": ("Tensor", "Tensor", "String", "i64", "i64")})
+
+    def completions(self, relation: str, *given: Any) -> list[tuple[Any, ...]]:
+        """What a relation says of two operands and a spec."""
+        x, y, spec = given
+        shapes = x.shape, y.shape, spec
+        if relation == "cpu-tile":
+            return list(tiles(*shapes, x.dtype, self.width))
+        if relation == "cpu-parts":
+            return [(p,) for p in parts(*shapes)]
+        if not few_rows(*shapes):
+            return []
+        if relation == "cpu-rows":
+            return [] if depth_last(spec) else [(4,)]
+        rows = max(1, min(hint(_sizes(*shapes)[0]), 4 if self.width == 16 else 2))
+        return [(rows, p) for p in parts(*shapes)] if depth_last(spec) else []
+
+    def facts(self, view: View) -> Iterable[tuple[Any, ...]]:
+        for _, n in view.having("Contract"):
+            x, y = (_Operand(view.shape[a], view.dtype[a]) for a in n.args)
+            for relation in self.relations:
+                for values in self.completions(relation, x, y, n.attrs[0]):
+                    yield (relation, *n.args, n.attrs[0], *values)
+
+
+@dataclass(frozen=True, slots=True)
+class _Operand:
+    """What the forms of a product depend on, of one operand."""
+
+    shape: Shape
+    dtype: DType

@@ -1,0 +1,69 @@
+"""Templates of contractions: rows by which a device offers its own forms of a sum of products."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tegg.dtype import DType
+from tegg.ir.op import OPS, Op
+
+OWN = len(OPS["Contract"].attrs)  # attributes that a template shares with Contract come first
+
+
+@dataclass(frozen=True, slots=True)
+class Extents:
+    """A contraction at the sizes that costs assume: how many batch items, rows of the first
+    operand, columns of the second, and terms of each sum; ``dtype`` is that of the operands."""
+
+    batch: int
+    m: int
+    n: int
+    k: int
+    dtype: DType
+
+    @property
+    def flops(self) -> int:
+        """Multiplications and additions."""
+        return 2 * self.batch * self.m * self.n * self.k
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """What a template executes for one contraction, over all threads.
+
+    flops: of the products, padding of tiles included. speed: the share of the rate of a large
+    product that its inner loop can reach. pieces: what threads can share. packed: elements of the
+    second operand that are copied first; kept: how many of the copies exist at once, 0 where each
+    is used up before the next, so that none is there before a run. aside: elements of partial sums
+    and of the first operand that are written and read back. stages: functions that wait for one
+    another, beyond the first.
+    """
+
+    flops: float
+    speed: float = 1.0
+    pieces: int = 1
+    packed: int = 0
+    kept: int = 0
+    aside: int = 0
+    stages: int = 0
+
+
+def template(name: str, attrs: tuple[tuple[str, str], ...],
+             executes: Callable[[tuple, Extents], Execution], doc: str) -> Op:
+    """The row of a template: a Contract in all but its name, its own attributes and its price.
+
+    ``executes`` is given the template's own attributes.
+    """
+    whole = OPS["Contract"]
+    meaning, expand = whole.meaning, whole.expand
+    assert meaning is not None and expand is not None
+    return Op(name, whole.kind, whole.arity, whole.shape, whole.dtype,
+              lambda a, t, s, d: meaning(a, t[:OWN], s, d), (*whole.attrs, *attrs),
+              lambda b, args, t: expand(b, args, t[:OWN]), whole.domains, whole.cost,
+              whole.tolerance, False, doc, template=lambda t, e: executes(t[OWN:], e))
+
+
+def form_of(node) -> tuple:
+    """What tells the form of one contraction from another's: the op, its own attributes."""
+    return (node.op.name, *node.attrs[OWN:])
