@@ -157,7 +157,7 @@ def _one_hot_sum_moved(made: Instance, args: tuple[Expr, ...], shape: tuple, dty
 def _one_hot_sum_batched(made: Instance, args: tuple[Expr, ...], shape: tuple, dtype: DType
                          ) -> Node:
     """The first axes of the result are axes of the table and of the index."""
-    if not shape or 1 in shape:
+    if not shape or 1 in shape or 0 in shape:
         raise Miss
     shared = made.rng.randrange(1, len(shape) + 1)
     j = made.rng.randrange(shared, len(shape) + 1)
