@@ -94,6 +94,7 @@ class Evaluator:
         if any(not isinstance(i, int) for a in index for i in a.flat):
             raise Undecided("an index that is not known")
         arrays = [x, *(a.astype(np.int64) for a in index)]
+        assert n.op.meaning is not None
         moved = n.op.meaning(arrays, n.attrs, n.shape, n.dtype)
         if n.shape:
             return np.asarray(moved, object)
@@ -104,6 +105,7 @@ class Evaluator:
     def _source(self, n: Node) -> np.ndarray:
         if n.op.name == "Full":
             return self._filled(n.shape, n.attrs[2], n.dtype)
+        assert n.op.meaning is not None
         exact = n.op.meaning([], n.attrs, n.shape, n.dtype)
         return self._map(lambda v: self.domain.full(v, n.dtype), exact.astype(object))
 

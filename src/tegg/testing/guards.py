@@ -110,7 +110,7 @@ def _range(made: Instance, args: tuple[Expr, ...], shape: tuple, dtype: DType) -
 
 def _within(made: Instance, args: tuple[Expr, ...], shape: tuple, dtype: DType) -> Node:
     size = made.env.get(str(args[0]))
-    if not isinstance(size, tuple) or dtype.kind != "int":
+    if not isinstance(size, tuple) or len(size) != 1 or dtype.kind != "int":
         raise Miss
     return _clipped(made, 0, size[0] - 1, shape, dtype)
 

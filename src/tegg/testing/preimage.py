@@ -132,7 +132,7 @@ def _slice(shape, dtype, bound, below, rng) -> Choice:
         return [below[0].shape], [starts, tuple(min(a + n * step, size) for a, n, size in
                                                 zip(starts, shape, below[0].shape)),
                                   (step,) * len(shape)]
-    starts = tuple(rng.randrange(2) for _ in shape)
+    starts = tuple(rng.choice((0, 1, n)) for n in shape)
     steps = tuple(rng.choice((1, 2)) for _ in shape)
     stops = tuple(a + (n - 1) * k + 1 if n else a for a, n, k in zip(starts, shape, steps))
     return [tuple(b + rng.randrange(2) for b in stops)], [starts, stops, steps]

@@ -159,7 +159,8 @@ def proven(graph: Graph, a: Node, b: Node, inputs: Iterable[Node], kind: str) ->
 
 
 def _unknown(n: Node, domain: Reals | Machine) -> np.ndarray:
-    out = np.empty(n.shape, object)
+    shape: Any = n.shape
+    out = np.empty(shape, object)
     for i in np.ndindex(out.shape):
         out[i] = domain.input(f"x{n.attrs[0]}{list(i)}", n.dtype)
     return out
