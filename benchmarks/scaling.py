@@ -71,9 +71,8 @@ def text(rows: list[dict]) -> str:
 def main(layers: list[int]) -> None:
     rows = [measured(n) for n in layers or LAYERS]
     where = f"{platform.machine()}, {os.cpu_count()} threads, Python {platform.python_version()}"
-    out = f"# Saturation and extraction by layers\n\n{where}, cold: seconds of processor time,\nmedians of {ROUNDS} new processes, " \
-          f"and the best of the wall clock.\n\n" \
-          f"{text(rows)}"
+    out = (f"# Saturation and extraction by layers\n\n{where}, cold: seconds of processor time, "
+           f"medians of {ROUNDS}\nnew processes, and the best of the wall clock.\n\n{text(rows)}")
     print(out)
     if not layers:
         (HERE / "results" / "scaling.md").write_text(out, encoding="utf-8")

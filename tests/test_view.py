@@ -96,7 +96,8 @@ def test_a_browser_shows_it(text, tmp_path):
     path.write_text(text, encoding="utf-8")
     out = subprocess.run([str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu",
                           f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom",
-                          f"{path.as_uri()}#k0"], capture_output=True, text=True, timeout=60).stdout
+                          f"{path.as_uri()}#k0"], capture_output=True, text=True, timeout=60,
+                         check=True).stdout
     assert 'data-ready="yes"' in out, "the script did not run to its end"
     assert re.search(r'<details id="k0" open=""', out), "the kernel that the address names is shut"
     assert "<title>stolen" not in out and not re.search(r"<b>&amp;\"'", out)

@@ -143,33 +143,46 @@ def _one_hot_sum(made: Instance, args: tuple[Expr, ...], shape: tuple, dtype: DT
     return _picked(made, table, made.node(args[1], index, i64), k, 0)
 
 
-def _one_hot_sum_moved(made: Instance, args: tuple[Expr, ...], shape: tuple, dtype: DType) -> Node:
-    """The same, then without axes of size 1, with axes exchanged, and with those of size 1."""
+def _spread(shape: tuple, made: Instance) -> tuple:
+    """A shape with axes of size 1 put in between."""
+    return tuple(n for d in shape for n in ((1, d) if made.rng.random() < 0.3 else (d,)))
+
+
+def _exchanged(made: Instance, args: tuple[Expr, ...], shape: tuple) -> tuple[tuple, tuple]:
+    """A layout without axes of size 1, and the permutation that leads from it to a shape."""
     long = tuple(d for d in shape if d != 1)
     perm = tuple(made.rng.sample(range(len(long)), len(long)))
     whole = tuple(long[perm.index(i)] for i in range(len(long)))
-    for a, value in zip(args[7:], (whole, perm, shape)):
+    for a, value in zip(args, (whole, perm, shape)):
         made.bind(a, value)
-    e = _one_hot_sum(made, args[:7], whole, dtype)
-    return made.graph.reshape(made.graph.permute(e, perm), shape)
+    return whole, perm
+
+
+def _one_hot_sum_moved(made: Instance, args: tuple[Expr, ...], shape: tuple, dtype: DType) -> Node:
+    """The same, then without axes of size 1, with axes exchanged, and with those of size 1."""
+    whole, perm = _exchanged(made, args[7:], shape)
+    e = _one_hot_sum(made, args[:7], _spread(whole, made), dtype)
+    return made.graph.reshape(made.graph.permute(made.graph.reshape(e, whole), perm), shape)
 
 
 def _one_hot_sum_batched(made: Instance, args: tuple[Expr, ...], shape: tuple, dtype: DType
                          ) -> Node:
-    """The first axes of the result are axes of the table and of the index."""
-    if not shape or 1 in shape or 0 in shape:
+    """The first axes of the result, before they are moved, are axes of the table and the index."""
+    whole, perm = _exchanged(made, args[10:], shape)
+    if not whole or 0 in whole:
         raise Miss
-    shared = made.rng.randrange(1, len(shape) + 1)
-    j = made.rng.randrange(shared, len(shape) + 1)
-    n, index, tail = made.rng.choice((2, 3)), shape[:j], shape[j:]
-    rows = math.prod(shape[:shared])
-    for a, value in zip(args[2:], (
+    shared = made.rng.randrange(1, len(whole) + 1)
+    w = whole[:shared] + _spread(whole[shared:], made)
+    j = made.rng.randrange(shared, len(w) + 1)
+    n, index, tail = made.rng.choice((2, 3)), w[:j], w[j:]
+    rows = math.prod(w[:shared])
+    for a, value in zip(args[2:10], (
             tuple(range(shared + 1 + len(tail))), (rows * n, *tail), (rows,),
-            shape[:shared] + (1,) * (j - shared), (n,), (1,) * j, index + (1,) * len(tail), shape,
-            shape, tuple(range(len(shape))), shape)):
+            w[:shared] + (1,) * (j - shared), (n,), (1,) * j, index + (1,) * len(tail), w)):
         made.bind(a, value)
-    table = made.node(args[0], (*shape[:shared], n, *tail), dtype)
-    return _picked(made, table, made.node(args[1], index, i64), shared, shared)
+    table = made.node(args[0], (*w[:shared], n, *tail), dtype)
+    e = _picked(made, table, made.node(args[1], index, i64), shared, shared)
+    return made.graph.reshape(made.graph.permute(made.graph.reshape(e, whole), perm), shape)
 
 
 BUILDERS: MappingProxyType[str, Callable] = MappingProxyType({

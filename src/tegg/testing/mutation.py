@@ -7,7 +7,7 @@ an axis, a variable or a sign that is another, an op mistaken for its sibling.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tegg.errors import RuleError
 from tegg.ir.op import OpTable
@@ -48,6 +48,7 @@ def mutants(rule: Rule, home: RuleSet, stacked: Stack) -> Iterator[Mutant]:
     states nothing.
     """
     seen = {_text(rule)}
+    counts: dict[tuple[str, str], int] = {}  # the same edit may be made in several places
     for mutant in _all(rule, stacked):
         text = _text(mutant.rule)
         if text in seen or states_nothing(mutant.rule):
@@ -57,7 +58,10 @@ def mutants(rule: Rule, home: RuleSet, stacked: Stack) -> Iterator[Mutant]:
             check_rule_form(mutant.rule, home.header.kind, stacked.words)
         except RuleError:
             continue
-        yield mutant
+        told = mutant.kind, mutant.edit
+        counts[told] = counts.get(told, 0) + 1
+        again = f" ({counts[told]})" if counts[told] > 1 else ""
+        yield replace(mutant, edit=mutant.edit + again)
 
 
 def _text(rule: Rule) -> str:
