@@ -65,6 +65,7 @@ def test_list_is_a_table_and_json():
     rows = json.loads(run("rules", "list", "--json").output)
     row = next(r for r in rows if r["rule"] == "sub/add")
     assert (row["class"], row["phase"], row["targets"]) == ("bitwise", "names", "any")
+    assert any(r["rule"] == "cpu/packed" and r["targets"] == "cpu" for r in rows)
 
 
 def test_show():
