@@ -138,7 +138,8 @@ class Instance:
             return None
         try:
             found = says.completions(head, *values[:says.known])
-        except (IndexError, KeyError, ValueError):  # of operands that do not fit it says nothing
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+            # A mistaken rule asks about a text of another kind, or about operands that do not fit.
             return False
         found = [f for f in found if all(v == f[i] for i, v in enumerate(values[says.known:])
                                          if not isinstance(v, Symbol))]
