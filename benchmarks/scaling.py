@@ -18,7 +18,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 LAYERS = (2, 4, 8, 16, 32, 64)
-ROUNDS = 5
+ROUNDS = 3
 BAR = 40  # characters
 
 ONE = """

@@ -179,7 +179,7 @@ def stack(compilers: Compiler | Sequence[Compiler], table: OpTable = OPS) -> Sta
     rows = _rows(compilers, table)
     sets: dict[str, RuleSet] = {}
     for s in (s for c in compilers for s in c.rule_sets()):
-        if s.name in sets and sets[s.name].file != s.file:
+        if s.name in sets and Path(sets[s.name].file).resolve() != Path(s.file).resolve():
             raise RuleError(f"rule set {s.name} is defined by {sets[s.name].file} and by {s.file}; "
                             f"rename one of the files")
         sets.setdefault(s.name, s)
