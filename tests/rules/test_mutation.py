@@ -83,8 +83,7 @@ def edits(rule: str) -> set[str]:
 
 
 def test_edits_of_a_rule():
-    found = edits("rewrite (Sub (Flip (Flip x k) k) (Const 2.0)) (Neg y) :when ((= y x))"
-                  .replace(" :when ((= y x))", "").replace("(Neg y)", "(Neg x)"))
+    found = edits("rewrite (Sub (Flip (Flip x k) k) (Const 2.0)) (Neg x)")
     assert {"k may be anything", "2.0 is 3.0", "2.0 is -2.0", "x is _e",
             "(Neg x) without its sign", "(Sub (Const 2.0) (Flip (Flip x k) k))",
             "Add for (Sub (Flip (Flip x k) k) (Const 2.0))"} <= found
@@ -98,4 +97,4 @@ def test_guards_are_dropped_unless_they_bind():
 
 def test_no_mutant_states_nothing_or_renames():
     assert not any(states_nothing(m.rule) for m, _ in every())
-    assert not edits("rewrite (Add (Sin x) y) (Add (Sin x) y)") & {"x is y", "(Add y (Sin x))"}
+    assert "(Add y (Sin x))" not in edits("rewrite (Add (Sin x) y) (Add (Sin x) (Neg y))")
