@@ -145,7 +145,7 @@ def test_unknown_names(program):
         "rules", "why-not", "softmax/dvi", f"{program}:softmax", code=1).output
     assert "the stack has no rule 'q'; 'tegg rules list' shows its rules" in run(
         "rules", "show", "q", code=1).output
-    assert "no backend provides device 'cuba'" in run(
+    assert "no package offers a device 'cuba'" in run(
         "rules", "why", f"{program}:softmax", "--device", "cuba", code=1).output
     assert "is no .egg file" in run("rules", "list", "--stack", "generik", code=1).output
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from strategies import accepted, few, row_calls
+from profiles import few
+from tegg.testing.strategies import accepted, row_calls
 from tegg.bits import bits_of, float_of, value_of
 from tegg.dtype import DTYPES, bf16, bool_, f16, f32, f64, i8, i32, i64, u8
 from tegg.errors import DTypeError

@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 from contractions import FORMS, lowered, product
-from draw import Draw
+from tegg.testing.draw import Draw
 from hypothesis import given, settings, strategies as st
 from kernels import build, call
 

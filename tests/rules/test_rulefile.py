@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from tegg.rewrite.compiler import Bf16, Fp16, Compiler, Generic, builtin_root, stack
+from tegg.rewrite.compiler import Bf16, Fp16, Compiler, Generic, stack
+from tegg.rewrite.sources import builtin_root
 from tegg.errors import RuleError
 from tegg.ir.op import OPS
 from tegg.rewrite.pipeline import phases

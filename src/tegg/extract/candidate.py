@@ -107,7 +107,9 @@ class Pricer:
             return 0.0
         if kind == "contract":
             return self.price((c,), node.args, {c: node})[0] - self.costs.launch
-        elements = size[node.args[0]] if kind == "reduce" else size[c]
+        elements = size[c]
+        if kind in ("reduce", "composite"):
+            elements = max(elements, size[node.args[0]])
         return elements * self.work.weight(node.op) / (self.costs.loop_rate * self.costs.threads)
 
     def stored(self, c: int) -> float:

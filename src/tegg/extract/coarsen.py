@@ -74,7 +74,8 @@ def _hidden(c: int, coarse: ENode, nodes: Nodes, rank: dict[int, int], still: se
 
 def _between(coarse: ENode, fine: ENode, nodes: Nodes, rank: dict[int, int],
              still: set[int]) -> set[int] | None:
-    """Classes between ``fine`` and the operands of ``coarse``; None where it reads past them."""
+    """Classes between ``fine`` and the operands of ``coarse``; None where it reads past them, or
+    where a kernel of its own may compute one of them."""
     stop = set(coarse.args) | still
     floor = min((rank[a] for a in coarse.args), default=0)
     inside: set[int] = set()
@@ -83,7 +84,8 @@ def _between(coarse: ENode, fine: ENode, nodes: Nodes, rank: dict[int, int],
         i = todo.pop()
         if i in inside:
             continue
-        if rank[i] < floor or any(n.op.name == "Input" for n in nodes[i]):
+        if rank[i] < floor or any(n.op.name == "Input" or n.op.kind == "kernel"
+                                  for n in nodes[i]):
             return None
         inside.add(i)
         todo.extend(a for n in nodes[i] for a in n.args if a not in stop)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from importlib.resources import files
 from pathlib import Path
 
@@ -73,6 +73,10 @@ class Costs:
             return self.forms[form]
         raise ArgumentError(f"the cost profile {self.name!r} has no size for the storage form "
                             f"{form!r}; add it under [forms] as bytes an element")
+
+    def with_ops(self, ops: Mapping[str, float]) -> Costs:
+        """The same device, where some ops cost other numbers of operations per element."""
+        return replace(self, ops={**self.ops, **ops}) if ops else self
 
     def seconds(self, work: Demand, loaded: Sequence[float], stored: Sequence[float]) -> float:
         """Predicted time of one kernel that reads and writes buffers of so many bytes: memory

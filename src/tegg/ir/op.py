@@ -13,6 +13,7 @@ from tegg.ir import expand as X
 from tegg.ir import meaning as M
 from tegg.ir import ordering as R
 from tegg import shape as S
+from tegg.ir.code import Code
 from tegg.dtype import DType, bool_, i64, promote
 from tegg.errors import DTypeError
 
@@ -30,7 +31,7 @@ class Op:
 
     kind: ``source``, ``movement``, ``elementwise``, ``reduce``, ``scan`` (cumulative along an
       axis), ``index`` (gather, scatter), ``sort``, ``composite`` (a named idiom over several
-      axes) or ``contract``.
+      axes), ``contract`` or ``kernel`` (a function of its own, on operands in memory).
     attrs: ``(name, kind)`` pairs; kinds as in ATTR_SORTS.
     shape: ``(shapes, attrs, facts) -> shape``; dtype: ``(dtypes, attrs) -> dtype``.
     meaning: ``(arrays, attrs, shape, dtype) -> array``, the NumPy meaning.
@@ -39,6 +40,7 @@ class Op:
     cost: scalar operations per element of the result (of the operand, for reductions).
     template: of a device's template of ``Contract``: ``(attrs, extents) -> Execution``, what it
       executes (``ir/template.py``). Its meaning and its first attributes are those of Contract.
+    code: how languages write it, for rows that are not tegg's own (``ir/code.py``).
     tolerance: multiple of the dtype's own tolerance that a backend may differ by.
     staged: whether a kernel writes the result whole before anything can read it.
     same_bits: whether it gives the bits of its expansion, up to the order of sums and products
@@ -61,6 +63,7 @@ class Op:
     staged: bool = False
     same_bits: bool = False
     template: Callable | None = None
+    code: tuple[Code, ...] = ()
 
     @property
     def named(self) -> bool:

@@ -273,7 +273,7 @@ class _Walk:
             self._combine(c, node, keys)
         elif kind == "composite":
             self._composite(c, node, keys)
-        elif kind in ("index", "sort"):
+        elif kind in ("index", "sort", "kernel"):
             self._index(c, node, keys)
         else:
             for a in node.args:
@@ -312,7 +312,8 @@ class _Walk:
             for (index, _), n in keys.items():
                 first[index] = max(n, first.get(index, 0.0))
             once = sum(first.values())
-            operations = once * weight + (count - once) * foot.late
+            wide = max(1.0, self.size[node.args[0]] / max(1, self.size[c]))  # of a mean
+            operations = once * weight * wide + (count - once) * foot.late
             evaluations = once * foot.evaluations + (count - once) * foot.late_evaluations
         else:
             last = sum(n for (_, turn), n in keys.items() if turn == self.last)

@@ -16,7 +16,7 @@ from tegg.errors import ArgumentError, RuleError
 from tegg.rewrite.freeze import alike, contradiction, freeze
 from tegg.ir.graph import Graph, Node
 from tegg.ir.op import Op
-from tegg.rewrite.pipeline import FACTS, Phase, phases
+from tegg.rewrite.pipeline import FACTS, Phase, limited
 from tegg.rewrite.providers import Provider
 from tegg.rewrite.report import PhaseReport, Report, RuleReport
 from tegg.rewrite.provenance import Trace
@@ -53,7 +53,8 @@ def saturate(graph: Graph, compilers: Compiler | Sequence[Compiler], precision: 
     """
     if precision not in PRECISIONS:
         raise ArgumentError(f"precision is {' or '.join(map(repr, PRECISIONS))}, not {precision!r}")
-    order, stacked = phases(limits), stack(compilers, graph.table)
+    stacked = stack(compilers, graph.table)
+    order = limited(stacked.phases, limits or {})
     run = _saturated(_Saturation(graph, stacked, order, trace), precision, features)
     if (found := contradiction(run.view())) is not None:
         again = run if trace else _saturated(_Saturation(graph, stacked, order, True), precision,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -21,6 +21,8 @@ from tegg.testing.preimage import choose
 MEMORY = ("Load", "Store", "ToDevice", "ToHost")  # where a value rests changes nothing about it
 ROUNDED = "StoreAs"  # a form that is a dtype: the value after a cast to it and back
 SIZES = (0, *(1, 2, 3, 4) * 4)  # of axes: an empty one now and then
+ARITHMETIC: dict[str, Callable[..., int]] = {
+    "+": int.__add__, "-": int.__sub__, "*": int.__mul__, "min": min, "max": max}
 COMPARE = {"<": int.__lt__, ">": int.__gt__, "<=": int.__le__, ">=": int.__ge__}
 
 
@@ -151,8 +153,10 @@ class Instance:
 
     def equal(self, left: Expr, right: Expr) -> bool:
         """``(= s (shape x))`` and its like, either way round: bind or compare."""
-        if isinstance(left, List) and left.head in ("shape", "dtype"):
+        if isinstance(left, List) and left.head in ("shape", "dtype", *ARITHMETIC):
             left, right = right, left
+        if isinstance(right, List) and right.head in ARITHMETIC:
+            return self.counted(left, right)
         if not isinstance(right, List) or right.head not in ("shape", "dtype"):
             raise Miss
         node = self.env.get(str(right.items[1]))
@@ -160,6 +164,14 @@ class Instance:
             return False
         value = getattr(node, right.head)
         self.bind(left, value)
+        return True
+
+    def counted(self, left: Expr, right: List) -> bool:
+        """``(= j (+ k 1))``: bind or compare, once what is on the right is known."""
+        values = [self.env.get(a.text) if a.is_name else literal(a) for a in right.items[1:]]
+        if not all(isinstance(v, int) for v in values):
+            return False
+        self.bind(left, ARITHMETIC[right.head](*values))
         return True
 
     def bind(self, e: Expr, value: object) -> None:
@@ -291,8 +303,8 @@ class Instance:
         """Dtypes of operands that give a result of this dtype."""
         if op.name == "Select":
             return [bool_, dtype, dtype]
-        if op.name == "Gather":
-            return [dtype, i64]
+        if op.kind == "index":
+            return [dtype, i64, dtype][:op.arity]
         if op.name == "Cast" or (dtype is bool_ and op.kind == "elementwise"):
             other = self.rng.choice(self.dtypes)
             try:

@@ -162,6 +162,12 @@ def _gather(shape, dtype, bound, below, rng) -> Choice:
     return [shape[:axis] + (rng.choice((1, 2, 3)),) + shape[axis + 1:], (shape[axis],)], [axis]
 
 
+def _scatter(shape, dtype, bound, below, rng) -> Choice:
+    axis, n = _axis(bound[0], range(len(shape)), rng), rng.choice((1, 2, 3))
+    mode = bound[1] if bound[1] is not None else rng.choice(("last", "add", "max"))
+    return [shape, (n,), shape[:axis] + (n,) + shape[axis + 1:]], [axis, mode]
+
+
 _BY_NAME = {"Full": _full, "Size": _size, "Expand": _expand, "Reshape": _reshape,
             "Permute": _permute, "Flip": _flip, "Slice": _slice, "Pad": _pad, "Window": _window,
-            "Gather": _gather}
+            "Gather": _gather, "Scatter": _scatter}

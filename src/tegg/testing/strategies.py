@@ -1,17 +1,20 @@
-"""What tests draw: shapes, arrays within the domains of the op table, attributes of rows."""
+"""What tests draw: shapes, arrays within the domains of the op table, calls of rows, programs."""
 
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import settings, strategies as st
 
 from tegg.bits import bits_of
 from tegg.dtype import DTYPES, f64
 from tegg.errors import DTypeError
 from tegg.ir.op import Op
+from tegg.testing.programs import Program, programs
+from tegg.testing.property import st
+from tegg.testing.views import views
 
-# For tests that stand once for each row of a table; the long profile scales it.
-few = settings(max_examples=max(8, settings.default.max_examples // 4))
+__all__ = ["FLOATS", "SPECIALS", "Program", "accepted", "array", "arrays", "dims", "operand_dtypes",
+           "programs", "row_calls", "shapes", "views"]
+
 FLOATS = tuple(d for d in DTYPES.values() if d.is_float)
 SPECIALS = (0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, -0.5, 1e30, -1e30, 1e-30)
 
