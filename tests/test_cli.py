@@ -148,3 +148,8 @@ def test_unknown_names(program):
     assert "no package offers a device 'cuba'" in run(
         "rules", "why", f"{program}:softmax", "--device", "cuba", code=1).output
     assert "is no .egg file" in run("rules", "list", "--stack", "generik", code=1).output
+
+
+def test_a_shipped_file_is_checked_by_its_path(monkeypatch):
+    monkeypatch.chdir(Path(__file__).parent.parent)
+    assert "1 rules, 2 checks, 0 problems" in run("rules", "check", "rules/fuse/exp.egg").output

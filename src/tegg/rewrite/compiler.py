@@ -25,7 +25,7 @@ from tegg.rewrite.rulecheck import check
 from tegg.rewrite.rulefile import Rule, RuleSet
 from tegg.rewrite.ruletext import rule_texts
 from tegg.rewrite.sources import read_source, rule_files, text_of
-from tegg.rewrite.vocabulary import FACTS as FACT_WORDS, MEMORY, RESERVED, Word, vocabulary
+from tegg.rewrite.vocabulary import FACTS as FACT_WORDS, MEMORY, RESERVED, Word, loader, vocabulary
 
 if TYPE_CHECKING:
     from tegg.planning.target import Target
@@ -193,7 +193,7 @@ def stack(compilers: Compiler | Sequence[Compiler], table: OpTable = OPS) -> Sta
     rows = _rows(compilers, table)
     sets: dict[str, RuleSet] = {}
     for s in (s for c in compilers for s in c.rule_sets()):
-        if s.name in sets and sets[s.name].file != s.file:
+        if s.name in sets and Path(sets[s.name].file).resolve() != Path(s.file).resolve():
             raise RuleError(f"rule set {s.name} is defined by {sets[s.name].file} and by {s.file}; "
                             f"rename one of the files")
         sets.setdefault(s.name, s)
@@ -248,7 +248,8 @@ def op_costs(compilers: Iterable[Compiler], table: OpTable) -> dict[str, float]:
 def _declared(sets: Iterable[RuleSet], providers: Iterable[Provider], rows: OpTable) -> list[Word]:
     """Relations and functions of rule sets and providers; the same twice is one."""
     found: dict[str, tuple[Word, str]] = {}
-    taken = {*rows, *(w.name for w in (*MEMORY, *FACT_WORDS)), *RESERVED}
+    taken = {*rows, *(loader(op)[0] for op in rows.values()),
+             *(w.name for w in (*MEMORY, *FACT_WORDS)), *RESERVED}
     sources = [(r.word, str(r.place)) for s in sets for r in s.relations]
     sources += [(Word(n, tuple(sorts), "", "relation"), f"provider {p.name}")
                 for p in providers for n, sorts in p.relations.items()]

@@ -40,13 +40,16 @@ def _axis(bound: int | None, axes, rng: Random) -> int:
     return rng.choice(axes) if bound is None else bound
 
 
+_SIZES = (0, *(1, 2, 3) * 5)
+
+
 def _reduce(shape, dtype, bound, below, rng) -> Choice:
     if below and below[0] is not None:
         old = below[0].shape
         return [old], [_axis(bound[0], (i for i in range(len(old))
                                         if old[:i] + (1,) + old[i + 1:] == shape), rng)]
     axis = _axis(bound[0], (i for i, n in enumerate(shape) if n == 1), rng)
-    n = rng.choice((1, 2, 3))
+    n = rng.choice(_SIZES)
     return [shape[:axis] + (n,) + shape[axis + 1:]], [axis]
 
 
@@ -120,19 +123,26 @@ def _flip(shape, dtype, bound, below, rng) -> Choice:
 
 
 def _slice(shape, dtype, bound, below, rng) -> Choice:
-    if below[0] is not None:
-        if len(below[0].shape) != len(shape):
-            raise Miss
-        free = [old - n for old, n in zip(below[0].shape, shape)]
-        if min(free, default=0) < 0:
-            raise Miss
-        starts = tuple(rng.choice((0, f)) for f in free)
-        return [below[0].shape], [starts, tuple(a + n for a, n in zip(starts, shape)),
-                                  (1,) * len(shape)]
-    starts = tuple(rng.randrange(2) for _ in shape)
+    """Half of the last axis and all of the others, as often as any range of each axis."""
+    old = below[0].shape if below[0] is not None else None
+    if old is not None and (len(old) != len(shape) or any(n > m for n, m in zip(shape, old))):
+        raise Miss
+    if shape and rng.random() < 0.5:
+        old = old or (*shape[:-1], 2 * shape[-1])
+        start = rng.choice((0, old[-1] - shape[-1]))
+        starts = (*(0,) * (len(shape) - 1), start)
+        return [old], [starts, tuple(a + n for a, n in zip(starts, shape)), (1,) * len(shape)]
     steps = tuple(rng.choice((1, 2)) for _ in shape)
-    stops = tuple(a + (n - 1) * k + 1 if n else a for a, n, k in zip(starts, shape, steps))
-    return [tuple(b + rng.randrange(2) for b in stops)], [starts, stops, steps]
+    if old is not None:
+        steps = tuple(k if k * (n - 1) < m else 1 for k, n, m in zip(steps, shape, old))
+    spans = tuple((n - 1) * k + 1 if n else 0 for n, k in zip(shape, steps))
+    starts = tuple(rng.randrange(3 if old is None else old[i] - span + 1)
+                   for i, span in enumerate(spans))
+    stops = tuple(a + span for a, span in zip(starts, spans))
+    loose = tuple(b + rng.randrange(k) if n else b for b, n, k in zip(stops, shape, steps))
+    if old is None:
+        return [tuple(b + rng.randrange(2) for b in loose)], [starts, loose, steps]
+    return [old], [starts, tuple(map(min, loose, old)), steps]
 
 
 def _pad(shape, dtype, bound, below, rng) -> Choice:
