@@ -12,6 +12,13 @@ from tegg.ir.op import Op
 
 # For tests that stand once for each row of a table; the long profile scales it.
 few = settings(max_examples=max(8, settings.default.max_examples // 4))
+
+
+def examples(count: int) -> int:
+    """How many examples a dear test draws, ``count`` of them in the short profile."""
+    return max(1, count * settings.default.max_examples // 50)
+
+
 FLOATS = tuple(d for d in DTYPES.values() if d.is_float)
 SPECIALS = (0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, -0.5, 1e30, -1e30, 1e-30)
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 
+from strategies import examples
 from kernels import close
 from random_graphs import programs
 from tegg.ir import oracle
@@ -21,7 +22,7 @@ STACKS = {
 
 @pytest.mark.parametrize("stack", STACKS)
 @given(program=programs())
-@settings(max_examples=12, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@settings(max_examples=examples(12), phases=[Phase.explicit, Phase.reuse, Phase.generate])
 def test_compiled_programs_equal_the_oracle(stack, program):
     g, program.inputs = program.graph, {i: np.array(v) for i, v in program.inputs.items()}
     for i, spec in enumerate(g.inputs):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from strategies import examples
 from draw import Draw
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
@@ -199,7 +200,7 @@ def compare(program: Program, width: int) -> None:
 COMMON = {"deadline": None, "suppress_health_check": list(HealthCheck)}
 
 
-@settings(max_examples=40, **COMMON)
+@settings(max_examples=examples(40), **COMMON)
 @given(st.data())
 def test_constant_shapes(data):
     dims = tuple(d for d in DIMS if isinstance(d, int))
@@ -209,7 +210,7 @@ def test_constant_shapes(data):
     compare(program, data.draw(st.sampled_from((16, 8, 4))))
 
 
-@settings(max_examples=40, **COMMON)
+@settings(max_examples=examples(40), **COMMON)
 @given(st.data())
 def test_symbolic_shapes(data):
     program = Program(data, DIMS, "f32")

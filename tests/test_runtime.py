@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from strategies import examples
 from interpreted import classes_of, compiled
 
 import tegg
@@ -203,7 +204,7 @@ def test_a_plan_is_plain_data():
 
 
 @given(st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 9), st.integers(0, 5)), max_size=20))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_arena_places_never_overlap_while_both_live(rows):
     life = {i: (first, first + more) for i, (_, first, more) in enumerate(rows)}
     layout = _pack([(i, size) for i, (size, _, _) in enumerate(rows)], life)

@@ -32,9 +32,9 @@ def pad(x: Operand, widths: Sequence, mode: Mode = "constant", value: float | bo
     ...), or NumPy's pair (before, after) for each axis. They are at least 0 and may be symbolic.
     ``mode``: ``"constant"`` for ``value`` (of bools True or False); ``"reflect"`` for the elements
     mirrored at the outermost one, which is not repeated; ``"replicate"`` (NumPy's ``"edge"``) for
-    the outermost one; ``"circular"`` (``"wrap"``) for the other end. Any dtype. Raises ShapeError for widths that do
-    not fit, and where an axis is too short to be reflected (width < size) or wrapped (width <=
-    size).
+    the outermost one; ``"circular"`` (``"wrap"``) for the other end. Any dtype. Raises ShapeError
+    for widths that do not fit, and where an axis is too short to be reflected (width < size) or
+    wrapped (width <= size).
 
     >>> tegg.pad(x, (1, 1, 2, 0), "reflect")   # (3, 8, 8)
     Tensor((3, 10, 10), f32, ...)
