@@ -10,12 +10,13 @@ from collections.abc import Callable
 import numpy as np
 import tegg
 
+from tegg.jit import Function
 from tegg.nn import Linear
 
 ROWS = np.arange(64 * 48, dtype=np.float32).reshape(64, 48) / 3000
 
 
-def program() -> tegg.Function:
+def program() -> Function:
     weight = np.cos(np.arange(48 * 32, dtype=np.float32)).reshape(48, 32)
     return tegg.compile(lambda x: (x @ weight).softmax(-1))
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hypothesis import given, note, settings, strategies as st
 
-from strategies import examples
+from profiles import examples
 from contractions import FORMS, lowered
-from draw import Draw
+from tegg.testing.draw import Draw
 from kernels import build, check
 from tegg.dim import dim
 from tegg.ir.graph import Node

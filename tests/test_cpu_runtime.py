@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import examples
+from profiles import examples
 from tegg.backends.cpu import library
 from tegg.backends.cpu.program import Program, Step, copy_step, encoded, steps_of, with_barriers
 from tegg.backends.cpu.runtime import runtime, text

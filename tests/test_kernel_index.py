@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strategies import examples
+from profiles import examples
 from tegg.dim import Facts, dim
 from tegg.dim import evaluate as size_of
 from tegg.errors import LoweringError

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from strategies import examples
-from draw import Draw
+from profiles import examples
+from tegg.testing.draw import Draw
 from hypothesis import given, settings
 from kernels import build, call, check, random_inputs
 from tegg.backends.cpu.emit import C

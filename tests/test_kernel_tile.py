@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hypothesis.strategies as st
 import pytest
-from strategies import examples
-from draw import Draw
+from profiles import examples
+from tegg.testing.draw import Draw
 from hypothesis import given, settings
 from kernels import build, check
 from tegg.backends.cpu.emit import C

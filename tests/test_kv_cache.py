@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from modules import oracle, randomise
 
-from strategies import examples
+from profiles import examples
 import tegg
 from tegg.errors import ArgumentError, ShapeError
 from tegg.nn import KVCache, Module, MultiHeadAttention, RoPE

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from strategies import examples
-from random_graphs import programs
+from profiles import examples
+from tegg.testing.programs import programs
 
 import tegg
 from tegg.errors import ExtractionError, WeightsError

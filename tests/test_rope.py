@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from modules import oracle
 
-from strategies import examples
+from profiles import examples
 import tegg
 from tegg.errors import ArgumentError
 from tegg.nn import Module, RoPE, RopeScaling

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from strategies import examples
+from profiles import examples
 from interpreted import classes_of, compiled
 
 import tegg

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 
-from strategies import examples
-from random_graphs import Program, programs
+from profiles import examples
+from tegg.testing.programs import Program, programs
 from tegg.rewrite.compiler import Generic
 from tegg.testing.agree import check_egraph
 

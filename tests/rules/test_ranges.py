@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from strategies import examples
+from profiles import examples
 import tegg
 from hypothesis import given, settings, strategies as st
 
