@@ -217,9 +217,9 @@ def test_built_in_files():
     assert sorted(s.file for s in found.rule_sets) == [str(f) for f in files]
     known = {p.name for p in phases()} | {"facts"}
     for s in found.rule_sets:
-        assert s.header.phase in known and s.header.sentence.endswith(".") and s.rules
+        assert set(s.header.phases) <= known and s.header.sentence.endswith(".") and s.rules
         assert 10 <= len(s.text.splitlines()) <= 150, s.file
-        assert (s.header.kind == "facts") == (s.header.phase == "facts")
+        assert (s.header.kind == "facts") == (s.header.phases == ("facts",))
 
 
 def test_subsumed_nodes_are_gone():

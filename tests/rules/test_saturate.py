@@ -10,6 +10,8 @@ from types import MappingProxyType
 import numpy as np
 import pytest
 
+import tegg
+
 from tegg.bits import bits_of
 from tegg.rewrite.compiler import Compiler, Generic, find, stack
 from tegg.dim import dim
@@ -315,3 +317,13 @@ def test_facts_about_classes_that_rules_made_are_stated_once():
     report = saturate(graph, Compiler(made, providers=[All()])).report
     assert report.phases[0].hit == "" and report.phases[0].rounds < 10
     assert report.rules["mine/two"].matches
+
+
+@pytest.mark.parametrize("shape", [(1,), (1, 1), (2, 1), (1, 3), (3,)])
+def test_reshapes_that_lead_back_come_to_an_end(shape):
+    """Rules that follow a value through reshapes make new ones; those must be seen to be old."""
+    g = tegg.Graph()
+    for axis in range(len(shape)):
+        tegg.cummin(g.tensor(shape, name=f"x{axis}"), axis).output(f"y{axis}")
+    report = saturate(g, Generic()).report
+    assert [p.hit for p in report.phases] == [""] * len(report.phases), report.show()

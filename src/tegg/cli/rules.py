@@ -185,7 +185,7 @@ def _rule(name: str, stacked: Stack) -> tuple[RuleSet, Rule]:
 def _row(rule: Rule, home: RuleSet) -> dict[str, str]:
     header = home.header
     kind = header.kind if header.kind != "rounds" else f"rounds {header.error:g}"
-    return {"rule": rule.name, "class": kind, "phase": header.phase,
+    return {"rule": rule.name, "class": kind, "phase": " ".join(header.phases),
             "targets": ", ".join(header.targets) or "any", "law": rule.short_law,
             "where": f"{Path(rule.place.file).name}:{rule.place.line}"}
 

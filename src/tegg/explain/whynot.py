@@ -61,7 +61,7 @@ def why_not(name: str, graph: Graph, done: Saturated, stacked: Stack) -> WhyNot:
     held = tuple((short(a.written), told.found(a, attempt)) for a in attempt.held
                  if not a.head.startswith("_"))
     if attempt.failed is None:
-        return WhyNot(rule, fired, held, "", told.late(home.header.phase, done))
+        return WhyNot(rule, fired, held, "", told.late(home.header.phases[-1], done))
     return WhyNot(rule, fired, held, short(attempt.failed.written), told.because(attempt))
 
 

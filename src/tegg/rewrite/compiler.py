@@ -273,10 +273,12 @@ def _check_sets(sets: Iterable[RuleSet], words: Mapping[str, Word],
     names: dict[str, Rule] = {}
     known = (FACTS, *(p.name for p in order))
     for s in sets:
-        if s.header.phase not in known:
-            near = get_close_matches(s.header.phase, known, 1)
-            raise RuleError(f"{s.file}:1:1: there is no phase {s.header.phase!r}; there are "
-                            f"{', '.join(known)}" + (f"; did you mean {near[0]}?" if near else ""))
+        for phase in s.header.phases:
+            if phase not in known:
+                near = get_close_matches(phase, known, 1)
+                raise RuleError(f"{s.file}:1:1: there is no phase {phase!r}; there are "
+                                f"{', '.join(known)}"
+                                + (f"; did you mean {near[0]}?" if near else ""))
         check(s, words)
         for r in s.rules:
             if r.name in names:

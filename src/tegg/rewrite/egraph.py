@@ -185,8 +185,8 @@ class _Saturation:
     # ---- running
     def phase(self, phase: Phase) -> None:
         """Rounds and providers in turn, until neither changes anything or a limit is hit."""
-        active = [s for s in self.sets if s.header.phase in (phase.name, FACTS)]
-        if not any(s.header.phase == phase.name for s in active):
+        active = [s for s in self.sets if {phase.name, FACTS} & set(s.header.phases)]
+        if not any(phase.name in s.header.phases for s in active):
             return
         report = PhaseReport(phase.name)
         self.report.phases.append(report)

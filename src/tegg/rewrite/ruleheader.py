@@ -10,7 +10,7 @@ from tegg.errors import RuleError
 
 KEYS = ("ruleset", "class", "phase", "uses", "grows", "targets")
 _REMEDIES = {"ruleset": "ruleset: fuse.sub", "class": "class: bitwise, reals, rounds 2^-K or facts",
-             "phase": "phase: one of rules/pipelines.toml", "uses": "uses: - or relations",
+             "phase": "phase: some of rules/pipelines.toml", "uses": "uses: - or relations",
              "grows": "grows: no, or yes N", "targets": "targets: any, or cpu, cuda>=80"}
 
 
@@ -25,7 +25,7 @@ class Header:
     sentence: str
     ruleset: str
     kind: str
-    phase: str
+    phases: tuple[str, ...]
     uses: frozenset[str]
     grows: int | None
     targets: tuple[str, ...]
@@ -65,7 +65,7 @@ def read_header(lines: list[str], file: str, parts: tuple[str, ...], exact: bool
         raise RuleError(f"{file}:{at}:1: ruleset {name!r} does not match the path; "
                         f"call it {'.'.join(want)!r} or move the file")
     kind, error = _kind(*found["class"], file)
-    return Header(sentence, name, kind, found["phase"][0], _words(found["uses"][0]),
+    return Header(sentence, name, kind, tuple(found["phase"][0].split()), _words(found["uses"][0]),
                   _grows(*found["grows"], file), _targets(*found["targets"], file), error)
 
 
