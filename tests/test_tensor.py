@@ -627,7 +627,7 @@ ARGUMENT_ERRORS = [
     (lambda x: x["a"], "index: takes ints, slices, None, ... and arrays of integers, not 'a'"),
     (lambda x: x["a":], "index: takes ints, slices, None, ... and arrays of integers, not 'a'"),
     (lambda x: tegg.cat([]), "cat: needs at least one tensor"),
-    (lambda x: x.pad((1, 1), value=x), "pad: value is a number, not Tensor((2, 3), f32, "
+    (lambda x: x.pad((1, 1), value=x), "pad: the value is a Python number, not Tensor((2, 3), f32, "
                                  "name='x', %0 = Input)"),
     (lambda x: x.output("a") + x.output("a"), "the graph has an output 'a' already"),
     (lambda x: 1 if x > 0 else 0, "has no value while it is recorded, so it cannot decide an if "

@@ -64,7 +64,7 @@ FORM = [
     (text(sentence=";; no full stop"), "1:1: the header begins with a sentence, not 'no full "
                                        "stop'; say in a comment what the file is for, with a full "
                                        "stop"),
-    (text(phase=None), "1:1: the header lacks 'phase:'; add a comment line 'phase: one of "
+    (text(phase=None), "1:1: the header lacks 'phase:'; add a comment line 'phase: some of "
                        "rules/pipelines.toml'"),
     (text(grow="no"), "8:1: unknown key 'grow' in the header; it has ruleset, class, phase, uses, "
                       "grows, targets; did you mean grows?"),

@@ -203,7 +203,8 @@ class Instance:
 
     def variable(self, name: str, shape: tuple, dtype: DType) -> Node:
         domain = self.domains.get(name, "any")
-        if name in self.domains and not dtype.is_float:
+        if (name in self.domains and not dtype.is_float) or any(
+                isinstance(n, int) and n < 0 for n in shape):
             raise Miss
         node = self.env.get(name)
         if node is None and name in self.defined:
@@ -316,7 +317,7 @@ class Instance:
 
 
 def instance(rule: Rule, table: OpTable, relations: Mapping[str, Relation],
-             dtypes: tuple[DType, ...], rng: Random, tries: int = 2000,
+             dtypes: tuple[DType, ...], rng: Random, tries: int = 10_000,
              providers: tuple[Provider, ...] = ()) -> Instance:
     """Draw until a graph fits the rule's left side. Raises AssertionError where none was found."""
     for _ in range(tries):
