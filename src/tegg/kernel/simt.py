@@ -1,0 +1,143 @@
+"""How the loops of a nest are dealt out on a device that runs blocks of threads.
+
+One place decides it, for all such devices: which loops are taken apart into points, and whether a
+point is the work of one thread or of a team (a warp, a block) that shares the loops inside.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tegg.dim import Dim, hint
+from tegg.kernel.domain import spread
+from tegg.kernel.index import Var
+from tegg.kernel.lane import Lanes
+from tegg.kernel.loops import Accumulate, Block, Let, Loop, Start, Stmt, Store, walk
+from tegg.kernel.place import Limits
+
+WARP = 32
+THREADS = 256        # of a block
+_TEAM = 32           # iterations inside of a point from which a team shares them
+_WARP_MOST = 1024    # and up to which a warp is team enough, where there are enough points
+_POINTS = 16         # points from which warps keep the device busy
+_COLUMNS = 2048      # points from which one thread each reads columns side by side
+
+# Values are computed where they are needed: a thread has no rows of scratch, lanes are threads.
+LIMITS = Limits(keep=math.inf, hoist=math.inf, scratch=0, vector=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Deal:
+    """One nest: its statements, the loops whose points are dealt out, and who takes a point.
+
+    team: threads that take a point together; 1: each thread takes points by itself.
+    """
+
+    body: tuple[Stmt, ...]
+    loops: tuple[Loop, ...]
+    team: int
+    parallel: frozenset[Var]
+
+    @property
+    def points(self) -> Dim:
+        """How many points there are."""
+        return spread(tuple(loop.var for loop in self.loops))
+
+    @property
+    def each(self) -> int:
+        """Points that a block takes at a time."""
+        return THREADS // self.team
+
+    def shares(self, loop: Loop) -> bool:
+        """Whether the iterations of a loop may run at once: it writes apart, or is a reduction."""
+        return loop.var in self.parallel or not _writes(loop)
+
+
+def deal(block: Block, lanes: Lanes) -> Deal:
+    """Who does what of a nest.
+
+    Values at a level of the loops that are dealt out are computed by everyone, so these loops end
+    where a reduction is made, or something is stored, outside of the innermost one.
+    """
+    levels, loops = _spine(block.body)
+    parallel = _parallel(block.body, loops)
+    heavy = next((n for n, stmts in enumerate(levels) if _heavy(stmts, n == len(loops))),
+                 len(loops))
+    dealt = tuple(loop for loop in loops[:heavy] if loop.var in parallel)
+    reductions = [s.value for s in levels[heavy] if isinstance(s, Start) and s.value.op == "red"]
+    inside = math.prod(hint(loop.var.extent) for loop in loops[heavy:] if loop.var in parallel)
+    width = max([inside, *(r.attr.trips() for r in reductions)])
+    points = hint(spread(tuple(loop.var for loop in dealt)))
+    team = 1
+    if width >= _TEAM and not (heavy == len(loops) and points >= _COLUMNS
+                               and _columns(levels[heavy], dealt, lanes)):
+        team = WARP if width <= _WARP_MOST and points >= _POINTS else THREADS
+    return Deal(block.body, dealt, team, parallel)
+
+
+def chain(loop: Loop, deal: Deal) -> tuple[tuple[Loop, ...], tuple[Stmt, ...]]:
+    """Loops that a team shares as one, and what each iteration of all of them does."""
+    loops, before, body = [loop], [], loop.body
+    while body and isinstance(body[-1], Loop) and deal.shares(body[-1]) and all(
+            isinstance(s, Let) and s.value.op != "scan" for s in body[:-1]):
+        before += body[:-1]
+        loops.append(body[-1])
+        body = body[-1].body
+    return tuple(loops), (*before, *body)
+
+
+def _spine(body: Sequence[Stmt]) -> tuple[list[tuple[Stmt, ...]], list[Loop]]:
+    """The loops around the stores, outermost first, and what else stands at each level."""
+    levels: list[tuple[Stmt, ...]] = []
+    loops: list[Loop] = []
+    while True:
+        inner = next((s for s in body if isinstance(s, Loop) and _writes(s)), None)
+        levels.append(tuple(s for s in body if s is not inner))
+        if inner is None:
+            return levels, loops
+        loops.append(inner)
+        body = inner.body
+
+
+def _writes(loop: Loop) -> bool:
+    return any(isinstance(s, Store) for s, _ in walk(loop.body))
+
+
+def _parallel(body: Sequence[Stmt], loops: Sequence[Loop]) -> frozenset[Var]:
+    """The loops over the stores' variables that may run in any order."""
+    kept: set[Var] = set()
+    for s, _ in walk(body):
+        if isinstance(s, Store):
+            kept |= set(s.write.ordered)
+        elif isinstance(s, Let) and s.value.op == "scan":
+            kept |= set(s.value.attr.vars)
+    return frozenset(loop.var for loop in loops if loop.var not in kept)
+
+
+def _heavy(stmts: Sequence[Stmt], innermost: bool) -> bool:
+    return any((isinstance(s, Start) and s.value.op == "red")
+               or (isinstance(s, Store) and not innermost) for s in stmts)
+
+
+def _columns(stmts: Sequence[Stmt], dealt: Sequence[Loop], lanes: Lanes) -> bool:
+    """Whether neighbours read side by side where each makes its own reduction."""
+    if not dealt:
+        return False
+    across = along = 0
+    for v, inner in _terms(stmts):
+        across += lanes.coefficient(v, dealt[-1].var) == 1
+        along += lanes.coefficient(v, inner) == 1
+    return across > along
+
+
+def _terms(stmts: Sequence[Stmt]) -> Iterator[tuple]:
+    """The index of every load inside of reductions, with the innermost loop of its reduction."""
+    for s in stmts:
+        if isinstance(s, Loop):
+            inner = next((around[-1].var for a, around in walk((s,))
+                          if isinstance(a, Accumulate)), s.var)
+            for x, _ in walk(s.body):
+                if isinstance(x, Let) and x.value.op == "load":
+                    yield x.value.attr.form, inner
