@@ -49,6 +49,7 @@ DOORS = {
     "egglog": {"rewrite.engine"},
     "highspy": {"extract.milp"},
     "ml_dtypes": {"dtype", "ops.value", "weights"},
+    "pycuda": {"backends.cuda.driver"},
     "platformdirs": {"cache", "models.fetch"},
     "rich": {"cli.output", "display"},
     "safetensors": {"weights"},

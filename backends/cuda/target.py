@@ -1,0 +1,65 @@
+"""An NVIDIA GPU as a target: which ops it lowers, what they cost, and plans as loaded programs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tegg.dtype import DType
+from tegg.extract.cost import Costs, load_costs
+from tegg.ir.classes import Fragment
+from tegg.ir.op import Op
+from tegg.kernel.code import KernelCode
+from tegg.kernel.lower import lower
+from tegg.kernel.simt import LIMITS
+from tegg.planning.plan import Plan
+
+from .driver import open_device
+from .emit import CudaC
+from .program import Loaded, prelude
+
+_PROFILES = (90,)  # architectures with a cost profile of their own
+
+
+class Cuda:
+    """Kernels in CUDA C for compute capability ``architecture / 10``.
+
+    Planning needs no GPU; building a plan opens the first one.
+    """
+
+    name = "cuda"
+    rules: tuple[str, ...] = ()
+
+    def __init__(self, architecture: int) -> None:
+        self.architecture = architecture
+        self.language = CudaC()
+        self.features = frozenset({f"sm={architecture}"})
+        self.ops: tuple[Op, ...] = ()
+        self.providers: tuple[Any, ...] = ()
+
+    def identity(self) -> str:
+        return f"cuda {self.architecture}\n{prelude()}"
+
+    def costs(self) -> Costs:
+        known = self.architecture in _PROFILES
+        return load_costs(f"cuda/sm_{self.architecture}" if known else "cuda/generic")
+
+    def unsupported(self, op: Op, dtype: DType) -> str | None:
+        if op.kind == "contract" and op.template is None:
+            return "it is lowered as one of its templates, or as its expansion"
+        if op.name == "ArgSort":
+            return "this device has no sort; its expansion compares all pairs"
+        if op.expand or op.kind != "elementwise" or op.name in (
+                "Cast", "Contiguous", *self.language.native):
+            return None
+        return f"CUDA C has no spelling for {op.name}, and its row no expansion"
+
+    def lower(self, fragment: Fragment, name: str, constant: frozenset[int]) -> KernelCode:
+        return lower(fragment.graph, fragment.outputs, name, self.language, LIMITS)
+
+    def build(self, plan: Plan) -> Loaded:
+        return Loaded(plan, open_device())
+
+
+def target() -> Cuda:
+    """The entry point ``tegg.backends: cuda``. Raises BackendError where no GPU can be opened."""
+    return Cuda(open_device().architecture)
