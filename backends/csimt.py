@@ -77,6 +77,10 @@ class SimtPrinter(Printer):
             self.line(f"const int64_t {self.name(loop.var)} = {text};")
             inner.insert(0, loop)
 
+    def _share(self, s: Loop) -> tuple[str, str] | None:
+        """A part of a reduction does its share; what threads do is dealt out instead."""
+        return None if s.part is None else super()._share(s)
+
     def _range(self, loop: Loop) -> tuple[str, str]:
         """The first value of a loop's variable here, and how many there are."""
         n, share = dim(loop.var.extent), self._share(loop)

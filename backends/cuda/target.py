@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tegg.dtype import DType
+from tegg.errors import LoweringError
 from tegg.extract.cost import Costs, load_costs
 from tegg.ir.classes import Fragment
 from tegg.ir.op import Op
@@ -13,9 +12,11 @@ from tegg.kernel.lower import lower
 from tegg.kernel.simt import LIMITS
 from tegg.planning.plan import Plan
 
+from .contraction import lower_contraction
 from .driver import open_device
 from .emit import CudaC
 from .program import Loaded, prelude
+from .templates import Forms, templates, tile_of
 
 _PROFILES = (90,)  # architectures with a cost profile of their own
 
@@ -27,14 +28,14 @@ class Cuda:
     """
 
     name = "cuda"
-    rules: tuple[str, ...] = ()
+    rules = ("lower.cuda",)
 
     def __init__(self, architecture: int) -> None:
         self.architecture = architecture
         self.language = CudaC()
         self.features = frozenset({f"sm={architecture}"})
-        self.ops: tuple[Op, ...] = ()
-        self.providers: tuple[Any, ...] = ()
+        self.ops = templates()
+        self.providers = (Forms(),)
 
     def identity(self) -> str:
         return f"cuda {self.architecture}\n{prelude()}"
@@ -54,7 +55,14 @@ class Cuda:
         return f"CUDA C has no spelling for {op.name}, and its row no expansion"
 
     def lower(self, fragment: Fragment, name: str, constant: frozenset[int]) -> KernelCode:
-        return lower(fragment.graph, fragment.outputs, name, self.language, LIMITS)
+        graph, outputs = fragment.graph, fragment.outputs
+        if not fragment.anchors:
+            return lower(graph, outputs, name, self.language, LIMITS)
+        first = fragment.anchors[0]
+        if first.op.template is None:
+            raise LoweringError("a sum of products has no tile here; a Contract's template has one")
+        return lower_contraction(graph, outputs, fragment.anchors, name, self.language,
+                                 tile_of(first.attrs))
 
     def build(self, plan: Plan) -> Loaded:
         return Loaded(plan, open_device())

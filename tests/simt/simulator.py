@@ -87,7 +87,7 @@ class Module:
         Path(f"{stem}.cpp").write_text(f'#include "cuda.h"\n#line 1 "kernels.cu"\n{source}\n'
                                        f'#line 1 "exports"\nSIMT_MODULE\n{exports}')
         # the sanitizer's hooks are the machine's: its own library must not be linked
-        _compile(["g++", *(f for f in _FLAGS if f != "-shared"), f"-I{HERE}", "-fsanitize=thread",
+        _compile(["g++", *(f for f in _FLAGS if f != "-shared"), f"-I{HERE}", "-fsanitize=thread,alignment,bounds",
                   "-c", f"{stem}.cpp", "-o", f"{stem}.o"])
         _compile(["g++", "-shared", f"{stem}.o", "-o", f"{stem}.so"])
         self._library = ctypes.CDLL(f"{stem}.so")
