@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from tegg.backends.cexpr import MEMORY, REGISTER, dim
 from tegg.backends.csimt import SimtPrinter
+from tegg.backends.cuda.contraction_before import Before, stored_reductions
 from tegg.backends.cuda.emit import CudaC
 from tegg.backends.cuda.templates import Tile, register
 from tegg.dim import Dim, hint
 from tegg.dtype import DType
-from tegg.errors import LoweringError
 from tegg.ir.graph import Graph, Node
 from tegg.kernel.code import KernelCode, Launch, Stage, Work
 from tegg.kernel.contraction_classify import Contraction, Group, classify
@@ -34,7 +34,8 @@ def lower_contraction(graph: Graph, outputs: Sequence[Node], anchors: Sequence[N
     """The kernel that computes ``outputs``, whose products are ``anchors``, by tiles.
 
     What lies below the anchors' operands is evaluated while tiles are loaded, what lies above
-    while results are stored. Raises LoweringError where the fragment has another form.
+    while results are stored; reductions among it are made before, by kernels of their own.
+    Raises LoweringError where the fragment has another form.
     """
     live = [o for o in outputs if 0 not in tuple(map(graph.facts.canonical, o.shape))]
     used = {n.id for n in graph.reachable(live)}
@@ -44,7 +45,9 @@ def lower_contraction(graph: Graph, outputs: Sequence[Node], anchors: Sequence[N
     if not live:
         return KernelCode(name, "", (), (), (), Work(0, 0, 0, 0))
     c = classify(graph, live, [a for a in anchors if a.id in used], language.native, slots)
-    return _Kernel(name, c, tile, language, kernel_symbols(graph, outputs)).code()
+    symbols = kernel_symbols(graph, outputs)
+    c, before = stored_reductions(c, name, language, symbols, first + len(outputs))
+    return _Kernel(name, c, tile, language, symbols, before).code()
 
 
 @dataclass(slots=True)
@@ -56,6 +59,7 @@ class _Kernel:
     tile: Tile
     language: CudaC
     symbols: tuple[str, ...]
+    before: Before
 
     def code(self) -> KernelCode:
         buffers = self._buffers()
@@ -70,8 +74,9 @@ class _Kernel:
         stage = Stage(self.name, frozenset(v.attr.slot for v in self._values() if v.op == "load"),
                       frozenset(w.slot for g in self.contraction.groups for w in g.writes), True,
                       self._launch(tuple(buffers)))
-        return KernelCode(self.name, source, (stage,), (), self.symbols, self._work(),
-                          (f"{self.tile}",))
+        b = self.before
+        return KernelCode(self.name, "\n".join([*b.sources, source]), (*b.stages, stage),
+                          b.temporaries, self.symbols, self._work(), (f"{self.tile}",))
 
     def _values(self) -> list[Val]:
         groups = self.contraction.groups
@@ -199,11 +204,7 @@ class _Tiles:
         p = c.propagation
         placer = Placer(p.values, Vectoriser(Lanes(p.algebra, self.kernel.language.width)), LIMITS)
         placer.open, placer.known = list(scope), [set(given)]
-        todo = [v for v in wanted if v.id not in given]
-        stmts = placer.ensure(todo)
-        if any(v.op == "red" for v in _beyond(todo, set(given))):
-            raise LoweringError("a reduction stands inside of a contraction, where it would be "
-                                "made for each element; store it, and read it in the next kernel")
+        stmts = placer.ensure([v for v in wanted if v.id not in given])
         self.p.at.given = given
         self.p.block(stmts)
 
@@ -222,14 +223,3 @@ class _Tiles:
                 self._ensure(needs, (*c.batch, *c.m, *self.group.n), given)
                 p.block([Store(w) for w in self.group.writes])
         p.at.given = {}
-
-
-def _beyond(roots: Sequence[Val], given: set[int]) -> list[Val]:
-    """What values are computed from, without entering those that are given."""
-    todo, seen = list(roots), {}
-    while todo:
-        v = todo.pop()
-        if v.id not in seen and v.id not in given:
-            seen[v.id] = v
-            todo.extend(v.args)
-    return list(seen.values())

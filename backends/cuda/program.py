@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
-from tegg.dim import Dim, Symbol
+from tegg.dim import Dim, Symbol, symbols
 from tegg.planning.plan import Call, Plan
 from tegg.planning.target import ArraySpec
 
@@ -34,6 +34,8 @@ class Loaded:
             for k, s in stages:
                 assert s.launch is not None, f"{s.function} was not lowered for blocks of threads"
                 device.prepare(self._functions[s.function], len(s.launch.buffers), len(k.symbols))
+        self._sized = {i for i, b in enumerate(plan.buffers)  # weights that go along each time
+                       if b.kind == "weight" and symbols(b.size)}
         self._fixed: dict[int, Any] = {}              # weights, and what is computed from them
         self._memory: dict[tuple[str, int], Any] = {}  # of arguments and of the arena, by use
         self._held: dict[tuple[str, int], int] = {}
@@ -61,7 +63,7 @@ class Loaded:
         arena = self._kept(("arena", 0), layout.peak)
         out = []
         for i, b in enumerate(self.plan.buffers):
-            if b.kind in ("weight", "ahead"):
+            if i in self._fixed:
                 out.append(int(self._fixed[i]))
             elif b.kind == "arena":
                 out.append(arena + layout.offsets.get(i, 0))
@@ -79,10 +81,10 @@ class Loaded:
         with device.current():
             fixed = {}
             for i, b in enumerate(self.plan.buffers):
-                if b.kind in ("weight", "ahead"):
+                if b.kind in ("weight", "ahead") and i not in self._sized:
                     fixed[i] = device.allocate(b.bytes({}))
-                if b.kind == "weight":
-                    device.upload(int(fixed[i]), buffers[i], b.bytes({}))
+                    if b.kind == "weight":
+                        device.upload(int(fixed[i]), buffers[i], b.bytes({}))
             addresses = [int(fixed.get(i, 0)) for i in range(len(self.plan.buffers))]
             for call in self.plan.ahead:
                 self._call(call, addresses, named)
@@ -112,7 +114,7 @@ class Loaded:
         """Arguments are copied to the device."""
         addresses = self._addresses(sizes)
         for i, b in enumerate(self.plan.buffers):
-            if b.kind == "input":
+            if b.kind == "input" or i in self._sized:
                 self._device.upload(addresses[i], buffers[i], b.bytes(sizes))
         self._copies(self.plan.before, addresses, sizes)
         return addresses
