@@ -90,8 +90,7 @@ class SimtPrinter(Printer):
         return low, f"({high} - {low})"
 
     def statement(self, s: Stmt) -> None:
-        if isinstance(s, (Keep, Fetch, Turn)):
-            raise AssertionError(f"{s} needs scratch, which threads have none of")
+        assert not isinstance(s, (Keep, Fetch, Turn)), f"{s} needs scratch; threads have none"
         if isinstance(s, Loop) and s.var in self.dealt:
             with self.braces(""):
                 self.block(s.body)

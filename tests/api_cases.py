@@ -16,7 +16,7 @@ import numpy as np
 import api_cases_more
 import api_cases_spatial
 from api_drawing import ALL, BOOL, NUMBERS, Call, Draw, call, erf
-from strategies import FLOATS, SPECIALS
+from tegg.testing.strategies import FLOATS, SPECIALS
 from tegg.dtype import DTYPES
 
 F32, F64 = np.float32, np.float64

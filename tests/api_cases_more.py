@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from api_drawing import ALL, NUMBERS, Call, Draw, call
-from strategies import FLOATS
+from tegg.testing.strategies import FLOATS
 from tegg.dtype import f32, f64, i32, i64
 
 F64 = np.float64

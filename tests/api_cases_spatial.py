@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from api_drawing import NUMBERS, Call, Draw, call
-from strategies import FLOATS
+from tegg.testing.strategies import FLOATS
 
 
 def _steps(n: int, k: int, stride: int, dilation: int) -> int:

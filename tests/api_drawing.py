@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 import tegg
-from strategies import FLOATS, array
+from tegg.testing.strategies import FLOATS, array
 from tegg.dtype import DTYPES, DType
 
 NUMBERS = tuple(d for d in DTYPES.values() if d.kind != "bool")

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 import tegg
-from strategies import array
+from tegg.testing.strategies import array
 from tegg.dtype import DTYPES
 from tegg.ir.oracle import evaluate
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from draw import Draw
+from tegg.testing.draw import Draw
 from tegg.backends.cpu.contraction import lower_contraction
 from tegg.backends.cpu.emit import C
 from tegg.backends.cpu.templates import Forms

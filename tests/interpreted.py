@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
-import threading
-import time
-
-import numpy as np
-
 from tegg.ir import oracle
 from tegg.ir.classes import Cover, EClasses, ENode, Fragment, KernelSpec
 from tegg.dim import evaluate
 from tegg.ir.graph import Graph
 from tegg.kernel.code import KernelCode, Stage, Work
+from tegg.planning.interpreter import Interpreter
 from tegg.planning.make import make_plan
 from tegg.runtime.compiled import Compiled
 from tegg.ir.signature import Signature
@@ -51,65 +46,18 @@ def rebuild(spec: KernelSpec, classes: EClasses) -> Fragment:
     return Fragment(g, tuple(made[c] for c in spec.outs), ())
 
 
-class Interpreter:
-    """An executable that evaluates fragments on the memory of the plan."""
-
-    def __init__(self, plan, fragments) -> None:
-        self.plan, self.fragments = plan, fragments
-
-    def _array(self, pointers, number: int, shape, dtype) -> np.ndarray:
-        n = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-        raw = (ctypes.c_char * n).from_address(pointers[number]) if n else bytearray()
-        return np.frombuffer(raw, dtype.numpy).reshape(shape)
-
-    def _call(self, call, pointers, sizes) -> None:
-        f = self.fragments[self.plan.kernels[call.kernel].name]
+def launch(fragments):
+    """Kernels evaluated by the oracle. ``fragments`` by kernel name."""
+    def run(kernel, arrays, sizes) -> None:
+        f = fragments[kernel.name]
         ins = [n for n in f.graph.nodes if n.op.name == "Input"]
         at = lambda n: tuple(evaluate(d, sizes) for d in n.shape)
-        values = {n.attrs[0]: self._array(pointers, call.buffers[n.attrs[0]], at(n), n.dtype)
-                  for n in ins}
+        values = {n.attrs[0]: arrays[n.attrs[0]].reshape(at(n)) for n in ins}
         results = oracle.evaluate(f.outputs, values, sizes)
         for i, (o, r) in enumerate(zip(f.outputs, results)):
-            self._array(pointers, call.buffers[len(ins) + i], at(o), o.dtype)[...] = r
+            arrays[len(ins) + i].reshape(at(o))[...] = r
 
-    def run(self, pointers, sizes) -> None:
-        named = dict(zip(self.plan.symbols, sizes))
-        self._copy(self.plan.before, pointers, named)
-        for c in self.plan.run:
-            self._call(c, pointers, named)
-        self._copy(self.plan.after, pointers, named)
-
-    def _copy(self, pairs, pointers, sizes) -> None:
-        for source, to in pairs:
-            ctypes.memmove(pointers[to], pointers[source], self.plan.buffers[source].bytes(sizes))
-
-    def bound(self, pointers, sizes, keep):
-        busy = threading.Lock()
-
-        def run():
-            with busy:
-                self.run(pointers, sizes)
-            return keep and None
-
-        return run
-
-    def caller(self, inputs, outputs, symbols, claims) -> None:
-        return None
-
-    def run_ahead(self, pointers, sizes) -> None:
-        for c in self.plan.ahead:
-            self._call(c, pointers, dict(zip(self.plan.symbols, sizes)))
-
-    def profile(self, pointers, sizes) -> list[float]:
-        out = []
-        for c in self.plan.run:
-            start = time.perf_counter()
-            self._call(c, pointers, dict(zip(self.plan.symbols, sizes)))
-            out.append(time.perf_counter() - start)
-        return out
-
-    def source(self) -> str:
-        return "\n".join(map(repr, self.fragments))
+    return run
 
 
 class Interpreted:
@@ -128,7 +76,7 @@ class Interpreted:
                           Work(0, 0, 0, 0))
 
     def build(self, plan) -> Interpreter:
-        return Interpreter(plan, self.fragments)
+        return Interpreter(plan, launch(self.fragments))
 
 
 def compiled(graph: Graph, **options) -> Compiled:

@@ -6,7 +6,6 @@ import atexit
 import ctypes
 import functools
 import hashlib
-import mmap
 import shutil
 import subprocess
 import tempfile
@@ -18,11 +17,12 @@ import numpy as np
 from tegg.backends.cpu.emit import C
 
 from tegg.dim import evaluate as size_of
-from tegg.dtype import DType
 from tegg.ir.graph import Graph, Node
 from tegg.kernel.code import KernelCode
 from tegg.kernel.lower import lower
 from tegg.ir.oracle import evaluate
+from tegg.testing.memory import Guarded
+from tegg.testing.tolerance import close
 
 FLAGS = ("-O1", "-march=native", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math",
          "-fwrapv", "-fPIC", "-shared", "-std=gnu11", "-Wall", "-Werror", "-Wno-psabi",
@@ -34,9 +34,6 @@ static char *rt_scratch(size_t n) {  // what the runtime gives a thread, and no 
   return p = aligned_alloc(64, (n + 63) / 64 * 64);
 }
 """
-_PAGE = mmap.PAGESIZE
-_libc = ctypes.CDLL(None, use_errno=True)
-_libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
 
 @functools.cache
@@ -63,29 +60,6 @@ def _build(source: str, width: int, flags: tuple[str, ...]) -> ctypes.CDLL:
                           capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{text}\n{done.stderr[:3000]}"
     return ctypes.CDLL(str(shared))
-
-
-class Guarded:
-    """Memory whose last byte, or first byte, lies beside an unreadable page."""
-
-    def __init__(self, size: int, at_end: bool = True) -> None:
-        pages = max(1, -(-size // _PAGE))
-        self._map = mmap.mmap(-1, (pages + 2) * _PAGE)
-        base = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
-        self._ends = base, base + (pages + 1) * _PAGE
-        for end in self._ends:
-            assert _libc.mprotect(end, _PAGE, 0) == 0
-        self.address = base + _PAGE + ((pages * _PAGE - size) if at_end else 0)
-        self.size = size
-
-    def array(self, shape: tuple[int, ...], dtype: DType) -> np.ndarray:
-        raw = (ctypes.c_char * max(self.size, 1)).from_address(self.address) if self.size else b""
-        return np.frombuffer(raw, dtype.numpy, int(np.prod(shape))).reshape(shape) \
-            if self.size else np.empty(shape, dtype.numpy)
-
-    def close(self) -> None:
-        for end in self._ends:
-            _libc.mprotect(end, _PAGE, 3)
 
 
 def call(library: ctypes.CDLL, code: KernelCode, graph: Graph, outputs: Sequence[Node],
@@ -121,22 +95,6 @@ def call(library: ctypes.CDLL, code: KernelCode, graph: Graph, outputs: Sequence
     for m in memory:
         m.close()
     return results
-
-
-def close(got: np.ndarray, want: np.ndarray, dtype: DType, slack: float = 1.0) -> str | None:
-    """Why two results differ, or None. Floats relative to the largest finite value of the whole."""
-    assert got.shape == want.shape and got.dtype == want.dtype
-    if not dtype.is_float:
-        return None if np.array_equal(got, want) else f"{got!r} is not {want!r}"
-    a, b = got.astype(np.float64), want.astype(np.float64)
-    finite = np.isfinite(b)
-    if not np.array_equal(np.isnan(a), np.isnan(b)) or not np.array_equal(
-            a[np.isinf(b)], b[np.isinf(b)]) or not np.isfinite(a[finite]).all():
-        return f"NaN or inf differ: {got!r} is not {want!r}"
-    tolerance = {"f64": 1e-10, "f32": 2e-5, "f16": 5e-3, "bf16": 4e-2}[dtype.name] * slack
-    scale = 1 + np.abs(b[finite]).max(initial=0)
-    worst = np.abs(a[finite] - b[finite]).max(initial=0) / scale
-    return None if worst <= tolerance else f"off by {worst:.3g} of {scale:.3g}"
 
 
 def random_inputs(graph: Graph, sizes: Mapping[str, int], seed: int = 0,

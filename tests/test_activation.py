@@ -8,7 +8,8 @@ from hypothesis import given, strategies as st
 
 import tegg
 from recorded import check, check_error, run
-from strategies import FLOATS, SPECIALS, array, few, shapes
+from profiles import few
+from tegg.testing.strategies import FLOATS, SPECIALS, array, shapes
 from tegg.dtype import f32, f64
 from tegg.errors import ArgumentError, DTypeError, ShapeError
 

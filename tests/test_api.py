@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 import tegg
 from api_cases import CASES, Case
 from api_drawing import Call, Draw, filled, first_dtype, lay_out, wide
-from strategies import few
+from profiles import few
 from tegg.ir.oracle import evaluate
 from tegg.ops.public import PUBLIC
 from tegg.rewrite.compiler import Compiler

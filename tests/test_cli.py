@@ -65,6 +65,7 @@ def test_list_is_a_table_and_json():
     rows = json.loads(run("rules", "list", "--json").output)
     row = next(r for r in rows if r["rule"] == "sub/add")
     assert (row["class"], row["phase"], row["targets"]) == ("bitwise", "names", "any")
+    assert any(r["rule"] == "cpu/packed" and r["targets"] == "cpu" for r in rows)
 
 
 def test_show():
@@ -144,6 +145,11 @@ def test_unknown_names(program):
         "rules", "why-not", "softmax/dvi", f"{program}:softmax", code=1).output
     assert "the stack has no rule 'q'; 'tegg rules list' shows its rules" in run(
         "rules", "show", "q", code=1).output
-    assert "no backend provides device 'cuba'" in run(
+    assert "no package offers a device 'cuba'" in run(
         "rules", "why", f"{program}:softmax", "--device", "cuba", code=1).output
     assert "is no .egg file" in run("rules", "list", "--stack", "generik", code=1).output
+
+
+def test_a_shipped_file_is_checked_by_its_path(monkeypatch):
+    monkeypatch.chdir(Path(__file__).parent.parent)
+    assert "1 rules, 2 checks, 0 problems" in run("rules", "check", "rules/fuse/exp.egg").output

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from contractions import CASES, FORMS, SYMBOLIC, lowered
-from draw import Draw
+from tegg.testing.draw import Draw
 from kernels import build, check
 
 SIZES = [dict(m=m, b=b, s=s) for m, b, s in (

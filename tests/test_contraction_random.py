@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, note, settings, strategies as st
 
 from contractions import FORMS, lowered
-from draw import Draw
+from tegg.testing.draw import Draw
 from kernels import build, check
 from tegg.dim import dim
 from tegg.ir.graph import Node

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from contractions import CASES, lowered, matmul
-from draw import Draw
+from tegg.testing.draw import Draw
 from tegg.dim import dim
 from tegg.dtype import f32, f64
 from tegg.errors import LoweringError

@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 import tegg
 from recorded import check, check_error, run
 from spatial_reference import conv_transposed, convolved
-from strategies import array
+from tegg.testing.strategies import array
 from tegg.dtype import f16, f32, f64, i32
 from tegg.errors import ArgumentError, ShapeError
 

@@ -7,9 +7,7 @@ import sys
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
-from random_graphs import programs
 from simt import fake_driver
-from test_compile import agree
 from test_runtime import arrays, chain
 
 import tegg
@@ -23,6 +21,8 @@ from tegg.ir.graph import Graph
 from tegg.ir.op import OPS
 from tegg.nn import Parameter
 from tegg.runtime.driver import Options, compile_graph
+from tegg.testing.backend import check_program
+from tegg.testing.strategies import programs
 
 CUDA = Options(device="cuda", cache=False)
 
@@ -91,7 +91,7 @@ def test_ops_of_every_kind(gpu):
 @given(program=programs(steps=10))
 def test_random_programs(program):
     with fake_driver.installed():
-        agree(program, CUDA, fast=False)
+        check_program(program, CUDA)
 
 
 def test_states_outputs_and_sizes(gpu):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from contractions import CASES, SYMBOLIC
-from draw import Draw
+from tegg.testing.draw import Draw
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernels import random_inputs

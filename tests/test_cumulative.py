@@ -8,7 +8,8 @@ from hypothesis import given, settings, strategies as st
 
 import tegg
 from axisops import VIEWS, agree, cases, through_oracle, viewed, wide
-from strategies import FLOATS, array, few
+from profiles import few
+from tegg.testing.strategies import FLOATS, array
 from tegg.dtype import DTYPES, f32
 from tegg.errors import DTypeError, ShapeError
 

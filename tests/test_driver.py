@@ -30,7 +30,7 @@ def test_a_graph_without_outputs_is_refused():
 
 
 def test_an_unknown_device_names_the_nearest():
-    with pytest.raises(BackendError, match="no backend provides device 'cpuu'; did you mean 'cpu'"):
+    with pytest.raises(BackendError, match="no package offers a device 'cpuu'; did you mean 'cpu'"):
         compile_graph(doubled(), Options(device="cpuu"))
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 
 import tegg
 from recorded import check, check_error, run
-from strategies import array
+from tegg.testing.strategies import array
 from tegg.dtype import f16, f32, f64, i32
 from tegg.errors import ArgumentError, DTypeError, ShapeError
 

@@ -7,7 +7,7 @@ from cover_runs import check_cover, run_cover
 from eclass_graphs import classes_of, contract, encoder, layer_norm, linear
 from extraction import COSTS, Stages, ops
 from hypothesis import given
-from random_graphs import programs
+from tegg.testing.programs import programs
 
 from tegg.extract import Limits, extract
 from tegg.ir.graph import Graph

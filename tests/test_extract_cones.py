@@ -5,7 +5,7 @@ from __future__ import annotations
 from eclass_graphs import classes_of, layer_norm, row
 from extraction import COSTS, Stages, ops
 from hypothesis import given
-from random_graphs import programs
+from tegg.testing.programs import programs
 
 from tegg.extract import Limits, extract
 from tegg.extract.cones import Cone

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cover_runs import check_cover
 from eclass_graphs import classes_of
 from hypothesis import given
-from random_graphs import programs
+from tegg.testing.programs import programs
 
 from tegg.extract.cost import load_costs
 from tegg.extract import Limits, extract

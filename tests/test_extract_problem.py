@@ -6,7 +6,7 @@ import pytest
 from eclass_graphs import classes_of, encoder
 from extraction import COSTS, Stages, ops
 from hypothesis import given
-from random_graphs import programs
+from tegg.testing.programs import programs
 
 from tegg.errors import ExtractionError
 from tegg.extract import extract

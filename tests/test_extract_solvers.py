@@ -11,7 +11,7 @@ from covering import covering
 from eclass_graphs import classes_of, encoder
 from extraction import COSTS, Stages
 from hypothesis import given, settings
-from random_graphs import programs
+from tegg.testing.programs import programs
 
 from tegg.extract import extract
 from tegg.extract.heuristic import search

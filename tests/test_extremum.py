@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 import tegg
 from axisops import agree, cases, through_oracle, viewed, wide
-from strategies import few
+from profiles import few
 from tegg.errors import ShapeError
 
 NAN, INF = np.nan, np.inf

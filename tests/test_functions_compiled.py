@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tegg
-from strategies import array
+from tegg.testing.strategies import array
 from tegg.dtype import f32, i32
 from tegg.ir.oracle import evaluate
 

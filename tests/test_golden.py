@@ -6,7 +6,7 @@ import pytest
 from tegg.backends.cpu.contraction import lower_contraction
 from tegg.backends.cpu.emit import C
 
-from draw import Draw
+from tegg.testing.draw import Draw
 from interpreted import compiled
 from tegg.dim import dim
 from tegg.dtype import f32

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from strategies import array, shapes
+from tegg.testing.strategies import array, shapes
 from tegg.dim import dim
 from tegg.dtype import f32, i64
 from tegg.errors import ArgumentError, DTypeError, ShapeError

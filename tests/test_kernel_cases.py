@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from draw import Draw
+from tegg.testing.draw import Draw
 from kernels import build, check
 from tegg.backends.cpu.emit import C
 

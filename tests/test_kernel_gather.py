@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from draw import Draw
+from tegg.testing.draw import Draw
 from kernels import check
 from tegg.backends.cpu.emit import C
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from draw import Draw
+from tegg.testing.draw import Draw
 from hypothesis import given, settings
 from kernels import build, call, check, random_inputs
 from tegg.backends.cpu.emit import C

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from draw import Draw
+from tegg.testing.draw import Draw
 from kernels import build, call, check, random_inputs
 from tegg.backends.cpu.emit import C
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from draw import Draw
+from tegg.testing.draw import Draw
 from kernels import check
 
 from tegg.dim import dim

@@ -6,7 +6,7 @@ import itertools
 import math
 
 import pytest
-from draw import Draw
+from tegg.testing.draw import Draw
 from kernels import build, check
 from tegg.backends.cpu.emit import C
 

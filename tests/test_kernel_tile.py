@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hypothesis.strategies as st
 import pytest
-from draw import Draw
+from tegg.testing.draw import Draw
 from hypothesis import given, settings
 from kernels import build, check
 from tegg.backends.cpu.emit import C

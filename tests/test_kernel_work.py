@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from draw import Draw
+from tegg.testing.draw import Draw
 from tegg.backends.cpu.emit import C
 
 from tegg.errors import LoweringError

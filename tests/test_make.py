@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from random_graphs import programs
+from tegg.testing.programs import programs
 
 import tegg
 from tegg.errors import ExtractionError, WeightsError

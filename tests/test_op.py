@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from strategies import accepted, few, row_calls
+from profiles import few
+from tegg.testing.strategies import accepted, row_calls
 from tegg.bits import bits_of, float_of, value_of
 from tegg.dtype import DTYPES, bf16, bool_, f16, f32, f64, i8, i32, i64, u8
 from tegg.errors import DTypeError
@@ -15,7 +16,7 @@ from tegg.ir.op import OPS, PRIMOPS, TOLERANCE
 from tegg.ir.oracle import apply, evaluate
 
 PAIRS = [(row, d) for row in OPS.values() if row.kind in ("elementwise", "reduce", "scan", "sort",
-                                                          "composite", "contract")
+                                                          "composite", "contract", "attention")
          for d in DTYPES.values() if accepted(row, d) or row.name == "Cast"]
 NAMED = [(row, d) for row, d in PAIRS if row.named]
 

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 FOLDERS = {"tegg": ROOT / "src" / "tegg", "tegg.rules": ROOT / "rules",
            "tegg.backends": ROOT / "backends"}
-DATA = (".py", ".egg", ".toml", ".h", ".c", ".c.in")
+DATA = (".py", ".egg", ".toml", ".h", ".c", ".c.in", ".html")
 
 
 def tree() -> set[str]:

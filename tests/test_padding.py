@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 
 import tegg
 from recorded import check, check_error, run
-from strategies import array
+from tegg.testing.strategies import array
 from tegg.dtype import bool_, f16, f32, i32
 from tegg.errors import ArgumentError, ShapeError
 

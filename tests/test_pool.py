@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 import tegg
 from recorded import check, check_error, run
 from spatial_reference import adaptive_places, pool_count, pool_places, pooled
-from strategies import array
+from tegg.testing.strategies import array
 from tegg.dtype import bool_, f16, f32, f64, i32, u8
 from tegg.errors import ArgumentError, DTypeError, ShapeError
 

@@ -8,7 +8,8 @@ from hypothesis import given, settings, strategies as st
 
 import tegg
 from axisops import agree, through_oracle
-from strategies import array, few
+from profiles import few
+from tegg.testing.strategies import array
 from tegg.dtype import DTYPES, f32, f64, i32
 from tegg.errors import ArgumentError, DTypeError, ShapeError
 

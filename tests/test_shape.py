@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, strategies as st
 
-from strategies import shapes
+from tegg.testing.strategies import shapes
 from tegg import shape as S
 from tegg.dim import Facts, Poly, dim
 from tegg.dtype import f32

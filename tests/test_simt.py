@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from draw import Draw
 from simt import cases
+from tegg.testing.draw import Draw
 from simt.simulator import ORDERS, Memory, Module, SimulatorError
 
 THREADS = 64

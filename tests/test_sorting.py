@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 import tegg
 from axisops import cases, through_oracle, viewed, wide
-from strategies import few
+from profiles import few
 from tegg.dtype import DTYPES
 from tegg.errors import ArgumentError, ShapeError
 

@@ -8,10 +8,11 @@ from functools import cache
 import numpy as np
 import pytest
 from contractions import FORMS, lowered, product
-from draw import Draw
+from tegg.testing.draw import Draw
 from hypothesis import given, settings, strategies as st
 from kernels import build, call
 
+from tegg.backends.cpu.attention_forms import AttentionForms, attention_row
 from tegg.backends.cpu.target import Cpu
 from tegg.backends.cpu.templates import Forms, templates, tile_of
 from tegg.dim import dim, evaluate as evaluate_size
@@ -38,7 +39,8 @@ class Wide(Cpu):
     def __init__(self, only: str = "", threads: int = 2) -> None:
         super().__init__()
         self.only, self.threads = only, threads
-        self.ops, self.providers = templates(16), (Forms(16),)
+        self.ops = (*templates(16), attention_row(16))
+        self.providers = (Forms(16), AttentionForms(16))
 
     def identity(self) -> str:
         return f"{super().identity()} {self.only} {self.threads}"

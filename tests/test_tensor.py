@@ -11,7 +11,8 @@ import pytest
 from hypothesis import assume, given, strategies as st
 
 import tegg
-from strategies import FLOATS, SPECIALS, array, arrays, dims, few, shapes
+from profiles import few
+from tegg.testing.strategies import FLOATS, SPECIALS, array, arrays, dims, shapes
 from tegg.dtype import DTYPES, f32, f64, i8, i32, i64, u8
 from tegg.errors import ArgumentError, DTypeError, ShapeError
 from tegg.ir.oracle import evaluate

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import tegg
-from strategies import arrays, shapes
+from tegg.testing.strategies import arrays, shapes
 from tegg.dtype import DTYPES
 from tegg.errors import WeightsError
 

@@ -35,7 +35,7 @@ def lower_contraction(graph: Graph, outputs: Sequence[Node], anchors: Sequence[N
     live = [o for o in outputs if 0 not in tuple(map(graph.facts.canonical, o.shape))]
     used = {n.id for n in graph.reachable(live)}
     if not live:
-        return _nothing(name)
+        return nothing(name)
     first = max([len(graph.inputs)] + [n.attrs[0] + 1 for n in graph.reachable(outputs)
                                        if n.op.name == "Input"])
     slots = [first + i for i, o in enumerate(outputs) if o in live]
@@ -47,7 +47,7 @@ def lower_contraction(graph: Graph, outputs: Sequence[Node], anchors: Sequence[N
     return kernel.code()
 
 
-def _nothing(name: str) -> KernelCode:
+def nothing(name: str) -> KernelCode:
     """A kernel whose outputs have no element."""
     source = f"void {name}(void *const *buffers, const int64_t *sizes, int tid, int nt) {{}}\n"
     return KernelCode(name, source, (Stage(name, frozenset(), frozenset(), False),), (), (),
@@ -62,8 +62,8 @@ def shape_of(c: Contraction, constant: Collection[int] = ()) -> GemmShape:
     loads = [v.attr.slot for t in terms for v in reachable([t.b]) if v.op == "load"]
     return GemmShape(
         spread(c.batch), spread(c.m), tuple(spread(g.n) for g in c.groups), c.depth,
-        register(terms[0].sum.dtype), tuple(len(g.terms) for g in c.groups), _unit(c.a, c.m, c.k),
-        tuple(_unit(t.b, g.n, c.k) for g in c.groups for t in g.terms),
+        register(terms[0].sum.dtype), tuple(len(g.terms) for g in c.groups), unit(c.a, c.m, c.k),
+        tuple(unit(t.b, g.n, c.k) for g in c.groups for t in g.terms),
         _plain(c), 1.0 + flops(c.a, frozenset()), max(1.0 + flops(t.b, frozenset()) for t in terms),
         max(flops(w.value, scope, frozenset(t.sum.id for t in terms))
             for g in c.groups for w in g.writes),
@@ -79,7 +79,7 @@ def _plain(c: Contraction) -> bool:
             and all(isinstance(atom, Var) for atom in load.form.terms))
 
 
-def _unit(operand: Val, free: tuple[Var, ...], k: tuple[Var, ...]) -> str:
+def unit(operand: Val, free: tuple[Var, ...], k: tuple[Var, ...]) -> str:
     """Whether memory is contiguous along k, along the free variables, or along neither."""
     forms = [v.attr.form for v in reachable([operand]) if v.op == "load"]
     along_k = sum(f.coefficient(k[-1]) == 1 for f in forms) if k else 0

@@ -89,7 +89,10 @@ class RowValue:
 
 @dataclass(slots=True)
 class Hooks:
-    """Prints the hook functions of one kernel. ``lines`` collects their source."""
+    """Prints the hook functions of one kernel. ``lines`` collects their source.
+
+    memory: the buffers, where they are more than the contraction alone shows.
+    """
 
     name: str
     contraction: Contraction
@@ -100,6 +103,7 @@ class Hooks:
     columns: tuple[Axis, ...]
     rows: tuple[RowValue, ...] = ()
     lines: list[str] = field(default_factory=list)
+    memory: Mapping[int, tuple[DType, bool]] | None = None
 
     # ---- types and parameters
     def scalar(self, d: DType) -> str:
@@ -116,6 +120,8 @@ class Hooks:
 
     def buffers(self) -> dict[int, tuple[DType, bool]]:
         """Slot -> dtype and whether it is written."""
+        if self.memory is not None:
+            return dict(self.memory)
         out = {v.attr.slot: (v.dtype, False) for v in self.values() if v.op == "load"}
         out.update({w.slot: (w.value.dtype, True) for g in self.contraction.groups
                     for w in g.writes})
@@ -159,7 +165,7 @@ class Hooks:
                        f"{', '.join(filter(None, [params, (every + more).rstrip(', ')]))}) {{",
                        *body, "}"]
 
-    def _hook(self, name: str, params: str, axes: Sequence[Axis], wanted: Sequence[Val],
+    def hook(self, name: str, params: str, axes: Sequence[Axis], wanted: Sequence[Val],
               write: Sequence[Write], lanes: Axis | None, masked: bool,
               given: Mapping[int, tuple[str, str]]) -> None:
         """One function; ``given``: value id -> its type and name as a parameter."""
@@ -202,7 +208,7 @@ class Hooks:
         self.rows = tuple(rows)
         for r in self.rows:
             axes = self._axes_of(r)
-            self._hook(r.name, params, axes, [r.value], (), None, False, {})
+            self.hook(r.name, params, axes, [r.value], (), None, False, {})
 
     def _axes_of(self, r: RowValue) -> list[Axis]:
         if r.side == "batch":
@@ -229,14 +235,14 @@ class Hooks:
             ("a_k", self.k, False), ("a_k_left", self.k, True)]
         for name, lanes, masked in kinds:
             given = self._given_rows([a], lanes.last if lanes else None)
-            self._hook(name, params, axes, [a], (), lanes, masked, given)
+            self.hook(name, params, axes, [a], (), lanes, masked, given)
 
     def operand_b(self, params: str, term: Term, axis: Axis, kinds: Sequence[str]) -> None:
         """``kinds``: suffixes of the wanted functions: ``_n _n_left _k`` or nothing."""
         for suffix in kinds:
             lanes = {"_n": axis, "_n_left": axis, "_k": self.k, "_k_left": self.k, "": None}[suffix]
             given = self._given_rows([term.b], lanes.last if lanes else None)
-            self._hook(f"b{term.anchor}{suffix}", params, [axis, self.k], [term.b], (), lanes,
+            self.hook(f"b{term.anchor}{suffix}", params, [axis, self.k], [term.b], (), lanes,
                        suffix.endswith("left"), given)
 
     def result(self, params: str, number: int, group: Group, axis: Axis) -> None:
@@ -247,7 +253,7 @@ class Hooks:
             for t in group.terms:
                 kind = (self.vector if axis.last in t.sum.deps else self.scalar)(t.sum.dtype)
                 given[t.sum.id] = (f"const {kind}", f"s{t.anchor}")
-            self._hook(f"out{number}{suffix}", params, [self.m, axis], needs, group.writes, axis,
+            self.hook(f"out{number}{suffix}", params, [self.m, axis], needs, group.writes, axis,
                        masked, given)
 
 

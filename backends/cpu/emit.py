@@ -8,8 +8,11 @@ from types import MappingProxyType
 
 from tegg.backends.cexpr import Dialect
 from tegg.backends.cfunction import print_function
+from tegg.backends.cown import spellings, templates
 from tegg.backends.cpu.sorting import sort_rows
 from tegg.backends.spelling import OPS
+from tegg.ir.code import Code
+from tegg.ir.op import Op
 from tegg.kernel.index import Algebra
 from tegg.kernel.lower import Template
 from tegg.kernel.loops import Function
@@ -25,9 +28,10 @@ _TEMPLATES: Mapping[str, Template] = MappingProxyType({"ArgSort": sort_rows})
 
 @dataclass(frozen=True, slots=True)
 class C:
-    """GNU C for vectors of ``width`` lanes, as lowering wants it."""
+    """GNU C for vectors of ``width`` lanes, as lowering wants it. own: rows that bring their C."""
 
     width: int = 16
+    own: tuple[tuple[Op, Code], ...] = ()  # rows of third parties
 
     @property
     def native(self) -> frozenset[str]:
@@ -35,11 +39,12 @@ class C:
 
     @property
     def templates(self) -> Mapping[str, Template]:
-        return _TEMPLATES
+        return {**_TEMPLATES, **templates(self.own)} if self.own else _TEMPLATES
 
     @property
     def dialect(self) -> Dialect:
-        return Dialect(self.width, _SCALAR, _VECTOR, _MEMORY, OPS, frozenset("fidl"))
+        ops = {**OPS, **spellings(self.own)} if self.own else OPS
+        return Dialect(self.width, _SCALAR, _VECTOR, _MEMORY, ops, frozenset("fidl"))
 
     def function(self, algebra: Algebra, function: Function) -> str:
         return print_function(self.dialect, algebra, function)

@@ -41,14 +41,15 @@ def prelude(lanes: int) -> str:
 
 
 def load(kernels: Sequence[KernelCode], compiler: Toolchain | None = None,
-         cache: Cache | None = None) -> Library:
-    """Compile kernels (or find them in the cache) and load them.
+         cache: Cache | None = None, lanes: int | None = None) -> Library:
+    """Compile kernels (or find them in the cache) and load them. ``lanes``: of their vectors, by
+    default those of the machine.
 
     Raises BackendError with the compiler's words where a text does not compile.
     """
     compiler = compiler or toolchain.find()
     distinct, twin = _distinct(kernels)
-    head = prelude(compiler.lanes)
+    head = prelude(lanes or compiler.lanes)
     groups = _groups(distinct)
     bodies = ["\n".join(k.source for k in group) for group in groups]
     bodies[0] = _BINDING + bodies[0]

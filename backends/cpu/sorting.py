@@ -29,9 +29,10 @@ def _template(name: str) -> Template:
     return Template(files("tegg.backends.cpu").joinpath("sort", f"{name}.c.in").read_text())
 
 
-def sort_rows(node: Node, name: str, read: int, write: int,
+def sort_rows(node: Node, name: str, reads: tuple[int, ...], write: int,
               temporary: Callable[[DType, Dim], int], symbols: tuple[str, ...]) -> Templated:
-    """The stage of an ArgSort, from slot ``read`` to slot ``write``."""
+    """The stage of an ArgSort, from the slot of its operand to slot ``write``."""
+    (read,) = reads
     axis, (kept,), descending = node.attrs
     source = node.args[0]
     n, inner = source.shape[axis], product(source.shape[axis + 1:])

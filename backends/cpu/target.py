@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from tegg.ir.classes import Fragment
@@ -12,11 +13,15 @@ from tegg.dim import Dim, Symbol
 from tegg.dtype import DType
 from tegg.kernel.code import KernelCode
 from tegg.kernel.lower import lower
-from tegg.ir.op import Op
+from tegg.ir.code import code_of
+from tegg.ir.op import PRODUCTS, Op
 from tegg.planning.plan import Call, Plan
 from tegg.planning.target import ArraySpec
+from tegg.backends.cown import own_code, with_functions
 
 from . import caller, toolchain
+from .attention import lower_attention
+from .attention_forms import AttentionForms, attention_row, blocks_of
 from .caller import Caller
 from .contraction import lower_contraction
 from .emit import C
@@ -29,17 +34,19 @@ _LONG = 20e-6  # seconds: a run this long lets other Python threads go on meanwh
 
 
 class Cpu:
-    """Kernels in C for the vectors of this machine, compiled by the compiler that is found."""
+    """Kernels in C, compiled by the compiler that is found. ``lanes``: float32 values of a vector,
+    by default those of this machine."""
 
     name = "cpu"
     rules = ("lower.cpu",)
 
-    def __init__(self) -> None:
+    def __init__(self, lanes: int | None = None) -> None:
         self.toolchain = toolchain.find()
-        self.language = C(self.toolchain.lanes)
+        self.language = C(lanes or self.toolchain.lanes)
         self.features = frozenset({f"lanes={self.language.width}"})
-        self.ops = templates(self.language.width)
-        self.providers = (Forms(self.language.width),)
+        width = self.language.width
+        self.ops = (*templates(width), attention_row(width))
+        self.providers = (Forms(width), AttentionForms(width))
 
     def identity(self) -> str:
         """Lanes decide the source, threads the costs; the shared object is keyed by its text."""
@@ -49,31 +56,45 @@ class Cpu:
         return load_costs("cpu/generic", threads())
 
     def unsupported(self, op: Op, dtype: DType) -> str | None:
-        if op.kind == "contract" and op.template is None:
+        if op.kind in PRODUCTS and op.template is None:
             return "it is lowered as one of its templates, which rules of lower.cpu name"
-        if op.expand or op.kind != "elementwise" or op.name in (
+        code = code_of(op, "c")
+        if op.kind == "kernel":
+            if code is None:
+                return "it is a kernel of its own, and its row brings no Code('c')"
+            return None if dtype.name in code.dtypes else (
+                f"its C is written for {', '.join(code.dtypes)}")
+        if code or op.expand or op.kind != "elementwise" or op.name in (
                 "Cast", "Contiguous", *self.language.native):
             return None
         return f"the C dialect has no spelling for {op.name}, and its row no expansion"
 
     def lower(self, fragment: Fragment, name: str, constant: frozenset[int]) -> KernelCode:
         graph, outputs = fragment.graph, fragment.outputs
+        own = own_code(graph.table)
+        language = replace(self.language, own=own) if own else self.language
         if fragment.anchors:
-            first = fragment.anchors[0]
-            return lower_contraction(graph, outputs, fragment.anchors, name, self.language,
-                                     tile_of(first.op, first.attrs), constant)
-        return lower(graph, outputs, name, self.language)
+            first = fragment.anchors[-1]
+            if first.op.kind == "attention":
+                made = lower_attention(graph, outputs, fragment.anchors, name, language,
+                                       blocks_of(first.attrs))
+            else:
+                made = lower_contraction(graph, outputs, fragment.anchors, name, language,
+                                         tile_of(first.op, first.attrs), constant)
+        else:
+            made = lower(graph, outputs, name, language)
+        return replace(made, source=with_functions(made.source, graph, own)) if own else made
 
     def build(self, plan: Plan) -> Loaded:
-        return Loaded(plan)
+        return Loaded(plan, self.language.width)
 
 
 class Loaded:
     """A plan whose kernels are loaded: one foreign call runs all of it."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, lanes: int) -> None:
         self.plan = plan
-        self._library = load(plan.kernels)
+        self._library = load(plan.kernels, lanes=lanes)
         self._program = self._made(plan.run, plan.before, plan.after)
         self._ahead = self._made(plan.ahead)
         self._threads = threads() if any(s.parallel for s in self._program.steps) else 1

@@ -45,7 +45,7 @@ class _Packed:
         lanes = lanes_of(register(e.dtype), self.width)
         whole, left = divmod(-(-e.n // lanes), vectors)
         tall = -(-e.m // rows)
-        slots = whole * _slots(rows, vectors) + (_slots(rows, left) if left else 0)
+        slots = whole * issue_slots(rows, vectors) + (issue_slots(rows, left) if left else 0)
         padded = tall * rows * -(-e.n // lanes)
         panels = whole + bool(left)
         packed = e.batch * e.k * panels * vectors * lanes
@@ -57,7 +57,7 @@ class _Packed:
                          *_partial(e.batch * tall * rows * panels * vectors * lanes, parts))
 
 
-def _slots(rows: int, vectors: int) -> float:
+def issue_slots(rows: int, vectors: int) -> float:
     """Issue slots of one step of a register tile: multiply-adds with the loads that they do not
     hide (vectors of B come from L2), loads alone, or waiting for results."""
     return max(rows * vectors + 0.15 * rows + 0.4 * vectors, 1.4 * (rows + vectors),

@@ -1,4 +1,4 @@
-"""Reductions that a contraction's operands and results need: made before it, and read from memory."""
+"""Reductions that a contraction's operands and results need: made before it, read from memory."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _BLOCKS_EACH = 32     # blocks of one kernel that a multiprocessor is given at m
 def open_device() -> Device:
     """The first GPU. Raises BackendError where PyCUDA, the driver or a device is missing."""
     try:
-        import pycuda.driver as driver
+        from pycuda import driver
     except ModuleNotFoundError:
         raise BackendError("device 'cuda' needs PyCUDA, which is not installed; "
                            "pip install 'tegg[cuda]'") from None
@@ -71,7 +71,8 @@ class Device:
                 self._context.pop()
 
     # ---- kernels
-    def load(self, source: str, names: Sequence[str], cache: Cache | None = None) -> Mapping[str, Any]:
+    def load(self, source: str, names: Sequence[str],
+             cache: Cache | None = None) -> Mapping[str, Any]:
         """Functions of a source by name. The source is compiled once, and kept by the cache."""
         cache, compiler = cache or default(), nvrtc.find()
         version = compiler.version if compiler else f"nvcc {self._driver.get_version()}"

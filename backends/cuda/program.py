@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
+from itertools import pairwise
 from typing import Any
 
 from tegg.dim import Dim, Symbol, symbols
@@ -106,7 +107,7 @@ class Loaded:
             for call in self.plan.run:
                 self._call(call, addresses, named)
                 marks.append(device.mark())
-            out = [device.seconds(a, b) for a, b in zip(marks, marks[1:])]
+            out = [device.seconds(a, b) for a, b in pairwise(marks)]
             self._taken(buffers, addresses, named)
             return out
 

@@ -6,7 +6,7 @@ from tegg.dtype import DType
 from tegg.errors import LoweringError
 from tegg.extract.cost import Costs, load_costs
 from tegg.ir.classes import Fragment
-from tegg.ir.op import Op
+from tegg.ir.op import PRODUCTS, Op
 from tegg.kernel.code import KernelCode
 from tegg.kernel.lower import lower
 from tegg.kernel.simt import LIMITS
@@ -45,8 +45,10 @@ class Cuda:
         return load_costs(f"cuda/sm_{self.architecture}" if known else "cuda/generic")
 
     def unsupported(self, op: Op, dtype: DType) -> str | None:
-        if op.kind == "contract" and op.template is None:
+        if op.kind in PRODUCTS and op.template is None:
             return "it is lowered as one of its templates, or as its expansion"
+        if op.kind == "kernel":
+            return "it is a kernel of its own, and such rows bring no code for CUDA"
         if op.name == "ArgSort":
             return "this device has no sort; its expansion compares all pairs"
         if op.expand or op.kind != "elementwise" or op.name in (
@@ -58,7 +60,7 @@ class Cuda:
         graph, outputs = fragment.graph, fragment.outputs
         if not fragment.anchors:
             return lower(graph, outputs, name, self.language, LIMITS)
-        first = fragment.anchors[0]
+        first = fragment.anchors[-1]
         if first.op.template is None:
             raise LoweringError("a sum of products has no tile here; a Contract's template has one")
         return lower_contraction(graph, outputs, fragment.anchors, name, self.language,

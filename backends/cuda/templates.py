@@ -13,12 +13,11 @@ from tegg.dim import Shape, hint, product
 from tegg.dtype import DType, f32
 from tegg.ir.op import Op
 from tegg.ir.template import OWN, Execution, Extents, template
-from tegg.kernel.simt import THREADS
 
 if TYPE_CHECKING:
     from tegg.rewrite.view import View
 
-# Rows, columns and depth of tiles. Each thread of a block makes rows * columns / THREADS sums.
+# Rows, columns and depth of tiles. Each thread of a block makes rows * columns / 256 sums.
 TILES = ((128, 128, 8), (64, 64, 16), (32, 32, 32))
 _READ = 2.0  # multiply-adds that a read of shared memory takes as long as
 

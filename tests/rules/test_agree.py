@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 
-from random_graphs import Program, programs
+from tegg.testing.programs import Program, programs
 from tegg.rewrite.compiler import Generic
 from tegg.testing.agree import check_egraph
 

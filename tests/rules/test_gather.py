@@ -173,3 +173,15 @@ def test_masks_that_are_no_one_hot_stay():
         saturated, _, _ = done(fn, np.zeros(4, kind), np.zeros((ROWS, WIDTH), np.float32))
         assert not any(r.matches for name, r in saturated.report.rules.items()
                        if name.startswith("gather/")), fn
+
+
+@pytest.mark.parametrize("rows", [0, dim("n", 0, 5)])
+def test_a_table_that_may_be_empty_stays(rows):
+    g = tegg.Graph()
+    t, i = g.input("t", (rows, 3), "f32"), g.input("i", (rows,), "i64")
+    mask = g.idiom("Equal", g.expand(g.reshape(i, (rows, 1)), (rows, 3)),
+                   g.expand(g.reshape(g.iota(3), (1, 3)), (rows, 3)))
+    picked = g.op("SumReduce", g.mul(g.cast(mask, "f32"), t), 1)
+    g.outputs["y"] = g.reshape(picked, (rows,))
+    done = saturate(g, Generic())
+    assert not any(n.op.name == "Gather" for nodes in done.classes.nodes.values() for n in nodes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given
-from random_graphs import programs
+from tegg.testing.programs import programs
 
 from tegg.ir.graph import Graph
 from tegg.ir.oracle import evaluate

@@ -19,8 +19,9 @@ IDIOMS = ("Erf", "Abs", "Floor", "Maximum", "Minimum", "Equal", "LessEqual", "No
           "CumSum", "CumProd", "CumMax", "LogCumSumExp", "ArgSort", "ScatterAlong")
 NAMED = [name for name, row in OPS.items() if row.named]
 AXIS = 1
-ATTRS = {"axis": AXIS, "eps": bits_of(1e-5, f64), "spec": "a,b,d;a,c,d;a,b,c",
+ATTRS = {"axis": AXIS, "eps": bits_of(1e-5, f64),
          "descending": 0, "mode": "add"}
+PRODUCTS = {"Contract": "a,b,d;a,c,d;a,b,c", "Attention": "a,b,d;a,d,c;a,b,c"}
 
 
 class Shuffled(Graph):
@@ -34,8 +35,8 @@ class Shuffled(Graph):
 
 def shapes_of(name: str, sizes: tuple) -> list[tuple]:
     a, b, c = sizes
-    if name == "Contract":
-        return [(a, b, c), (a, 5, c)]
+    if name in PRODUCTS:
+        return [(a, b, c), (a, 5, c) if name == "Contract" else (a, c, 5)]
     return [(a, b, c)] * OPS[name].arity
 
 
@@ -43,8 +44,8 @@ def record(graph: Graph, name: str, args: list[Node]) -> tuple[Node, tuple]:
     """The op through its expansion, and its attributes."""
     row = OPS[name]
     attrs = tuple((args[0].shape[AXIS],) if n == "kept" else ATTRS.get(n) for n, _ in row.attrs)
-    if name == "Contract":
-        attrs = (ATTRS["spec"], (args[0].shape[0], args[0].shape[1], 5))
+    if name in PRODUCTS:
+        attrs = (PRODUCTS[name], (args[0].shape[0], args[0].shape[1], 5))
     if name in IDIOMS:
         return graph.idiom(name, *args, *attrs), attrs
     return row.expand(graph, args, attrs), attrs
@@ -59,14 +60,15 @@ def found(graph: Graph, out: Node, name: str, args: list[Node], attrs: tuple) ->
         n.op.commutative and n.args == wanted[::-1])) for n in same)
 
 
-def contracted(graph: Graph, out: Node, args: list[Node], spec: str) -> bool:
+def contracted(graph: Graph, out: Node, args: list[Node], spec: str,
+               name: str = "Contract") -> bool:
     """Whether a contraction was found below the movement that drops its summed axes."""
     graph.outputs["out"] = out
     classes = saturate(graph, Generic()).classes
     below = [out]
     while below[-1].op.kind == "movement":
         below += below[-1].args
-    return any(n.op.name == "Contract" and n.attrs[0].rstrip(",") == spec
+    return any(n.op.name == name and n.attrs[0].rstrip(",") == spec
                and n.args == tuple(classes.of[a.id] for a in args)
                for n in classes.nodes[classes.of[below[-1].id]])
 
@@ -83,13 +85,13 @@ def test_an_expansion_is_named(name, recorder, sizes):
     graph = recorder()
     args = [graph.input(f"x{i}", s, dtype_of(name, i)) for i, s in enumerate(shapes_of(name, sizes))]
     out, attrs = record(graph, name, args)
-    if name == "Contract":
-        assert contracted(graph, out, args, ATTRS["spec"])
+    if name in PRODUCTS:
+        assert contracted(graph, out, args, PRODUCTS[name], name)
     else:
         assert found(graph, out, name, args, attrs)
 
 
-@pytest.mark.parametrize("name", [n for n in NAMED if n != "Contract"])
+@pytest.mark.parametrize("name", [n for n in NAMED if n not in PRODUCTS])
 def test_between_expansions(name):
     """Operands are expanded before, and the result after."""
     graph = Graph()

@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from tegg.rewrite.compiler import Bf16, Fp16, Compiler, Generic, builtin_root, stack
+from tegg.rewrite.compiler import Bf16, Fp16, Compiler, Generic, stack
+from tegg.rewrite.sources import builtin_root
 from tegg.errors import RuleError
 from tegg.ir.op import OPS
 from tegg.rewrite.pipeline import phases
@@ -155,6 +156,8 @@ FORM = [
      "from the class that is matched: it stands only in (union e ...) with a variable e"),
     (text(rule("rule ((= e (Neg (Neg a)))) ((subsume (Neg a)))")),
      "subsume takes a whole term (= e term) of the left side"),
+    (text(rule("rule ((= e (Neg a)) (= a (Sin b))) ((subsume (Neg a)))")),
+     "nothing else stands for its class; match another form of it, (= e other), or union one"),
     (text(uses="positive"), "1:1: 'uses:' lists positive, which no guard reads; remove it"),
     (text(";; (r a) means things\n(relation r (Tensor))\n"
           + rule("rewrite (Neg a) a :when ((r a))")),

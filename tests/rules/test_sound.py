@@ -12,7 +12,7 @@ from tegg.dtype import DTYPES
 from tegg.runtime.driver import Options, resolve
 from tegg.rewrite.rulefile import read_rules
 from tegg.testing.instance import instance
-from tegg.testing.soundness import _Claim, check_rule, relations
+from tegg.testing.soundness import Claim, check_rule, relations
 from tegg.testing.workbench import guard_needed, guards_of, live, reads_memory
 
 COMPILERS, TARGET = resolve(Options((Generic(), Bf16(), Fp16())))  # with the device's own
@@ -43,7 +43,7 @@ def test_its_guard_is_needed(name, guard):
 def test_false_facts_and_relations_without_a_meaning_are_caught():
     rule, home = HOME["sub/mark"]
     made = instance(rule, STACK.table, relations(STACK), (DTYPES["f32"],), Random(0))
-    claim = _Claim(rule, home.header, made, relations(STACK), {})
+    claim = Claim(rule, home.header, made, relations(STACK), {})
     with pytest.raises(AssertionError, match=r"is not .*: the relation odd has no test in "
                                              r"tegg\.testing\.soundness"):
         claim.words("odd", (rule.query[0].items[1],))
@@ -68,6 +68,8 @@ MUTANTS = [
     ("half/bf16", "rounds 2^-8", "rounds 2^-10"),
     ("half/f16", "rounds 2^-11", "rounds 2^-13"),
     ("half/f16", '(StoreAs "f16" t)))\n', '(StoreAs "i8" t)))\n'),
+    ("fuse/attention", "(Attention x v i s)", "(Attention p v i s)"),
+    ("fuse/softmax", "(Softmax (Reshape x s) j)", "(Softmax (Reshape x s) k)"),
     ("lower/cpu", "(CpuRows x y i s v)", "(Neg (CpuRows x y i s v))"),
 ]
 

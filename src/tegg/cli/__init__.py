@@ -1,10 +1,11 @@
-"""The command line: ``tegg rules ...`` to write, check and explain rules."""
+"""The command line: ``tegg rules ...`` to write, check and explain rules, ``tegg view`` to see."""
 
 from __future__ import annotations
 
 import click
 
 from tegg.cli.rules import rules
+from tegg.cli.view import view
 from tegg.errors import TeggError
 from tegg.version import __version__
 
@@ -26,3 +27,4 @@ def main() -> None:
 
 
 main.add_command(rules)
+main.add_command(view)

@@ -33,6 +33,12 @@ def _options(f: Callable) -> Callable:
     return f
 
 
+def _stack(text: str, device: str) -> tuple[tuple[Compiler, ...], Target]:
+    """The compilers that a text names with what the device brings itself, and the device."""
+    target = find_target(device)
+    return (*named_stack(text), lowering(target)), target
+
+
 @click.group()
 def rules() -> None:
     """Write, list, show, check and explain rules."""
@@ -50,17 +56,18 @@ def new(name: str) -> None:
 @click.argument("files", nargs=-1)
 @click.option("--stack", "stack_text", default="generic",
               help="The compilers that the files are used with, separated by commas.")
+@click.option("--device", default="cpu", show_default=True)
 @click.option("--seed", default=0, show_default=True, help="Draws the same graphs each time.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
-def check(ctx: click.Context, files: tuple[str, ...], stack_text: str, seed: int,
+def check(ctx: click.Context, files: tuple[str, ...], stack_text: str, device: str, seed: int,
           as_json: bool) -> None:
     """Check FILES (rule files or folders; all rules of the stack without any).
 
     Format, soundness, that each rule fires, that each guard is needed, and that nothing grows
     for ever. Exit status 1 where something is wrong; a counterexample is a Python program.
     """
-    compilers = named_stack(stack_text)
+    compilers, _ = _stack(stack_text, device)
     mine = tuple(Compiler(f, rounds=True) for f in files)
     everything = stack((*compilers, *mine)).rule_sets
     own = {s.name for c in mine for s in c.rule_sets()}
@@ -84,11 +91,10 @@ def check(ctx: click.Context, files: tuple[str, ...], stack_text: str, seed: int
 
 
 @rules.command("list")
-@click.option("--stack", "stack_text", default="generic", help=STACK_HELP)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def list_(stack_text: str, as_json: bool) -> None:
+@_options
+def list_(stack_text: str, device: str, as_json: bool) -> None:
     """The rules of a stack: name, class, phase, targets, law and place."""
-    found = [_row(rule, home) for home, rule in _rules(stack(named_stack(stack_text)))]
+    found = [_row(rule, home) for home, rule in _rules(stack(_stack(stack_text, device)[0]))]
     if as_json:
         print_json(found)
     else:
@@ -98,15 +104,14 @@ def list_(stack_text: str, as_json: bool) -> None:
 
 @rules.command()
 @click.argument("name")
-@click.option("--stack", "stack_text", default="generic", help=STACK_HELP)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def show(name: str, stack_text: str, as_json: bool) -> None:
+@_options
+def show(name: str, stack_text: str, device: str, as_json: bool) -> None:
     """One rule: its law, its text, its rule set, and the compilers that use it."""
-    stacked = stack(named_stack(stack_text))
-    home, rule = _rule(name, stacked)
+    compilers, _ = _stack(stack_text, device)
+    home, rule = _rule(name, stack(compilers))
     row: dict[str, Any] = {
         **_row(rule, home), "why": " ".join(rule.law.split()), "text": _source(rule, home),
-        "compilers": [c.name for c in named_stack(stack_text) if home in c.rule_sets()]}
+        "compilers": [c.name for c in compilers if home in c.rule_sets()]}
     if as_json:
         print_json(row)
     else:
@@ -121,8 +126,7 @@ def show(name: str, stack_text: str, as_json: bool) -> None:
 @_options
 def why(program: str, stack_text: str, device: str, as_json: bool) -> None:
     """Why PROGRAM (file.py:function) becomes what it is."""
-    target = find_target(device)
-    compilers = (*named_stack(stack_text), lowering(target))
+    compilers, target = _stack(stack_text, device)
     told = explain(load_program(program), compilers, target)
     if as_json:
         print_json(told)
@@ -136,8 +140,7 @@ def why(program: str, stack_text: str, device: str, as_json: bool) -> None:
 @_options
 def why_not_(rule: str, program: str, stack_text: str, device: str, as_json: bool) -> None:
     """Why RULE does not fire on PROGRAM: the nearest match, and what failed there."""
-    target = find_target(device)
-    compilers = (*named_stack(stack_text), lowering(target))
+    compilers, target = _stack(stack_text, device)
     graph = load_program(program)
     done = saturate(graph, compilers, trace=True, features=(target.name, *target.features))
     told = why_not(rule, graph, done, stack(compilers, graph.table))
@@ -159,10 +162,8 @@ def diff(first: str, second: str, program: str, device: str, as_json: bool) -> N
 
     FIRST and SECOND are stacks: compilers and rule files, separated by commas.
     """
-    target: Target = find_target(device)
     graph = load_program(program)
-    told = difference(*(explain(graph, (*named_stack(s), lowering(target)), target)
-                        for s in (first, second)))
+    told = difference(*(explain(graph, *_stack(s, device)) for s in (first, second)))
     if as_json:
         print_json(told)
     else:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tegg.ir.classes import ENode
+from tegg.ir.op import PRODUCTS
 from tegg.extract.limits import Limits
 from tegg.extract.roles import Roles
 from tegg.ir.work import Values
 
-HEAVY = ("reduce", "scan", "composite", "contract")  # at most one of a kind in a kernel
+HEAVY = ("reduce", "scan", "composite", *PRODUCTS)  # at most one of a kind in a kernel
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tegg.ir.classes import ENode
 from tegg.extract.cost import Costs
 from tegg.extract.roles import Roles
+from tegg.ir.op import PRODUCTS
 from tegg.ir.work import Demand, Values, WorkModel
 
 Body = Mapping[int, ENode]
@@ -105,9 +106,11 @@ class Pricer:
         kind, size = node.op.kind, self.values.size
         if kind in ("movement", "source"):
             return 0.0
-        if kind == "contract":
+        if kind in PRODUCTS:
             return self.price((c,), node.args, {c: node})[0] - self.costs.launch
-        elements = size[node.args[0]] if kind == "reduce" else size[c]
+        elements = size[c]
+        if kind in ("reduce", "composite"):
+            elements = max(elements, size[node.args[0]])
         return elements * self.work.weight(node.op) / (self.costs.loop_rate * self.costs.threads)
 
     def stored(self, c: int) -> float:

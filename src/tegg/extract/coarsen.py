@@ -57,7 +57,8 @@ def _hidden(c: int, coarse: ENode, nodes: Nodes, rank: dict[int, int], still: se
     """The e-nodes of a class whose way to the operands of ``coarse`` nobody else looks at."""
     inside: list[tuple[ENode, set[int]]] = []
     for fine in nodes[c]:
-        if fine is not coarse:
+        # templates compete, whatever one of them reads past
+        if fine is not coarse and not (fine.op.template and coarse.op.template):
             between = _between(coarse, fine, nodes, rank, still)
             both = fine.op.named and _between(fine, coarse, nodes, rank, still) is not None
             if between is not None and not both:
@@ -74,7 +75,8 @@ def _hidden(c: int, coarse: ENode, nodes: Nodes, rank: dict[int, int], still: se
 
 def _between(coarse: ENode, fine: ENode, nodes: Nodes, rank: dict[int, int],
              still: set[int]) -> set[int] | None:
-    """Classes between ``fine`` and the operands of ``coarse``; None where it reads past them."""
+    """Classes between ``fine`` and the operands of ``coarse``; None where it reads past them, or
+    where a kernel of its own may compute one of them."""
     stop = set(coarse.args) | still
     floor = min((rank[a] for a in coarse.args), default=0)
     inside: set[int] = set()
@@ -83,7 +85,8 @@ def _between(coarse: ENode, fine: ENode, nodes: Nodes, rank: dict[int, int],
         i = todo.pop()
         if i in inside:
             continue
-        if rank[i] < floor or any(n.op.name == "Input" for n in nodes[i]):
+        if rank[i] < floor or any(n.op.name == "Input" or n.op.kind == "kernel"
+                                  for n in nodes[i]):
             return None
         inside.add(i)
         todo.extend(a for n in nodes[i] for a in n.args if a not in stop)

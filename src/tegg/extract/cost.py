@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from importlib.resources import files
 from pathlib import Path
 
@@ -74,6 +74,10 @@ class Costs:
         raise ArgumentError(f"the cost profile {self.name!r} has no size for the storage form "
                             f"{form!r}; add it under [forms] as bytes an element")
 
+    def with_ops(self, ops: Mapping[str, float]) -> Costs:
+        """The same device, where some ops cost other numbers of operations per element."""
+        return replace(self, ops={**self.ops, **ops}) if ops else self
+
     def seconds(self, work: Demand, loaded: Sequence[float], stored: Sequence[float]) -> float:
         """Predicted time of one kernel that reads and writes buffers of so many bytes: memory
         against compute, then its launch."""
@@ -107,9 +111,9 @@ class Costs:
             slow *= (extent + half) / max(1, extent)
         if done is None:
             return e.flops * slow / rate
-        copied = done.packed * self._share(p)
+        loops = done.packed * self._share(p) * self.pack + done.beside
         return (self.templates.get(p.op, 1.0) * done.flops * slow / (rate * done.speed)
-                + copied * self.pack * self.loop_dtypes.get(e.dtype.name, 1.0) / self.loop_rate)
+                + loops * self.loop_dtypes.get(e.dtype.name, 1.0) / self.loop_rate)
 
     def _share(self, p: Product) -> float:
         """The share of packing that a run pays for: all, but for what is kept from before it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tegg.ir.classes import EClasses, Fragment, KernelSpec
 from tegg.dtype import DTYPES, DType
 from tegg.errors import ExtractionError
+from tegg.ir.op import PRODUCTS
 from tegg.ir.graph import Graph, Node
 
 
@@ -30,7 +31,7 @@ def fragment(spec: KernelSpec, classes: EClasses) -> Fragment:
         stored = form_dtype(spec.form_of_out(i), classes.dtype[c])
         outs.append(graph.cast(nodes[c], stored))
         graph.outputs[f"o{i}"] = outs[-1]
-    anchors = tuple(nodes[c] for c in spec.body if spec.body[c].op.kind == "contract")
+    anchors = tuple(nodes[c] for c in spec.body if spec.body[c].op.kind in PRODUCTS)
     return Fragment(graph, tuple(outs), anchors if spec.anchor is not None else ())
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from tegg.ir.classes import EClasses, ENode
 from tegg.contraction import Spec
 from tegg.dim import Dim, Shape, product
 from tegg.extract.limits import Limits
+from tegg.ir.op import PRODUCTS
 from tegg.ir.work import WorkModel, axis_of
 
 Space = tuple
@@ -35,11 +37,13 @@ class Legality:
 
     def allows(self, root: int, body: Mapping[int, ENode]) -> bool:
         """Whether a cone can be one kernel."""
-        rows, anchors, scans = [], [], []
+        rows, anchors, heads, scans = [], [], [], []
         for c, n in body.items():
             kind = n.op.kind
             if kind == "contract":
                 anchors.append(c)
+            elif kind == "attention":
+                heads.append(c)
             elif kind == "reduce" or (kind == "composite" and self.reduces(c, n)):
                 rows.append(c)
             elif kind == "scan":
@@ -47,11 +51,14 @@ class Legality:
             elif n.op.staged and c != root:
                 return False
         if scans:
-            return not (rows or anchors or body[root].op.staged) and self._one_scan(scans, body)
-        if not anchors and not rows:
+            return (not (rows or anchors or heads or body[root].op.staged)
+                    and self._one_scan(scans, body))
+        if not anchors and not rows and not heads:
             return True
         if body[root].op.staged:
             return False
+        if heads:
+            return not rows and self._one_attention(heads, anchors, body)
         if anchors and not (self._one_template(root, anchors, body)
                             and self._packed_rows(anchors[0], rows, body)):
             return False
@@ -68,15 +75,36 @@ class Legality:
                 body[c].args[0] != first.args[0] or body[c].op is not first.op
                 or body[c].attrs != first.attrs for c in anchors):
             return False
+        return self._moved(anchors, body) is not None
+
+    def _one_attention(self, heads: list[int], anchors: list[int],
+                       body: Mapping[int, ENode]) -> bool:
+        """Scores from one product, at one index, which nobody else reads; no sums of others."""
+        if len(heads) > 1 or len(anchors) != 1:
+            return False
+        scores, values = body[heads[0]].args
+        inside = {c: body[c] for c in body if c in below(scores, body)}
+        if anchors[0] not in inside or anchors[0] in below(values, body):
+            return False
+        made = self._moved(anchors, inside)
+        return made is not None and self._moved(heads, {
+            c: n for c, n in body.items() if c not in inside}, made) is not None
+
+    def _moved(self, anchors: list[int], body: Mapping[int, ENode],
+               closed: Mapping[int, object] = MappingProxyType({})) -> dict[int, tuple] | None:
+        """How each value that is computed from anchors is moved against them; None where it is
+        more than moved one to one. What is ``closed`` only an anchor may read."""
         index: dict[int, tuple] = dict.fromkeys(anchors, ())
         for c, n in body.items():
+            if c not in index and any(a in closed for a in n.args):
+                return None
             if c in index:
                 if any(a in index for a in n.args):
-                    return False  # a product of a product
+                    return None  # a product of a product
                 continue
             seen = {index[a] for a in n.args if a in index}
             if len(seen) > 1:
-                return False
+                return None
             if seen:
                 (at,) = seen
                 if n.op.kind == "elementwise":
@@ -84,8 +112,8 @@ class Legality:
                 elif n.op.name in ONE_TO_ONE:
                     index[c] = (*at, c)
                 else:
-                    return False
-        return True
+                    return None
+        return index
 
     def _one_scan(self, scans: list[int], body: Mapping[int, ENode]) -> bool:
         """One scan, and elementwise ops of it at its own index."""
@@ -210,5 +238,6 @@ def below(c: int, body: Mapping[int, ENode]) -> set[int]:
 
 
 def products(body: Mapping[int, ENode]) -> list[int]:
-    """The classes that contractions compute."""
-    return [c for c, n in body.items() if n.op.kind == "contract"]
+    """The classes that a kernel's templates compute: contractions, or the attention above one."""
+    found = {kind: [c for c, n in body.items() if n.op.kind == kind] for kind in PRODUCTS}
+    return found["attention"] or found["contract"]

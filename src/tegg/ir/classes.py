@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tegg.dim import Shape
 from tegg.dtype import DType
 from tegg.ir.graph import Graph, Node
-from tegg.ir.op import Op, OpTable
+from tegg.ir.op import PRODUCTS, Op, OpTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,8 @@ class KernelSpec:
       both is a weight that is converted to another form.
     body: operands before users; what stands between the leaves and the outputs.
     anchor: the class whose e-node is a template (a contraction on a gemm), or None for a loop
-      nest. Further contractions of a body are its siblings: the same x, the same spec.
+      nest. Further contractions of a body are its siblings, of the same x and spec; that of an
+      attention's body makes its scores.
     ahead: whether it depends on weights only, and runs when they change.
     leaf_forms, out_forms: the storage form of each leaf and output ("" is its own dtype), or
       empty where all are their own.
@@ -86,7 +87,7 @@ class KernelSpec:
     @property
     def label(self) -> str:
         """A name for people: the ops inside that are more than elementwise."""
-        kinds = ("contract", "composite", "reduce", "scan", "index", "sort")
+        kinds = (*PRODUCTS, "composite", "kernel", "reduce", "scan", "index", "sort")
         return "+".join(sorted({n.op.name for n in self.body.values()
                                 if n.op.kind in kinds})) or (
                                     "elementwise" if self.body else "convert")

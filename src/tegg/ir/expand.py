@@ -246,3 +246,9 @@ def contract(b, a, attrs):
     out = b.reshape(out, tuple(size[c] for c in kept))
     out = b.permute(out, tuple(kept.index(c) for c in "".join(spec.out)))
     return b.reshape(out, shape)
+
+
+def attention(b, a, attrs):
+    """The softmax of scores along what is summed, and the sums."""
+    spec = Spec.parse(attrs[0])
+    return contract(b, (softmax(b, a[:1], (spec.x.index(spec.k),)), a[1]), attrs)

@@ -182,3 +182,11 @@ def contract(a, attrs, shape, dtype):
     """Sum of products over the labels that the output lacks."""
     x, y = (wide(v, dtype) for v in a)
     return Spec.parse(attrs[0]).evaluate(x, y, shape).astype(dtype.numpy)
+
+
+def attention(a, attrs, shape, dtype):
+    """Sums of values, weighted by the softmax of scores along what is summed."""
+    axis = Spec.parse(attrs[0]).x.index(Spec.parse(attrs[0]).k)
+    scores, values = (wide(v, dtype) for v in a)
+    weights = softmax((scores,), (axis,), scores.shape, dtype)
+    return contract((weights, values), attrs, shape, dtype)

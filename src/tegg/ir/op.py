@@ -13,6 +13,7 @@ from tegg.ir import expand as X
 from tegg.ir import meaning as M
 from tegg.ir import ordering as R
 from tegg import shape as S
+from tegg.ir.code import Code
 from tegg.dtype import DType, bool_, i64, promote
 from tegg.errors import DTypeError
 
@@ -30,15 +31,18 @@ class Op:
 
     kind: ``source``, ``movement``, ``elementwise``, ``reduce``, ``scan`` (cumulative along an
       axis), ``index`` (gather, scatter), ``sort``, ``composite`` (a named idiom over several
-      axes) or ``contract``.
+      axes), ``contract``, ``attention`` or ``kernel`` (a function of its own, on operands in
+      memory).
     attrs: ``(name, kind)`` pairs; kinds as in ATTR_SORTS.
     shape: ``(shapes, attrs, facts) -> shape``; dtype: ``(dtypes, attrs) -> dtype``.
     meaning: ``(arrays, attrs, shape, dtype) -> array``, the NumPy meaning.
     expand: ``(builder, args, attrs) -> node`` over simpler ops; None for primops and helpers.
     domains: per operand what values tests draw: ``any positive nonzero index small``.
     cost: scalar operations per element of the result (of the operand, for reductions).
-    template: of a device's template of ``Contract``: ``(attrs, extents) -> Execution``, what it
-      executes (``ir/template.py``). Its meaning and its first attributes are those of Contract.
+    template: of a device's template of ``Contract`` or ``Attention``: ``(attrs, extents) ->
+      Execution``, what it executes (``ir/template.py``). Its meaning and its first attributes are
+      those of the op that it is a form of.
+    code: how languages write it, for rows that are not tegg's own (``ir/code.py``).
     tolerance: multiple of the dtype's own tolerance that a backend may differ by.
     staged: whether a kernel writes the result whole before anything can read it.
     same_bits: whether it gives the bits of its expansion, up to the order of sums and products
@@ -61,6 +65,7 @@ class Op:
     staged: bool = False
     same_bits: bool = False
     template: Callable | None = None
+    code: tuple[Code, ...] = ()
 
     @property
     def named(self) -> bool:
@@ -72,6 +77,8 @@ class Op:
 
 
 OpTable = Mapping[str, Op]
+
+PRODUCTS = ("contract", "attention")  # kinds that devices have templates of
 
 # Relative tolerance of one op per dtype: a few units in the last place (f16 2^-10, bf16 2^-7).
 TOLERANCE = MappingProxyType({"f64": 1e-12, "f32": 2e-6, "f16": 2e-3, "bf16": 1.6e-2})
@@ -284,6 +291,9 @@ _ROWS = (
     Op("Contract", "contract", 2, S.given, _numbers, M.contract,
        (("spec", "spec"), ("shape", "shape")), X.contract, ("small", "small"), 2.0, 8.0,
        doc="a sum of products; which axes are batch, m, n and k is in the spec"),
+    Op("Attention", "attention", 2, S.given, _floats, M.attention,
+       (("spec", "spec"), ("shape", "shape")), X.attention, ("small", "small"), 2.0, 8.0,
+       doc="Contract(Softmax(scores), values), along the one axis that its spec sums"),
 )
 
 OPS: OpTable = MappingProxyType({row.name: row for row in _ROWS})

@@ -37,7 +37,7 @@ class Execution:
     second operand that are copied first; kept: how many of the copies exist at once, 0 where each
     is used up before the next, so that none is there before a run. aside: elements of partial sums
     and of the first operand that are written and read back. stages: functions that wait for one
-    another, beyond the first.
+    another, beyond the first. beside: scalar operations between products.
     """
 
     flops: float
@@ -47,15 +47,18 @@ class Execution:
     kept: int = 0
     aside: int = 0
     stages: int = 0
+    beside: float = 0.0
 
 
 def template(name: str, attrs: tuple[tuple[str, str], ...],
-             executes: Callable[[tuple, Extents], Execution], doc: str) -> Op:
-    """The row of a template: a Contract in all but its name, its own attributes and its price.
+             executes: Callable[[tuple, Extents], Execution], doc: str,
+             of: str = "Contract") -> Op:
+    """The row of a template: a Contract in all but its name, its own attributes and its price; or
+    another op of that kind.
 
     ``executes`` is given the template's own attributes.
     """
-    whole = OPS["Contract"]
+    whole = OPS[of]
     meaning, expand = whole.meaning, whole.expand
     assert meaning is not None and expand is not None
     return Op(name, whole.kind, whole.arity, whole.shape, whole.dtype,

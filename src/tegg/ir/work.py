@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tegg.contraction import Spec
 from tegg.dim import hint, product
 from tegg.dtype import DType
 from tegg.ir.graph import Graph
-from tegg.ir.op import Op, OpTable
+from tegg.ir.masks import seen_share
+from tegg.ir.op import PRODUCTS, Op, OpTable
 from tegg.ir.split import parts
 from tegg.ir.template import Execution, Extents
 
@@ -177,6 +178,7 @@ class _Walk:
         self.split: set[int] = set()         # passes that close a split reduction
         self.late = self.late_evaluations = 0.0
         self.out = Demand()
+        self.seen = seen_share(body)
 
     def run(self) -> Demand:
         for node in self.body.values():
@@ -222,7 +224,7 @@ class _Walk:
             self.depth[c] = 2.0
             if self.model.parts(c, node) > 1:
                 self.split |= set(range(before + 1, self.after[c] + 1))
-        elif kind == "contract":
+        elif kind in PRODUCTS:
             self.after[c], self.depth[c] = 0, 0.0
         elif kind == "movement":
             self.after[c] = before
@@ -261,7 +263,7 @@ class _Walk:
         if len(keys) > 1 and self.depth[c] >= self.model.keep:
             keys = self._kept(c, keys)
         self.out.values += len({index for index, _ in keys})
-        if kind == "contract":
+        if kind in PRODUCTS:
             self._contract(c, node, keys)
             return
         self._charge(c, node, keys)
@@ -273,7 +275,7 @@ class _Walk:
             self._combine(c, node, keys)
         elif kind == "composite":
             self._composite(c, node, keys)
-        elif kind in ("index", "sort"):
+        elif kind in ("index", "sort", "kernel"):
             self._index(c, node, keys)
         else:
             for a in node.args:
@@ -312,7 +314,8 @@ class _Walk:
             for (index, _), n in keys.items():
                 first[index] = max(n, first.get(index, 0.0))
             once = sum(first.values())
-            operations = once * weight + (count - once) * foot.late
+            wide = max(1.0, self.size[node.args[0]] / max(1, self.size[c]))  # of a mean
+            operations = once * weight * wide + (count - once) * foot.late
             evaluations = once * foot.evaluations + (count - once) * foot.late_evaluations
         else:
             last = sum(n for (_, turn), n in keys.items() if turn == self.last)
@@ -388,6 +391,9 @@ class _Walk:
         done = Extents(extent(spec.batch), extent(spec.m), extent(spec.n), extent(spec.k),
                        self.model.values.dtype[x])
         execution = node.op.template(node.attrs, done) if node.op.template else None
+        if execution and self.seen < 1:
+            execution = replace(execution, flops=execution.flops * self.seen,
+                                beside=execution.beside * self.seen)
         self.out.products.append(Product(done, node.op.name, execution, self._ready(y)))
         self._rows(execution.pieces if execution else
                    done.batch * -(-done.m // 8) * -(-done.n // 16))

@@ -9,6 +9,7 @@ from tegg.contraction import Spec
 from tegg.dim import Dim, hint, product
 from tegg.errors import LoweringError
 from tegg.ir.graph import Graph, Node
+from tegg.ir.op import PRODUCTS
 from tegg.kernel.domain import Write, adjacent, settle
 from tegg.kernel.index import ZERO, Form, Var, variable
 from tegg.kernel.propagate import Index, Propagation, Request, Splits
@@ -113,12 +114,12 @@ def classify(graph: Graph, outputs: Sequence[Node], anchors: Sequence[Node],
         return AnchoredPropagation(graph, native, splits, anchors=numbers, products=products)
 
     def write(p: Propagation) -> list[Write]:
-        return _writes(p, outputs, anchors, slots)
+        return written(p, outputs, anchors, slots)
 
     p, writes = settle(propagation, write)
     assert isinstance(p, AnchoredPropagation)
     sums = [_sums(w, len(anchors)) for w in writes]
-    return _shared(p, _joined(writes, sums), _depths(p, anchors, products))
+    return _shared(p, _joined(writes, sums), depths_of(p, anchors, products))
 
 
 def _numbered(anchors: Sequence[Node]) -> tuple[dict[int, int], dict[int, int]]:
@@ -143,11 +144,11 @@ def _product_of(anchor: Node) -> Node:
     return n
 
 
-def _depths(p: Propagation, anchors: Sequence[Node], products: Mapping[int, int]) -> list[Dim]:
+def depths_of(p: Propagation, anchors: Sequence[Node], products: Mapping[int, int]) -> list[Dim]:
     """The number of terms of each anchor's sums."""
     out = []
     for node in anchors:
-        if node.op.kind == "contract":
+        if node.op.kind in PRODUCTS:
             spec = Spec.parse(node.attrs[0])
             sizes = spec.sizes(p.shape(node.args[0]), p.shape(node.args[1]))
             out.append(product(tuple(sizes[c] for c in spec.k)))
@@ -162,7 +163,7 @@ def _depths(p: Propagation, anchors: Sequence[Node], products: Mapping[int, int]
 
 
 # ---- iteration spaces
-def _writes(p: Propagation, outputs: Sequence[Node], anchors: Sequence[Node],
+def written(p: Propagation, outputs: Sequence[Node], anchors: Sequence[Node],
             slots: Sequence[int]) -> list[Write]:
     """Each output over the index of an anchor where that index can be pushed forward to it."""
     at: dict[int, tuple[tuple[Var, ...], Index]] = {}
@@ -212,7 +213,7 @@ _FORWARD: dict[str, Callable[[Propagation, Node, Index], Index]] = {
 
 
 # ---- groups
-def _number(v: Val) -> int | None:
+def number_of(v: Val) -> int | None:
     """Which anchor a sum is of."""
     body = v.args[0] if isinstance(v.attr, Reduction) else None
     found = body.attr if body is not None and body.op == "Mul" else None
@@ -224,7 +225,7 @@ def _sums(w: Write, count: int) -> dict[int, Val]:
     found: dict[int, Val] = {}
     values = reachable(w.needs())
     for v in values:
-        i = _number(v)
+        i = number_of(v)
         if i is None:
             continue
         if i in found:
@@ -236,7 +237,7 @@ def _sums(w: Write, count: int) -> dict[int, Val]:
         raise LoweringError("an output does not hold the plain sum of an anchor; store the "
                             "contraction, and what is computed from it in the next kernel")
     for v in values:
-        if isinstance(v.attr, Reduction) and _number(v) is None and any(
+        if isinstance(v.attr, Reduction) and number_of(v) is None and any(
                 u in found.values() for u in reachable([v])):
             raise LoweringError("an output reduces the result of a contraction; store the "
                                 "contraction, and reduce in the next kernel")
@@ -266,7 +267,7 @@ def _shared(p: AnchoredPropagation, groups: list[tuple[list[Write], dict[int, Va
     sums = [v for _, found in groups for v in found.values()]
     if len({depths[i] for _, found in groups for i in found}) > 1:
         raise LoweringError("contractions of one kernel must sum over the same variables")
-    k, operands = _summed(p, sums)
+    k, operands = summed(p, sums)
     a = _common(groups[0][0][0], [operands[v.id] for v in sums])
     other = {v.id: operands[v.id][1 if operands[v.id][0] is a else 0] for v in sums}
     rows = [_roles(writes, a, [other[v.id] for v in found.values()]) for writes, found in groups]
@@ -274,10 +275,10 @@ def _shared(p: AnchoredPropagation, groups: list[tuple[list[Write], dict[int, Va
         raise LoweringError("contractions of one kernel must have the same rows and batch")
     made = [Group(tuple(writes),
                   tuple(Term(i, v, a, other[v.id]) for i, v in sorted(found.items())),
-                  _unit_last(n, [w.form for w in writes]))
+                  unit_last(n, [w.form for w in writes]))
             for (writes, found), (_, _, n) in zip(groups, rows)]
     batch, m, _ = rows[0]
-    return Contraction(p, batch, m, _unit_last(k, _load_forms([a])), next(iter(depths)),
+    return Contraction(p, batch, m, unit_last(k, load_forms([a])), next(iter(depths)),
                        tuple(made))
 
 
@@ -291,9 +292,10 @@ def _common(w: Write, pairs: list[tuple[Val, Val]]) -> Val:
     return found[0]
 
 
-def _summed(p: Propagation, sums: Sequence[Val],
-            ) -> tuple[tuple[Var, ...], dict[int, tuple[Val, Val]]]:
-    """The variables summed over under names that all sums share, and the operands over them.
+def summed(p: Propagation, sums: Sequence[Val], first: int = _SUMMED,
+           ) -> tuple[tuple[Var, ...], dict[int, tuple[Val, Val]]]:
+    """The variables summed over under names that all sums share, numbered from ``first``, and the
+    operands over them.
 
     Neighbours that every index holds as one are one again: what split them was another axis of
     the same size.
@@ -303,12 +305,12 @@ def _summed(p: Propagation, sums: Sequence[Val],
     k: list[Var] = []
     out = {s.id: (s.args[0].args[0], s.args[0].args[1]) for s in sums}
     for i, v in enumerate(sums[0].attr.vars):
-        k.append(Var(v.extent, _SUMMED + i))
+        k.append(Var(v.extent, first + i))
         for s in sums:
             out[s.id] = _renamed(p, out[s.id], {s.attr.vars[i]: variable(k[-1])})
         if len(k) > 1 and all(adjacent(f, k[-2], k[-1]) for f in _forms(out.values())):
             inner, outer = k.pop(), k.pop()
-            k.append(Var(outer.extent * inner.extent, _SUMMED + i))
+            k.append(Var(outer.extent * inner.extent, first + i))
             by = {outer: ZERO, inner: variable(k[-1])}
             out = {s: _renamed(p, pair, by) for s, pair in out.items()}
     return tuple(k), out
@@ -326,7 +328,7 @@ def _roles(writes: list[Write], a: Val, others: Sequence[Val],
            ) -> tuple[tuple[Var, ...], tuple[Var, ...], tuple[Var, ...]]:
     """Batch, m and n: variables of A and B, of A (or neither), of B only."""
     theirs = frozenset().union(*(x.deps for x in others))
-    order = sorted(writes[0].vars, key=lambda v: -abs(_stride(writes[0].form, v)))
+    order = sorted(writes[0].vars, key=lambda v: -abs(stride(writes[0].form, v)))
     batch = tuple(v for v in order if v in a.deps and v in theirs)
     n = tuple(v for v in order if v in theirs and v not in a.deps)
     return batch, tuple(v for v in order if v not in batch and v not in n), n
@@ -342,15 +344,15 @@ def _prefers_swap(w: Write, a: Val, b: Val) -> bool:
     return bool(unit) and unit[0] in only_a
 
 
-def _stride(form: Form, v: Var) -> int:
+def stride(form: Form, v: Var) -> int:
     return hint(form.coefficient(v))
 
 
-def _load_forms(values: Iterable[Val]) -> list[Form]:
+def load_forms(values: Iterable[Val]) -> list[Form]:
     return [v.attr.form for v in reachable(values) if v.op == "load"]
 
 
-def _unit_last(vars: tuple[Var, ...], forms: Iterable[Form]) -> tuple[Var, ...]:
+def unit_last(vars: tuple[Var, ...], forms: Iterable[Form]) -> tuple[Var, ...]:
     """The variable with stride 1 in most of the forms, and then the longest, comes last."""
     forms = list(forms)
 

@@ -41,8 +41,9 @@ class Templated:
     work: Work
 
 
-Template = Callable[[Node, str, int, int, Callable[[DType, Dim], int], tuple[str, ...]], Templated]
-"""``(node, name, slot read, slot written, a new temporary's slot, symbols) -> Templated``."""
+Template = Callable[[Node, str, tuple[int, ...], int, Callable[[DType, Dim], int],
+                     tuple[str, ...]], Templated]
+"""``(node, name, slots read, slot written, a new temporary's slot, symbols) -> Templated``."""
 
 
 class Language(Protocol):
@@ -264,23 +265,27 @@ def _scan_stages(low: Lowering, node: Node) -> None:
 
 
 def _template_stages(low: Lowering, node: Node, template: Template) -> None:
-    """A template's functions, on an operand that lies in memory as its shape says."""
-    source = node.args[0]
-    if source.op.name == "Input":
-        read = source.attrs[0]
-    elif source.id in low.stored:
-        read = low.stored[source.id]
-    else:
-        read = low.slot_of(source)
-        low.whole([(read, source)])
-        low.stored[source.id] = read
+    """A template's functions, on operands that lie in memory as their shapes say."""
+    reads = tuple(_in_memory(low, a) for a in node.args)
     slot = low.slot_of(node)
     if 0 not in node.shape:
         number = f"{low.name}_{len(low.functions)}"
-        made = template(node, number, read, slot, low.temporary, low.symbols)
+        made = template(node, number, reads, slot, low.temporary, low.symbols)
         low.functions.append(made)
         low.works.append(made.work)
     low.stored[node.id] = slot
+
+
+def _in_memory(low: Lowering, source: Node) -> int:
+    """The slot that holds a node whole; a stage writes it where none does."""
+    if source.op.name == "Input":
+        slot: int = source.attrs[0]
+        return slot
+    if source.id not in low.stored:
+        slot = low.slot_of(source)
+        low.whole([(slot, source)])
+        low.stored[source.id] = slot
+    return low.stored[source.id]
 
 
 # ---- scatter

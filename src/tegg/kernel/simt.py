@@ -79,7 +79,8 @@ def deal(block: Block, lanes: Lanes) -> Deal:
 
 def chain(loop: Loop, deal: Deal) -> tuple[tuple[Loop, ...], tuple[Stmt, ...]]:
     """Loops that a team shares as one, and what each iteration of all of them does."""
-    loops, before, body = [loop], [], loop.body
+    loops, body = [loop], loop.body
+    before: list[Stmt] = []
     while body and isinstance(body[-1], Loop) and deal.shares(body[-1]) and all(
             isinstance(s, Let) and s.value.op != "scan" for s in body[:-1]):
         before += body[:-1]

@@ -15,6 +15,7 @@ from tegg.kernel.index import Algebra, Form, Guard, Var, variable
 from tegg.ir.op import OPS
 
 # Scalar operations of values that are no op of the table.
+_OWN = 8.0  # of an op that a third party brings: dear, so that it is not computed again
 _COST = {"load": 1.0, "const": 0.0, "size": 0.0, "index": 0.5, "cond": 1.0}
 _JOIN = {"sum": 1.0, "max": 1.0, "prod": 1.0, "logadd": 40.0}  # of a reduction or scan
 
@@ -91,7 +92,9 @@ class Val:
         if isinstance(self.attr, (Reduction, Scan)):
             return _JOIN[self.attr.kind]
         known = _COST.get(self.op)
-        return OPS[self.op].cost if known is None else known
+        if known is None:
+            known = OPS[self.op].cost if self.op in OPS else _OWN
+        return known
 
     def forms(self) -> tuple[Form, ...]:
         """The index expressions inside."""

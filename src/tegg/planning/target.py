@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from tegg import plugins
 from tegg.ir.classes import Fragment
 from tegg.dim import Dim, Shape, Symbol
 from tegg.dtype import DType
@@ -97,17 +96,20 @@ class Target(Protocol):
         """Compile and load a plan."""
 
 
-def targets() -> dict[str, Any]:
-    """Name -> entry point of every installed backend."""
-    return {e.name: e for e in entry_points(group="tegg.backends")}
+NEEDED = ("name", "features", "rules", "ops", "providers", "identity", "costs", "unsupported",
+          "lower", "build")
 
 
 def find(name: str) -> Target:
-    """The target of a device name. Raises BackendError for a name that nothing provides."""
-    known = targets()
-    if name not in known:
-        near = difflib.get_close_matches(name, known, 1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise BackendError(f"no backend provides device {name!r}{hint} "
-                           f"(installed: {', '.join(sorted(known)) or 'none'})")
-    return known[name].load()()
+    """The target of a device name (entry points ``tegg.backends``: a function without arguments
+    that gives a Target).
+
+    Raises BackendError for a name that nobody offers or two packages do, and for a package that
+    does not load.
+    """
+    made: Target = plugins.load("tegg.backends", "device", name, BackendError)
+    lacks = [n for n in NEEDED if not hasattr(made, n)]
+    if lacks:
+        raise BackendError(f"what a package offers as device {name!r} has no {', '.join(lacks)}; "
+                           f"see tegg.planning.target.Target")
+    return made

@@ -8,23 +8,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
-from importlib.metadata import entry_points
-from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from tegg import plugins
 from tegg.errors import ArgumentError, RuleError
+from tegg.ir.code import check_row
 from tegg.ir.op import OPS, Op, OpTable
-from tegg.rewrite.pipeline import FACTS, phases, rule_folders
+from tegg.rewrite.pipeline import FACTS, Phase, phases, rule_folders
 from tegg.rewrite.providers import Provider
 from tegg.rewrite.providers.bounds import Bounds
 from tegg.rewrite.providers.builtin import BUILTIN
 from tegg.rewrite.providers.rounding import Rounding
 from tegg.rewrite.rulecheck import check
-from tegg.rewrite.rulefile import Rule, RuleSet, read_rule_file
+from tegg.rewrite.rulefile import Rule, RuleSet
 from tegg.rewrite.ruletext import rule_texts
-from tegg.rewrite.vocabulary import FACTS as FACT_WORDS, MEMORY, RESERVED, Word, vocabulary
+from tegg.rewrite.sources import read_source, rule_files, text_of
+from tegg.rewrite.vocabulary import FACTS as FACT_WORDS, MEMORY, RESERVED, Word, loader, vocabulary
 
 if TYPE_CHECKING:
     from tegg.planning.target import Target
@@ -40,15 +41,20 @@ class Compiler:
     rules: paths of ``.egg`` files or of folders of them, names of built-in rule sets or folders
       (``"fuse.sub"``, ``"algebra"``), or rule sets that were read. rounds: whether rule sets of
       class ``rounds`` may be among them, so that results lose precision. target: the device that
-      they are for, if any; its rows join the op table.
+      they are for, if any; its rows join the op table. phases: limits of phases, and phases of its
+      own: ``{"idioms": {"rounds": 8}, "mine": {"after": "idioms"}}``. cost: op -> scalar operations
+      per element, in place of what the op's row and the device's profile say.
     """
 
-    __slots__ = ("name", "ops", "providers", "rounds", "sources", "target")
+    __slots__ = ("cost", "name", "ops", "phases", "providers", "rounds", "sources", "target")
 
     def __init__(self, *rules: str | Path | RuleSet, ops: Iterable[Op] = (),
                  providers: Iterable[Provider] = (), name: str = "", rounds: bool = False,
-                 target: Target | None = None) -> None:
+                 target: Target | None = None,
+                 phases: Mapping[str, Mapping[str, Any]] | None = None,
+                 cost: Mapping[str, float] | None = None) -> None:
         self.sources = rules
+        self.phases, self.cost = dict(phases or {}), dict(cost or {})
         self.target = target
         self.ops = tuple(ops)
         self.providers = tuple(providers)
@@ -58,16 +64,21 @@ class Compiler:
             if not isinstance(op, Op):
                 raise ArgumentError(f"ops= of compiler {self.name!r} takes rows tegg.Op(...), "
                                     f"not {op!r}")
+            check_row(op, self.name)
         for p in self.providers:
             if not isinstance(p, Provider):
                 raise ArgumentError(f"providers= of compiler {self.name!r} takes objects with "
                                     f"name, relations and facts(view), not {p!r}")
+        for op_name, value in self.cost.items():
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
+                raise ArgumentError(f"cost= of compiler {self.name!r} gives {op_name} {value!r}; "
+                                    f"a cost is a number of operations, 0 or more")
 
     def rule_sets(self) -> tuple[RuleSet, ...]:
         """Its rule sets, read. Raises RuleError where a file is malformed or missing."""
         found: list[RuleSet] = []
         for source in self.sources:
-            found += [source] if isinstance(source, RuleSet) else _read(source)
+            found += [source] if isinstance(source, RuleSet) else read_source(source)
         for s in found:
             if s.header.kind == "rounds" and not self.rounds:
                 raise RuleError(f"{s.file}: rule set {s.name} loses precision (class rounds), "
@@ -77,13 +88,14 @@ class Compiler:
 
     def identity(self) -> str:
         """Everything about it that decides a plan: its rules' texts, its rows, its providers."""
-        parts = [self.name, str(self.rounds)]
+        parts = [self.name, str(self.rounds), str(self.phases), str(self.cost)]
         for source in self.sources:
             if isinstance(source, RuleSet):
                 parts.append(source.text)
             else:
-                parts += [_text(path) for path, _ in _files(source)]
-        parts += [f"{op.name} {op.kind} {op.arity} {op.attrs} {op.cost} {op.commutative}"
+                parts += [text_of(path) for path, _ in rule_files(source)]
+        parts += [f"{op.name} {op.kind} {op.arity} {op.attrs} {op.cost} {op.commutative} "
+                  f"{op.staged} {op.same_bits} {op.code}"
                   for op in self.ops]
         parts += [_written(f) for op in self.ops
                   for f in (op.shape, op.dtype, op.meaning, op.expand) if f is not None]
@@ -119,15 +131,14 @@ def find(name: str) -> Compiler:
     """The compiler that an installed package offers under a name (entry points
     ``tegg.compilers``: a function without arguments that gives a Compiler).
 
-    Raises ArgumentError for a name that nothing offers.
+    Raises ArgumentError for a name that nobody offers or two packages do, and for a package that
+    does not load.
     """
-    known = {e.name: e for e in entry_points(group="tegg.compilers")}
-    if name not in known:
-        near = get_close_matches(name, known, 1)
-        raise ArgumentError(f"no package offers a compiler {name!r}"
-                            + (f"; did you mean {near[0]!r}?" if near else "")
-                            + f" (installed: {', '.join(sorted(known)) or 'none'})")
-    return known[name].load()()
+    made = plugins.load("tegg.compilers", "compiler", name, ArgumentError)
+    if not isinstance(made, Compiler):
+        raise ArgumentError(f"what a package offers as compiler {name!r} gives {made!r}, which is "
+                            f"no tegg.Compiler; its entry point names a function that gives one")
+    return made
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,6 +146,7 @@ class Stack:
     """What a list of compilers means: one op table, checked rule sets in order, providers.
 
     texts: rule -> the egglog rules that it is made of, with ``{}`` for their rule set.
+    phases: in order, with the compilers' own. cost: op -> scalar operations per element.
     """
 
     table: OpTable
@@ -142,6 +154,8 @@ class Stack:
     providers: tuple[Provider, ...]
     words: Mapping[str, Word]
     texts: Mapping[str, str]
+    phases: tuple[Phase, ...]
+    cost: Mapping[str, float]
 
     @property
     def rules(self) -> dict[str, Rule]:
@@ -160,7 +174,7 @@ def named_stack(text: str) -> tuple[Compiler, ...]:
 
     Raises ArgumentError or RuleError for what is neither.
     """
-    offered = {e.name for e in entry_points(group="tegg.compilers")}
+    offered = plugins.offered("tegg.compilers")
     names = [n.strip() for n in text.split(",") if n.strip()]
     return tuple(find(n) if n in offered else Compiler(n) for n in names)
 
@@ -179,23 +193,26 @@ def stack(compilers: Compiler | Sequence[Compiler], table: OpTable = OPS) -> Sta
     rows = _rows(compilers, table)
     sets: dict[str, RuleSet] = {}
     for s in (s for c in compilers for s in c.rule_sets()):
-        if s.name in sets and sets[s.name].file != s.file:
+        if s.name in sets and Path(sets[s.name].file).resolve() != Path(s.file).resolve():
             raise RuleError(f"rule set {s.name} is defined by {sets[s.name].file} and by {s.file}; "
                             f"rename one of the files")
         sets.setdefault(s.name, s)
     providers = dict.fromkeys((*BUILTIN, *(p for c in compilers for p in c.providers)))
-    return _stacked(tuple(rows.values()), tuple(sets.values()), tuple(providers))
+    order = phases(own=[(c.name, c.phases) for c in compilers])
+    return _stacked(tuple(rows.values()), tuple(sets.values()), tuple(providers), order,
+                    tuple(op_costs(compilers, rows).items()))
 
 
 @lru_cache(maxsize=32)
 def _stacked(ops: tuple[Op, ...], sets: tuple[RuleSet, ...],
-             providers: tuple[Provider, ...]) -> Stack:
+             providers: tuple[Provider, ...], order: tuple[Phase, ...],
+             cost: tuple[tuple[str, float], ...]) -> Stack:
     """Checked once: a rule file that did not change is the same rule set when it is read again."""
     rows = MappingProxyType({op.name: op for op in ops})
     words = vocabulary(rows, _declared(sets, providers, rows))
-    _check_sets(sets, words)
+    _check_sets(sets, words, order)
     texts = {r.name: " ".join(rule_texts(r, words, "{}")) for s in sets for r in s.rules}
-    return Stack(rows, sets, providers, words, texts)
+    return Stack(rows, sets, providers, words, texts, order, MappingProxyType(dict(cost)))
 
 
 def _rows(compilers: Iterable[Compiler], table: OpTable) -> OpTable:
@@ -209,10 +226,30 @@ def _rows(compilers: Iterable[Compiler], table: OpTable) -> OpTable:
     return MappingProxyType(rows)
 
 
+def op_costs(compilers: Iterable[Compiler], table: OpTable) -> dict[str, float]:
+    """What compilers say that ops cost.
+
+    Raises ArgumentError for an op that does not exist, or where two compilers do not agree.
+    """
+    found: dict[str, tuple[float, str]] = {}
+    for c in compilers:
+        for name, value in c.cost.items():
+            if name not in table:
+                near = get_close_matches(name, table, 1)
+                raise ArgumentError(f"cost= of compiler {c.name!r} names {name!r}, which is no op"
+                                    + (f"; did you mean {near[0]!r}?" if near else ""))
+            before, who = found.setdefault(name, (float(value), c.name))
+            if before != value:
+                raise ArgumentError(f"compilers {who!r} and {c.name!r} give {name} the costs "
+                                    f"{before:g} and {value:g}; make them agree")
+    return {name: value for name, (value, _) in found.items()}
+
+
 def _declared(sets: Iterable[RuleSet], providers: Iterable[Provider], rows: OpTable) -> list[Word]:
     """Relations and functions of rule sets and providers; the same twice is one."""
     found: dict[str, tuple[Word, str]] = {}
-    taken = {*rows, *(w.name for w in (*MEMORY, *FACT_WORDS)), *RESERVED}
+    taken = {*rows, *(loader(op)[0] for op in rows.values()),
+             *(w.name for w in (*MEMORY, *FACT_WORDS)), *RESERVED}
     sources = [(r.word, str(r.place)) for s in sets for r in s.relations]
     sources += [(Word(n, tuple(sorts), "", "relation"), f"provider {p.name}")
                 for p in providers for n, sorts in p.relations.items()]
@@ -227,9 +264,10 @@ def _declared(sets: Iterable[RuleSet], providers: Iterable[Provider], rows: OpTa
     return [w for w, _ in found.values()]
 
 
-def _check_sets(sets: Iterable[RuleSet], words: Mapping[str, Word]) -> None:
+def _check_sets(sets: Iterable[RuleSet], words: Mapping[str, Word],
+                order: tuple[Phase, ...]) -> None:
     names: dict[str, Rule] = {}
-    known = (FACTS, *(p.name for p in phases()))
+    known = (FACTS, *(p.name for p in order))
     for s in sets:
         if s.header.phase not in known:
             near = get_close_matches(s.header.phase, known, 1)
@@ -241,44 +279,6 @@ def _check_sets(sets: Iterable[RuleSet], words: Mapping[str, Word]) -> None:
                 raise RuleError(f"{r.place}: the name {r.name!r} is taken by "
                                 f"{names[r.name].place}; each rule has its own")
             names[r.name] = r
-
-
-# ---- finding rule files
-def builtin_root() -> Path:
-    """The folder of the built-in rule files."""
-    return Path(str(files("tegg.rules")))
-
-
-def _read(source: str | Path) -> list[RuleSet]:
-    return [_cached(path, root) for path, root in _files(source)]
-
-
-def _files(source: str | Path) -> list[tuple[Path, Path | None]]:
-    """The rule files that a source means, each with the folder that its name counts from."""
-    path = Path(source)
-    if path.is_dir():
-        return [(p, None) for p in sorted(path.rglob("*.egg"))]
-    if path.suffix == ".egg":
-        return [(path, None)]
-    root = builtin_root()
-    inside = root.joinpath(*str(source).split("."))
-    if inside.is_dir():
-        return [(p, root) for p in sorted(inside.rglob("*.egg"))]
-    if inside.with_suffix(".egg").is_file():
-        return [(inside.with_suffix(".egg"), root)]
-    names = sorted({".".join(p.relative_to(root).with_suffix("").parts)
-                    for p in root.rglob("*.egg")} | {p.name for p in root.iterdir() if p.is_dir()})
-    near = get_close_matches(str(source), names, 1)
-    raise RuleError(f"{source}: is no .egg file, no folder and no built-in rule set"
-                    + (f"; did you mean {near[0]}?" if near else f"; there are {', '.join(names)}"))
-
-
-def _cached(path: Path, root: Path | None) -> RuleSet:
-    try:
-        stamp = path.stat()
-    except OSError:
-        return read_rule_file(path, root)
-    return _read_once(path, root, stamp.st_mtime_ns, stamp.st_size)
 
 
 def _written(thing: Any) -> str:
@@ -296,16 +296,3 @@ def _written(thing: Any) -> str:
         return f"{thing.__qualname__} {text}"
     closed = [c.cell_contents for c in thing.__closure__ or ()]
     return f"{thing.__code__.co_firstlineno} {thing.__defaults__} {closed} {text}"
-
-
-def _text(path: Path) -> str:
-    """The text of a rule file; reading it as rules says what is wrong with one that has none."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return ""
-
-
-@lru_cache(maxsize=512)
-def _read_once(path: Path, root: Path | None, changed: int, size: int) -> RuleSet:
-    return read_rule_file(path, root)

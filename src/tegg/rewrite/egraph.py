@@ -11,11 +11,12 @@ from tegg.dtype import dtype
 from tegg.ir.classes import EClasses
 from tegg.rewrite.compiler import PRECISIONS, Compiler, Stack, stack
 from tegg.rewrite.encode import Codec
-from tegg.rewrite.engine import Conflict, Engine
+from tegg.rewrite.engine import Conflict, Engine, Row
 from tegg.errors import ArgumentError, RuleError
 from tegg.rewrite.freeze import alike, contradiction, freeze
 from tegg.ir.graph import Graph, Node
-from tegg.rewrite.pipeline import FACTS, Phase, phases
+from tegg.ir.op import Op
+from tegg.rewrite.pipeline import FACTS, Phase, limited
 from tegg.rewrite.providers import Provider
 from tegg.rewrite.report import PhaseReport, Report, RuleReport
 from tegg.rewrite.provenance import Trace
@@ -26,7 +27,7 @@ from tegg.rewrite.sexpr import List
 from tegg.rewrite.stating import Stater
 from tegg.rewrite.view import View, look
 from tegg.rewrite.tables import read_tables
-from tegg.rewrite.vocabulary import Word, prelude
+from tegg.rewrite.vocabulary import Word, loader, prelude
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,8 @@ def saturate(graph: Graph, compilers: Compiler | Sequence[Compiler], precision: 
     """
     if precision not in PRECISIONS:
         raise ArgumentError(f"precision is {' or '.join(map(repr, PRECISIONS))}, not {precision!r}")
-    order, stacked = phases(limits), stack(compilers, graph.table)
+    stacked = stack(compilers, graph.table)
+    order = limited(stacked.phases, limits or {})
     run = _saturated(_Saturation(graph, stacked, order, trace), precision, features)
     if (found := contradiction(run.view())) is not None:
         again = run if trace else _saturated(_Saturation(graph, stacked, order, True), precision,
@@ -129,7 +131,7 @@ class _Saturation:
 
     # ---- loading
     def load(self, precision: str) -> None:
-        """One command a node; commutative operands in canonical order; idioms united.
+        """One row a node; commutative operands in canonical order; idioms united.
 
         A named op of floats may round otherwise than its expansion: bitwise keeps the expansion,
         unless the row says that both have the same bits.
@@ -141,12 +143,20 @@ class _Saturation:
                   and (precision != "bitwise" or i.op.same_bits or not i.node.dtype.is_float)]
         live.update((n.id, n) for i in idioms for n in graph.reachable(i.args))
         constant: set[int] = set()
+        rows: dict[Op, list[Row]] = {}
         for n in sorted(live.values(), key=lambda n: n.id):
             if n.op.name == "Full" or (n.args and all(a.id in constant for a in n.args)):
                 constant.add(n.id)
-            shape, dtype = self.codec.quoted("shape", n.shape), self.codec.quoted("dtype", n.dtype)
-            term = self.term(n.op, n.args, n.attrs, constant)
-            self.engine.run(f"(loaded {term} {n.id} {shape} {dtype})")
+            args = self.ordered(n.op, n.args, constant)
+            attrs = (self.codec.encode(kind, v) for (_, kind), v in zip(n.op.attrs, n.attrs))
+            rows.setdefault(n.op, []).append(
+                (*(a.id for a in args), *attrs, n.id, self.codec.encode("shape", n.shape),
+                 n.dtype.name))
+        for op, found in rows.items():
+            name, commands = loader(op)
+            for command in commands:
+                self.engine.run(command)
+            self.engine.insert(name, found)
         self.engine.run_rules("loading")
         for i in idioms:
             self.load_idiom(i.node, self.term(i.op, i.args, i.attrs, constant))
@@ -161,12 +171,16 @@ class _Saturation:
                             f"or dtype; correct the expansion of its op") from None
 
     def term(self, op, args: tuple[Node, ...], attrs: tuple, constant: set[int]) -> str:
-        """An op over loaded nodes: a plain operand, then an Expand, then a constant."""
-        if op.commutative:
-            args = tuple(sorted(args, key=lambda a: (a.id in constant, a.op.name == "Expand",
-                                                     a.id)))
-        nodes = " ".join(f"(Node {a.id})" for a in args)
+        """An op over loaded nodes, as text."""
+        nodes = " ".join(f"(Node {a.id})" for a in self.ordered(op, args, constant))
         return f"({op.name} {nodes} {self.codec.attrs(op, attrs)})"
+
+    @staticmethod
+    def ordered(op: Op, args: tuple[Node, ...], constant: set[int]) -> tuple[Node, ...]:
+        """Operands as rules look for them: a plain one, then an Expand, then a constant."""
+        if not op.commutative:
+            return args
+        return tuple(sorted(args, key=lambda a: (a.id in constant, a.op.name == "Expand", a.id)))
 
     # ---- running
     def phase(self, phase: Phase) -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from tegg.errors import RuleError
+
+Row = tuple[int | str, ...]
 
 
 @lru_cache(maxsize=1)
@@ -44,21 +49,39 @@ class Engine:
 
     def __init__(self) -> None:
         self._egraph = _open()
-        self.log: list[str] = []  # everything that was run, so that a failure can be replayed
+        # Everything that was run or inserted, so that a failure can be replayed.
+        self.log: list[str | tuple[str, list[Row]]] = []
         self.changes = 0  # grows whenever rules changed something
 
     def run(self, text: str) -> list:
         """Run a command or a few. Raises Conflict or RuleError with egglog's words."""
+        out = self._run(text)
+        self.log.append(text)
+        return out
+
+    def _run(self, text: str) -> list:
         try:
-            out = self._egraph.run_program(*self._egraph.parse_program(text))
+            return self._egraph.run_program(*self._egraph.parse_program(text))
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as e:  # noqa: BLE001, a Rust panic is a BaseException
             words = str(e)
             kind = Conflict if "Illegal merge" in words else RuleError
             raise kind(f"egglog refuses {_cut(text)}: {words}") from None
-        self.log.append(text)
-        return out
+
+    def insert(self, relation: str, rows: list[Row]) -> None:
+        """Many rows of a relation of numbers and texts, which may hold no tab and no line break.
+
+        A command a row takes ten times as long, so they go through a file.
+        """
+        handle, path = tempfile.mkstemp(suffix=".tsv")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.writelines("\t".join(map(str, row)) + "\n" for row in rows)
+            self._run(f'(input {relation} "{Path(path).as_posix()}")')
+        finally:
+            os.unlink(path)
+        self.log.append((relation, rows))
 
     def run_rules(self, ruleset: str) -> Run:
         """One round of a rule set."""
@@ -77,8 +100,11 @@ class Engine:
     def replay(self) -> Engine:
         """A new e-graph to which everything was done that was done to this one."""
         other = Engine()
-        for text in self.log:
-            other.run(text)
+        for entry in self.log:
+            if isinstance(entry, str):
+                other.run(entry)
+            else:
+                other.insert(*entry)
         return other
 
     def rows(self, functions: Iterable[str]) -> dict[str, list]:

@@ -36,6 +36,14 @@ def check(rules: RuleSet, words: Mapping[str, Word]) -> None:
                         + (f", or did you mean {near[0]}?" if near else ""))
 
 
+def check_rule_form(rule: Rule, kind: str, words: Mapping[str, Word]) -> None:
+    """Check one rule by itself, of a rule set of some class, against the words it may use.
+
+    Raises RuleError as ``check`` does.
+    """
+    _Checker(words, rule).run(kind)
+
+
 def variable_sorts(rule: Rule, words: Mapping[str, Word]) -> dict[str, str]:
     """The variables that the left side of a checked rule binds, with their sorts."""
     checker = _Checker(words, rule)
@@ -192,6 +200,19 @@ class _Checker:
                    for e in fact.items if isinstance(e, List)}
         if str(action.items[1]) not in matched:
             raise self.fail(action, "subsume takes a whole term (= e term) of the left side")
+        if not self.replaced(str(action.items[1])):
+            raise self.fail(action, "nothing else stands for its class; match another form of it, "
+                            "(= e other), or union one")
+
+    def replaced(self, term: str) -> bool:
+        """Whether the class of a term has another form: one that is matched, or one that is united.
+        """
+        named = [f for f in self.rule.query if isinstance(f, List) and f.head == "="]
+        owners = {str(f.items[1]) for f in named if str(f.items[2]) == term} | {term}
+        return any(str(f.items[1]) in owners and isinstance(f.items[2], List)
+                   and str(f.items[2]) != term for f in named) or any(
+            isinstance(a, List) and a.head == "union"
+            and owners & set(map(str, a.items[1:])) for a in self.rule.actions)
 
     def union(self, action: List, kind: str) -> None:
         if kind == "facts":

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from tegg.ir.op import ATTR_SORTS, OpTable
+from tegg.ir.op import ATTR_SORTS, Op, OpTable
 
 SORTS = ("Tensor", "Buffer", "String", "i64")
 
@@ -63,13 +63,22 @@ def prelude(words: Mapping[str, Word]) -> list[str]:
     return out + NAMES
 
 
-# A class is named by (Node i). Loading states one (loaded term i shape dtype) a node, which is
-# the cheapest command there is, and one rule then unites and states everything at once.
-NAMES = [
-    "(constructor Node (i64) Tensor)",
-    "(relation loaded (Tensor i64 String String))",
-    "(ruleset loading)",
-    "(rule ((loaded t i s d)) ((union t (Node i)) (set (shape t) s) (set (dtype t) d))"
-    " :ruleset loading :name \"loading\")",
-]
-RESERVED = ("Node", "loaded")
+# A class is named by (Node i). Loading states a row a node in a relation of its op, from which one
+# rule makes the term, its name and its type.
+NAMES = ["(constructor Node (i64) Tensor)", "(ruleset loading)"]
+RESERVED = ("Node",)
+
+
+def loader(op: Op) -> tuple[str, list[str]]:
+    """The relation that nodes of an op are loaded through, and the commands that declare it.
+
+    Its columns: numbers of the operands, attributes, number, shape and dtype of the node.
+    """
+    name = f"loaded-{op.name}"
+    sorts = ["i64"] * op.arity + [ATTR_SORTS[kind] for _, kind in op.attrs]
+    given = [f"a{i}" for i in range(len(sorts))]
+    term = " ".join([op.name, *(f"(Node {a})" for a in given[:op.arity]), *given[op.arity:]])
+    return name, [
+        f"(relation {name} ({' '.join([*sorts, 'i64 String String'])}))",
+        f"(rule (({name} {' '.join(given)} i s d)) ((union ({term}) (Node i)) "
+        f"(set (shape (Node i)) s) (set (dtype (Node i)) d)) :ruleset loading :name \"{name}\")"]

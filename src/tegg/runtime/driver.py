@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tegg.runtime.buckets import Buckets, hinted
 from tegg.cache import Cache, content_key, default
 from tegg.ir.classes import EClasses, KernelSpec
-from tegg.rewrite.compiler import Compiler, Generic, lowering
+from tegg.rewrite.compiler import Compiler, Generic, lowering, stack as stacked
 from tegg.env import DEBUG
 from tegg.errors import ArgumentError
 from tegg.ir.fingerprint import describe
@@ -26,6 +26,7 @@ from tegg.version import code_stamp
 
 if TYPE_CHECKING:
     from tegg.display import Picture
+    from tegg.extract.cost import Costs
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,12 +123,14 @@ def _make(graph: Graph, signature: Signature, stack: Sequence[Compiler], target:
     saturated = saturate(graph, stack, precision=options.precision,
                          features=(target.name, *target.features))
     seconds = time.perf_counter() - start
-    plan = _planned(saturated.classes, signature, target, options)
+    costs = target.costs().with_ops(stacked(stack, graph.table).cost)
+    plan = _planned(saturated.classes, signature, target, costs, options)
     plan.stats["saturate_seconds"] = seconds
     return plan, saturated.report.show()
 
 
-def _planned(classes: EClasses, signature: Signature, target: Target, options: Options) -> Plan:
+def _planned(classes: EClasses, signature: Signature, target: Target, costs: Costs,
+             options: Options) -> Plan:
     """The plan of the cheapest cover whose kernels the target takes.
 
     A kernel that it cannot lower is refused by name, and the choice is made again.
@@ -140,7 +143,7 @@ def _planned(classes: EClasses, signature: Signature, target: Target, options: O
 
     while True:
         start = time.perf_counter()
-        cover = extract(classes, target.costs(), lowerable=target.unsupported, accepts=accepts,
+        cover = extract(classes, costs, lowerable=target.unsupported, accepts=accepts,
                         target=target.name, budget_s=options.budget_s)
         middle = time.perf_counter()
         try:
@@ -165,5 +168,6 @@ def picture(graph: Graph, what: str, compilers: Sequence[Compiler] = ()) -> Pict
     classes = saturate(graph, stack, features=(target.name, *target.features)).classes
     if what == "egraph":
         return of_classes(classes)
-    return of_cover(classes, extract(classes, target.costs(), lowerable=target.unsupported,
+    costs = target.costs().with_ops(stacked(stack, graph.table).cost)
+    return of_cover(classes, extract(classes, costs, lowerable=target.unsupported,
                                      target=target.name))

@@ -1,1 +1,39 @@
-"""The public test kit: checks that third-party compilers, ops and backends can run."""
+"""The public kit of tests: of rules, of stacks of compilers, of backends (extra ``testing``)."""
+
+import importlib
+from typing import Any
+
+# Each needs more than what the others need: most draw with Hypothesis.
+_LAZY = {
+    "BackendReport": "backend",
+    "CompilersReport": "compilers",
+    "check_backend": "backend",
+    "check_compilers": "compilers",
+    "check_egraph": "agree",
+    "check_program": "backend",
+    "check_rules": "workbench",
+    "strategies": "",
+}
+
+__all__ = [
+    "BackendReport",
+    "CompilersReport",
+    "check_backend",
+    "check_compilers",
+    "check_egraph",
+    "check_program",
+    "check_rules",
+    "strategies",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'tegg.testing' has no attribute {name!r}")
+    module = importlib.import_module(f"tegg.testing.{_LAZY[name] or name}")
+    value = globals()[name] = getattr(module, name) if _LAZY[name] else module
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

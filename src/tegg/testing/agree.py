@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from tegg.ir.classes import EClasses, ENode
 from tegg.rewrite.compiler import Compiler
-from tegg.dim import evaluate as size_of
+from tegg.dim import evaluate as size_of, symbols
 from tegg.dtype import dtype
 from tegg.rewrite.egraph import Saturated, saturate
 from tegg.ir.graph import Graph
@@ -19,26 +19,43 @@ MOST_ELEMENTS = 1 << 22  # of one value: larger products are checked through wha
 
 
 def check_egraph(graph: Graph, compilers: Compiler | Sequence[Compiler],
-                 inputs: Mapping[int, np.ndarray], sizes: Mapping[str, int] | None = None,
-                 precision: str = "reals", slack: float = 1.0) -> Saturated:
+                 inputs: Mapping[int, np.ndarray] | None = None,
+                 sizes: Mapping[str, int] | None = None, precision: str = "reals",
+                 slack: float = 1.0, features: Iterable[str] = ("cpu",)) -> Saturated:
     """Saturate a graph and compare every e-node with its class, whose value the oracle gives.
 
+    inputs: input slot -> values, by default some of the operands' domains. sizes: of symbols, by
+    default their hints.
     ``"bitwise"`` asks for the same bits (NaN = NaN). ``"reals"`` asks for the op's tolerance,
     relative to its operands and result, times ``slack``, wherever all of them are finite: laws of
     the reals promise nothing beyond. Raises AssertionError that names the e-node, how far it is
     off, and what its class holds. Returns what saturation gave.
     """
-    done = saturate(graph, compilers, precision)
-    values = class_values(done.classes, inputs, sizes or {})
+    done = saturate(graph, compilers, precision, features=features)
+    sizes = {s.name: s.hint for n in graph.nodes for d in n.shape for s in symbols(d)} | {
+        **(sizes or {})}
+    values = class_values(done.classes, any_inputs(graph, sizes) if inputs is None else inputs,
+                          sizes)
     for c, nodes in done.classes.nodes.items():
         for n in nodes:
             if n.op.name != "Input" and c in values and all(a in values for a in n.args):
-                got = _value(done.classes, c, n, values, sizes or {})
+                got = _value(done.classes, c, n, values, sizes)
                 off = _off(n, got, values[c], [values[a] for a in n.args],
                            None if precision == "bitwise" else slack)
                 assert not off, (f"{n!r} is off its class {c} by {off:.3g}; the class holds "
                                  f"{[repr(m) for m in nodes]}")
     return done
+
+
+def any_inputs(graph: Graph, sizes: Mapping[str, int], seed: int = 0) -> dict[int, np.ndarray]:
+    """Values for every input: small positive numbers, which every op's domain has."""
+    rng = np.random.default_rng(seed)
+    found = {}
+    for slot, spec in enumerate(graph.inputs):
+        shape = tuple(size_of(d, sizes) for d in spec.shape)
+        values = rng.uniform(0.25, 2, shape) if spec.dtype.is_float else rng.integers(0, 2, shape)
+        found[slot] = values.astype(spec.dtype.numpy)
+    return found
 
 
 def class_values(classes: EClasses, inputs: Mapping[int, np.ndarray],

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tegg.bits import bits_of
-from tegg.dtype import DType, dtype as as_dtype, i64
+from tegg.dtype import DTYPES, DType, dtype as as_dtype, i64
 from tegg.ir.expand import contract
 from tegg.ir.graph import Node
 from tegg.ir.oracle import evaluate
@@ -110,7 +110,7 @@ def _range(made: Instance, args: tuple[Expr, ...], shape: tuple, dtype: DType) -
 
 def _within(made: Instance, args: tuple[Expr, ...], shape: tuple, dtype: DType) -> Node:
     size = made.env.get(str(args[0]))
-    if not isinstance(size, tuple) or dtype.kind != "int":
+    if not isinstance(size, tuple) or len(size) != 1 or dtype.kind != "int":
         raise Miss
     return _clipped(made, 0, size[0] - 1, shape, dtype)
 
@@ -143,33 +143,46 @@ def _one_hot_sum(made: Instance, args: tuple[Expr, ...], shape: tuple, dtype: DT
     return _picked(made, table, made.node(args[1], index, i64), k, 0)
 
 
-def _one_hot_sum_moved(made: Instance, args: tuple[Expr, ...], shape: tuple, dtype: DType) -> Node:
-    """The same, then without axes of size 1, with axes exchanged, and with those of size 1."""
+def _spread(shape: tuple, made: Instance) -> tuple:
+    """A shape with axes of size 1 put in between."""
+    return tuple(n for d in shape for n in ((1, d) if made.rng.random() < 0.3 else (d,)))
+
+
+def _exchanged(made: Instance, args: tuple[Expr, ...], shape: tuple) -> tuple[tuple, tuple]:
+    """A layout without axes of size 1, and the permutation that leads from it to a shape."""
     long = tuple(d for d in shape if d != 1)
     perm = tuple(made.rng.sample(range(len(long)), len(long)))
     whole = tuple(long[perm.index(i)] for i in range(len(long)))
-    for a, value in zip(args[7:], (whole, perm, shape)):
+    for a, value in zip(args, (whole, perm, shape)):
         made.bind(a, value)
-    e = _one_hot_sum(made, args[:7], whole, dtype)
-    return made.graph.reshape(made.graph.permute(e, perm), shape)
+    return whole, perm
+
+
+def _one_hot_sum_moved(made: Instance, args: tuple[Expr, ...], shape: tuple, dtype: DType) -> Node:
+    """The same, then without axes of size 1, with axes exchanged, and with those of size 1."""
+    whole, perm = _exchanged(made, args[7:], shape)
+    e = _one_hot_sum(made, args[:7], _spread(whole, made), dtype)
+    return made.graph.reshape(made.graph.permute(made.graph.reshape(e, whole), perm), shape)
 
 
 def _one_hot_sum_batched(made: Instance, args: tuple[Expr, ...], shape: tuple, dtype: DType
                          ) -> Node:
-    """The first axes of the result are axes of the table and of the index."""
-    if not shape or 1 in shape:
+    """The first axes of the result, before they are moved, are axes of the table and the index."""
+    whole, perm = _exchanged(made, args[10:], shape)
+    if not whole or 0 in whole:
         raise Miss
-    shared = made.rng.randrange(1, len(shape) + 1)
-    j = made.rng.randrange(shared, len(shape) + 1)
-    n, index, tail = made.rng.choice((2, 3)), shape[:j], shape[j:]
-    rows = math.prod(shape[:shared])
-    for a, value in zip(args[2:], (
+    shared = made.rng.randrange(1, len(whole) + 1)
+    w = whole[:shared] + _spread(whole[shared:], made)
+    j = made.rng.randrange(shared, len(w) + 1)
+    n, index, tail = made.rng.choice((2, 3)), w[:j], w[j:]
+    rows = math.prod(w[:shared])
+    for a, value in zip(args[2:10], (
             tuple(range(shared + 1 + len(tail))), (rows * n, *tail), (rows,),
-            shape[:shared] + (1,) * (j - shared), (n,), (1,) * j, index + (1,) * len(tail), shape,
-            shape, tuple(range(len(shape))), shape)):
+            w[:shared] + (1,) * (j - shared), (n,), (1,) * j, index + (1,) * len(tail), w)):
         made.bind(a, value)
-    table = made.node(args[0], (*shape[:shared], n, *tail), dtype)
-    return _picked(made, table, made.node(args[1], index, i64), shared, shared)
+    table = made.node(args[0], (*w[:shared], n, *tail), dtype)
+    e = _picked(made, table, made.node(args[1], index, i64), shared, shared)
+    return made.graph.reshape(made.graph.permute(made.graph.reshape(e, whole), perm), shape)
 
 
 BUILDERS: MappingProxyType[str, Callable] = MappingProxyType({
@@ -186,16 +199,24 @@ def _free(value: object) -> bool:
 
 def _dtypes(f: Callable[..., bool]) -> Callable:
     def test(made: Instance, *values: object) -> bool | None:
-        return None if any(map(_free, values)) else f(*map(as_dtype, values))
+        if any(map(_free, values)):
+            return None
+        known = [v.name if isinstance(v, DType) else v for v in values]
+        return all(v in DTYPES for v in known) and f(*map(as_dtype, known))
 
     return test
 
 
-def _bound(count: int, f: Callable) -> Callable:
-    """A test on the first ``count`` arguments, which gives the values of the others (or None)."""
+def _bound(count: int, f: Callable, axis: int | None = None) -> Callable:
+    """A test on the first ``count`` arguments, which gives the values of the others (or None).
+
+    axis: which argument is an axis of the first, a shape: no provider speaks of another.
+    """
     def test(made: Instance, *values: Any) -> bool | None:
         if any(map(_free, values[:count])):
             return None
+        if axis is not None and not _is_axis(values[axis], values[0]):
+            return False
         found = f(*values[:count])
         if found is None or found is False:
             return False
@@ -209,14 +230,33 @@ def _bound(count: int, f: Callable) -> Callable:
     return test
 
 
+def _is_axis(k: object, s: object) -> bool:
+    return isinstance(k, int) and isinstance(s, tuple) and 0 <= k < len(s)
+
+
+def _is_perm(p: object, rank: int) -> bool:
+    return isinstance(p, tuple) and set(p) == set(range(rank)) and len(p) == rank
+
+
+def _compose(p: tuple, q: tuple) -> tuple | None:
+    both = _is_perm(p, len(p)) and _is_perm(q, len(p))
+    return (tuple(p[i] for i in q),) if both else None
+
+
 def _units(p: tuple, s: tuple) -> tuple | None:
+    if not _is_perm(p, len(s)):
+        return None
     moved = [i for i in p if s[i] != 1]
-    return (tuple(s[i] for i in p),) if len(p) == len(s) and moved == sorted(moved) else None
+    return (tuple(s[i] for i in p),) if moved == sorted(moved) else None
 
 
-def _split(s: tuple, k: int, v: int) -> tuple | None:
+def _is_float(d: object) -> bool:
+    return isinstance(d, DType) and d.is_float
+
+
+def _split(s: tuple, k: int, d: object, v: int) -> tuple | None:
     for m in range(2, 10):
-        if v in inverses(s[k] * m) and s[k] > 1:
+        if isinstance(d, DType) and d.is_float and s[k] > 1 and v in inverses(s[k] * m, d):
             return (bits_of(1.0 / m, as_dtype("f64")),)
     return None
 
@@ -244,13 +284,14 @@ TESTS: MappingProxyType[str, Callable] = MappingProxyType({
     "signed-int-type": _dtypes(lambda d: d.kind == "int" and d.name != "u8"),
     "widens": _dtypes(lambda a, b: a is not b and holds(a, b)),
     "perm-id": _bound(1, lambda p: p == tuple(range(len(p)))),
-    "perm-compose": _bound(2, lambda p, q: (tuple(p[i] for i in q),)),
+    "perm-compose": _bound(2, _compose),
     "perm-units": _bound(2, _units),
-    "unit-axis": _bound(2, lambda s, k: s[k] == 1),
-    "size": _bound(2, lambda s, k: ((s[k],),)),
-    "inverse-dim": _bound(3, lambda s, k, v: s[k] > 0 and v in inverses(s[k])),
-    "inverse-split": _bound(3, _split),
-    "size-split": _bound(3, _size_split),
+    "unit-axis": _bound(2, lambda s, k: s[k] == 1, axis=1),
+    "size": _bound(2, lambda s, k: ((s[k],),), axis=1),
+    "inverse-dim": _bound(4, lambda s, k, d, v: _is_float(d) and s[k] > 0
+                          and v in inverses(s[k], d), axis=1),
+    "inverse-split": _bound(4, _split, axis=1),
+    "size-split": _bound(3, _size_split, axis=1),
     "first-half": _bound(4, _half(False)),
     "second-half": _bound(4, _half(True)),
 })

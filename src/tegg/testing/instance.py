@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -20,6 +20,9 @@ from tegg.testing.preimage import choose
 
 MEMORY = ("Load", "Store", "ToDevice", "ToHost")  # where a value rests changes nothing about it
 ROUNDED = "StoreAs"  # a form that is a dtype: the value after a cast to it and back
+SIZES = (0, *(1, 2, 3, 4) * 4)  # of axes: an empty one now and then
+ARITHMETIC: dict[str, Callable[..., int]] = {
+    "+": int.__add__, "-": int.__sub__, "*": int.__mul__, "min": min, "max": max}
 COMPARE = {"<": int.__lt__, ">": int.__gt__, "<=": int.__le__, ">=": int.__ge__}
 
 
@@ -41,6 +44,7 @@ class Instance:
     loose: dict[str, None] = field(default_factory=dict)  # variables that only guards may name
     made: set[str] = field(default_factory=set)  # of them, those that an op may compute
     typed: dict[str, DType] = field(default_factory=dict)  # variable -> the dtype a guard names
+    near: dict[str, list[int]] = field(default_factory=dict)  # variable -> what it is compared with
     inputs: list[tuple[Node, str]] = field(default_factory=list)  # node, domain
     owner: Node | None = None  # of constants on a right side: the class that was matched
 
@@ -67,8 +71,13 @@ class Instance:
                 self.note(fact)
 
     def note(self, guard: List) -> None:
-        """Remember the dtype that ``(= "f32" (dtype x))`` names."""
+        """Remember the dtype that ``(= "f32" (dtype x))`` names, and the ends of comparisons."""
         sides = guard.items[1:]
+        if guard.head in COMPARE:
+            for name, end in (sides, sides[::-1]):
+                if isinstance(end, Symbol) and end.is_int:
+                    self.near.setdefault(str(name), []).append(int(end.text))
+            return
         for name, term in (sides, sides[::-1]) if guard.head == "=" else ():
             if isinstance(term, List) and term.head == "dtype" and getattr(name, "is_string", 0):
                 self.typed[str(term.items[1])] = as_dtype(literal(name))
@@ -83,7 +92,7 @@ class Instance:
         inner |= {str(s) for _, args in self.built.values() for a in args for s in leaves(a)}
         roots = [v for v in (*self.defined, *self.built, *self.loose) if v not in inner]
         for v in roots:
-            shape = tuple(self.rng.choice((1, 2, 3)) for _ in range(self.rng.randrange(4)))
+            shape = tuple(self.rng.choice(SIZES) for _ in range(self.rng.randrange(4)))
             self.node(Symbol(v, None), shape, self.typed.get(v) or self.rng.choice(self.dtypes))
         waiting = list(self.guards)
         while waiting:
@@ -129,7 +138,11 @@ class Instance:
         free = [i for i, v in enumerate(values) if isinstance(v, Symbol)]
         if any(i < says.known for i in free):
             return None
-        found = says.completions(head, *values[:says.known])
+        try:
+            found = says.completions(head, *values[:says.known])
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+            # A mistaken rule asks about a text of another kind, or about operands that do not fit.
+            return False
         found = [f for f in found if all(v == f[i] for i, v in enumerate(values[says.known:])
                                          if not isinstance(v, Symbol))]
         if not found:
@@ -140,8 +153,10 @@ class Instance:
 
     def equal(self, left: Expr, right: Expr) -> bool:
         """``(= s (shape x))`` and its like, either way round: bind or compare."""
-        if isinstance(left, List) and left.head in ("shape", "dtype"):
+        if isinstance(left, List) and left.head in ("shape", "dtype", *ARITHMETIC):
             left, right = right, left
+        if isinstance(right, List) and right.head in ARITHMETIC:
+            return self.counted(left, right)
         if not isinstance(right, List) or right.head not in ("shape", "dtype"):
             raise Miss
         node = self.env.get(str(right.items[1]))
@@ -149,6 +164,14 @@ class Instance:
             return False
         value = getattr(node, right.head)
         self.bind(left, value)
+        return True
+
+    def counted(self, left: Expr, right: List) -> bool:
+        """``(= j (+ k 1))``: bind or compare, once what is on the right is known."""
+        values = [self.env.get(a.text) if a.is_name else literal(a) for a in right.items[1:]]
+        if not all(isinstance(v, int) for v in values):
+            return False
+        self.bind(left, ARITHMETIC[right.head](*values))
         return True
 
     def bind(self, e: Expr, value: object) -> None:
@@ -242,7 +265,18 @@ class Instance:
             return None if node is None else getattr(node, e.head)
         return self.env.get(e.text) if e.is_name else literal(e)
 
+    def beside(self, e: Expr) -> Any:
+        """An attribute; of a free one that guards compare with numbers, often one beside these."""
+        known = self.attribute(e)
+        if known is None and str(e) in self.near and self.rng.random() < 0.5:
+            return self.rng.choice(self.near[str(e)]) + self.rng.choice((-1, 0, 1))
+        return known
+
     def record(self, op: Op, args: list[Node], attrs: list) -> Node:
+        """An op on known operands. Raises Miss where the op table, or an attribute's kind, says no.
+        """
+        if not all(is_kind(a, kind) for a, (_, kind) in zip(attrs, op.attrs)):
+            raise Miss
         attrs = [as_dtype(a) if kind == "dtype" else a for a, (_, kind) in zip(attrs, op.attrs)]
         try:
             return self.graph.op(op.name, *args, *attrs)
@@ -252,7 +286,9 @@ class Instance:
     def operation(self, op: Op, args: tuple[Expr, ...], attrs: tuple[Expr, ...], shape: tuple,
                   dtype: DType) -> Node:
         """An op whose operands are still free: choose shapes and attributes that give ``shape``."""
-        bound = [self.attribute(a) for a in attrs]
+        bound = [self.beside(a) for a in attrs]
+        if not all(b is None or is_kind(b, kind) for b, (_, kind) in zip(bound, op.attrs)):
+            raise Miss
         below = [self.known(a) for a in args]
         shapes, values = choose(op, shape, dtype, bound, below, self.rng)
         for a, v in zip(attrs, values):
@@ -267,8 +303,8 @@ class Instance:
         """Dtypes of operands that give a result of this dtype."""
         if op.name == "Select":
             return [bool_, dtype, dtype]
-        if op.name == "Gather":
-            return [dtype, i64]
+        if op.kind == "index":
+            return [dtype, i64, dtype][:op.arity]
         if op.name == "Cast" or (dtype is bool_ and op.kind == "elementwise"):
             other = self.rng.choice(self.dtypes)
             try:
@@ -312,6 +348,18 @@ def leaves(e: Expr) -> list[Symbol]:
     if isinstance(e, List):
         return [s for x in e.items[1:] for s in leaves(x)]
     return [e] if e.is_name else []
+
+
+def is_kind(value: object, kind: str) -> bool:
+    """Whether a value can be an attribute of a kind: texts of rules hold dtypes, shapes and
+    permutations alike, and a rule may confuse them."""
+    if kind == "dtype":
+        return isinstance(value, DType) or value in DTYPES
+    if kind in ("mode", "spec"):
+        return isinstance(value, str)
+    if kind in ("shape", "dims", "perm", "ints"):
+        return isinstance(value, tuple)
+    return isinstance(value, int)
 
 
 def literal(e: Expr) -> object:

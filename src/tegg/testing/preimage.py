@@ -8,7 +8,7 @@ from random import Random
 from tegg.bits import bits_of
 from tegg.dtype import DType, f64
 from tegg.ir.graph import Node
-from tegg.ir.op import Op
+from tegg.ir.op import PRODUCTS, Op
 from tegg.testing.guards import Miss
 
 Choice = tuple[list[tuple], list]  # shapes of the operands, values of the attributes
@@ -24,7 +24,7 @@ def choose(op: Op, shape: tuple, dtype: DType, bound: list, below: list[Node | N
         return [shape] * op.arity, [dtype if b is None else b for b in bound]
     if op.name in ("SumReduce", "MaxReduce", "Mean"):
         return _reduce(shape, dtype, bound, below, rng)
-    if op.kind == "contract":
+    if op.kind in PRODUCTS:
         return _contract(shape, dtype, bound, rng)
     if op.kind == "composite":
         axis = _axis(bound[0], range(len(shape)), rng)
@@ -40,13 +40,16 @@ def _axis(bound: int | None, axes, rng: Random) -> int:
     return rng.choice(axes) if bound is None else bound
 
 
+_SIZES = (0, *(1, 2, 3) * 5)
+
+
 def _reduce(shape, dtype, bound, below, rng) -> Choice:
     if below and below[0] is not None:
         old = below[0].shape
         return [old], [_axis(bound[0], (i for i in range(len(old))
                                         if old[:i] + (1,) + old[i + 1:] == shape), rng)]
     axis = _axis(bound[0], (i for i, n in enumerate(shape) if n == 1), rng)
-    n = rng.choice((1, 2, 3))
+    n = rng.choice(_SIZES)
     return [shape[:axis] + (n,) + shape[axis + 1:]], [axis]
 
 
@@ -90,8 +93,8 @@ def _expand(shape, dtype, bound, below, rng) -> Choice:
 
 
 def _reshape(shape, dtype, bound, below, rng) -> Choice:
-    """The same shape, one with axes of 1 put in or left out, or a flat one."""
-    kind = rng.randrange(4)
+    """The same shape, one with axes of 1 put in or left out, two axes joined, or a flat one."""
+    kind = rng.randrange(8)
     if kind == 0:
         return [shape], [shape]
     if kind == 1:
@@ -99,6 +102,9 @@ def _reshape(shape, dtype, bound, below, rng) -> Choice:
     if kind == 2:
         at = rng.randrange(len(shape) + 1)
         return [shape[:at] + (1,) + shape[at:]], [shape]
+    if kind > 3 and len(shape) > 1:
+        at = rng.randrange(len(shape) - 1)
+        return [shape[:at] + (shape[at] * shape[at + 1],) + shape[at + 2:]], [shape]
     return [(math.prod(shape),)], [shape]
 
 
@@ -117,19 +123,26 @@ def _flip(shape, dtype, bound, below, rng) -> Choice:
 
 
 def _slice(shape, dtype, bound, below, rng) -> Choice:
-    if below[0] is not None:
-        if len(below[0].shape) != len(shape):
-            raise Miss
-        free = [old - n for old, n in zip(below[0].shape, shape)]
-        if min(free, default=0) < 0:
-            raise Miss
-        starts = tuple(rng.choice((0, f)) for f in free)
-        return [below[0].shape], [starts, tuple(a + n for a, n in zip(starts, shape)),
-                                  (1,) * len(shape)]
-    starts = tuple(rng.randrange(2) for _ in shape)
+    """Half of the last axis and all of the others, as often as any range of each axis."""
+    old = below[0].shape if below[0] is not None else None
+    if old is not None and (len(old) != len(shape) or any(n > m for n, m in zip(shape, old))):
+        raise Miss
+    if shape and rng.random() < 0.5:
+        old = old or (*shape[:-1], 2 * shape[-1])
+        start = rng.choice((0, old[-1] - shape[-1]))
+        starts = (*(0,) * (len(shape) - 1), start)
+        return [old], [starts, tuple(a + n for a, n in zip(starts, shape)), (1,) * len(shape)]
     steps = tuple(rng.choice((1, 2)) for _ in shape)
-    stops = tuple(a + (n - 1) * k + 1 if n else a for a, n, k in zip(starts, shape, steps))
-    return [tuple(b + rng.randrange(2) for b in stops)], [starts, stops, steps]
+    if old is not None:
+        steps = tuple(k if k * (n - 1) < m else 1 for k, n, m in zip(steps, shape, old))
+    spans = tuple((n - 1) * k + 1 if n else 0 for n, k in zip(shape, steps))
+    starts = tuple(rng.randrange(3 if old is None else old[i] - span + 1)
+                   for i, span in enumerate(spans))
+    stops = tuple(a + span for a, span in zip(starts, spans))
+    loose = tuple(b + rng.randrange(k) if n else b for b, n, k in zip(stops, shape, steps))
+    if old is None:
+        return [tuple(b + rng.randrange(2) for b in loose)], [starts, loose, steps]
+    return [old], [starts, tuple(map(min, loose, old)), steps]
 
 
 def _pad(shape, dtype, bound, below, rng) -> Choice:
@@ -152,6 +165,12 @@ def _gather(shape, dtype, bound, below, rng) -> Choice:
     return [shape[:axis] + (rng.choice((1, 2, 3)),) + shape[axis + 1:], (shape[axis],)], [axis]
 
 
+def _scatter(shape, dtype, bound, below, rng) -> Choice:
+    axis, n = _axis(bound[0], range(len(shape)), rng), rng.choice((1, 2, 3))
+    mode = bound[1] if bound[1] is not None else rng.choice(("last", "add", "max"))
+    return [shape, (n,), shape[:axis] + (n,) + shape[axis + 1:]], [axis, mode]
+
+
 _BY_NAME = {"Full": _full, "Size": _size, "Expand": _expand, "Reshape": _reshape,
             "Permute": _permute, "Flip": _flip, "Slice": _slice, "Pad": _pad, "Window": _window,
-            "Gather": _gather}
+            "Gather": _gather, "Scatter": _scatter}

@@ -14,8 +14,9 @@ from tegg.ir.oracle import evaluate
 from tegg.rewrite.ruleheader import Header
 from tegg.rewrite.rulefile import Relation, Rule, RuleSet
 from tegg.rewrite.sexpr import List, Symbol
+from tegg.testing.exact import exactly
 from tegg.testing.guards import Miss, rotate
-from tegg.testing.instance import Instance, instance, rename
+from tegg.testing.instance import Instance, instance, is_kind, rename
 from tegg.testing.reproduce import Counterexample
 
 class Unsound(AssertionError):
@@ -26,6 +27,7 @@ class Unsound(AssertionError):
         self.example = example
 
 
+EXACT_ELEMENTS = 64  # of a result: more are not evaluated with fractions
 SPECIALS = (0.0, -0.0, 1.0, -1.5, np.inf, -np.inf, np.nan, 1e-40, 6e4)
 
 
@@ -39,24 +41,31 @@ def check_rule(rule: Rule, rules: RuleSet, stacked: Stack, rng: Random) -> Insta
 
     Raises AssertionError with the rule's place, the graph and both values where it is wrong.
     """
-    kind = rules.header.kind
-    dtypes = {"reals": (f64, i64, bool_), "rounds": (f32, f64, i64, bool_)}.get(
-        kind, tuple(DTYPES.values()))
-    made = instance(rule, stacked.table, relations(stacked), dtypes, rng,
-                    providers=stacked.providers)
+    made = draw_instance(rule, rules, stacked, rng)
     check_instance(rule, rules, made, relations(stacked))
     return made
+
+
+def draw_instance(rule: Rule, rules: RuleSet, stacked: Stack, rng: Random) -> Instance:
+    """A graph that a rule matches, of the dtypes in which its class can be checked."""
+    dtypes = {"reals": (f64, i64, bool_), "rounds": (f32, f64, i64, bool_)}.get(
+        rules.header.kind, tuple(DTYPES.values()))
+    return instance(rule, stacked.table, relations(stacked), dtypes, rng,
+                    providers=stacked.providers)
 
 
 def check_instance(rule: Rule, rules: RuleSet, made: Instance,
                    known: Mapping[str, Relation]) -> None:
     """Check what a rule states about a graph that it matches."""
-    special = rules.header.kind in ("bitwise", "facts")
-    large = rules.header.kind == "rounds"
-    arrays = {n.attrs[0]: _draw(n, made, domain, special, large) for n, domain in made.inputs}
-    claim = _Claim(rule, rules.header, made, known, arrays)
+    claim = Claim(rule, rules.header, made, known, draw_inputs(made, rules.header))
     for action in rule.actions:
         claim.action(action)
+
+
+def draw_inputs(made: Instance, header: Header) -> dict[int, np.ndarray]:
+    """Values for the inputs of an instance, as adversarial as the class of its rule admits."""
+    special, large = header.kind in ("bitwise", "facts"), header.kind == "rounds"
+    return {n.attrs[0]: _draw(n, made, domain, special, large) for n, domain in made.inputs}
 
 
 def _draw(n: Node, made: Instance, domain: str, special: bool, large: bool) -> np.ndarray:
@@ -78,6 +87,9 @@ def draw_array(shape: tuple, dtype: DType, domain: str, special: bool, rng: Rand
     elif dtype.kind == "int":
         low = (1 if domain == "positive" else 0 if dtype.name == "u8" or domain == "index" else -3)
         values = [rng.randrange(low, 4) for _ in range(count)]
+    elif domain == "positive" and special:
+        least = float(np.nextafter(dtype.numpy.type(0), dtype.numpy.type(1)))
+        values = [rng.choice((rng.uniform(0.1, 4.0), least, np.inf)) for _ in range(count)]
     elif domain == "positive":
         values = [rng.uniform(0.1, 4.0) for _ in range(count)]
     elif special:
@@ -89,8 +101,9 @@ def draw_array(shape: tuple, dtype: DType, domain: str, special: bool, rng: Rand
         return np.asarray(values).astype(dtype.numpy).reshape(shape)
 
 
-class _Claim:
-    """What the actions of a rule claim about an instance."""
+class Claim:
+    """What the actions of a rule claim about an instance: each is checked, in NumPy and, for laws
+    of the reals, in exact arithmetic."""
 
     def __init__(self, rule: Rule, header: Header, made: Instance, known: Mapping[str, Relation],
                  arrays: Mapping[int, np.ndarray]) -> None:
@@ -119,7 +132,11 @@ class _Claim:
         return node
 
     def value(self, n: Node) -> np.ndarray:
-        return evaluate([n], self.arrays)[0]
+        try:
+            return evaluate([n], self.arrays)[0]
+        except (IndexError, KeyError, OverflowError, ValueError) as e:
+            raise self.fail(f"{n} cannot be computed ({e}); its attributes do not fit its operands"
+                            ) from None
 
     def action(self, action: List) -> None:
         head, items = action.head, action.items[1:]
@@ -152,7 +169,10 @@ class _Claim:
             with np.errstate(invalid="ignore"):
                 good = first.dtype.is_float and bool(np.all(self.value(first) > 0))
         elif head == "sized":
-            size = np.asarray(self.made.attribute(items[1])[0]).astype(first.dtype.numpy)
+            named = self.made.attribute(items[1])
+            if not is_kind(named, "dims") or len(named) != 1:
+                raise self.fail(f"{items[1]} is {named}, which is no size")
+            size = np.asarray(named[0]).astype(first.dtype.numpy)
             good = bool(np.all(self.value(first) == size))
         elif head == "rotated":
             self.same(first, rotate(self.made.graph, self.node(items[1])))
@@ -169,6 +189,9 @@ class _Claim:
         x, y = self.value(a), self.value(b)
         if differ(x, y, self.header):
             raise self.fail(f"{a} and {b} differ", x.tolist(), y.tolist(), sides=(a, b))
+        exact = self.header.kind == "reals" and a.dtype.is_float and x.size <= EXACT_ELEMENTS
+        if exact and exactly(self.made.graph, a, b, self.arrays) is False:
+            raise self.fail(f"{a} and {b} differ in exact arithmetic", x.tolist(), y.tolist())
 
 
 def differ(x: np.ndarray, y: np.ndarray, header: Header) -> bool:

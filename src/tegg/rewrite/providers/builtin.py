@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tegg.rewrite.providers import Provider
+from tegg.rewrite.providers.attentions import Averages, KeptAxes
 from tegg.rewrite.providers.concats import Concats
 from tegg.rewrite.providers.constants import Constants
 from tegg.rewrite.providers.contractions import Contractions
@@ -13,4 +14,4 @@ from tegg.rewrite.providers.permutations import Permutations
 from tegg.rewrite.providers.ranges import RangeFacts
 
 BUILTIN: tuple[Provider, ...] = (DTypes(), Permutations(), Dims(), Constants(), Concats(),
-                                 Contractions(), RangeFacts(), Lookups())
+                                 Contractions(), Averages(), KeptAxes(), RangeFacts(), Lookups())

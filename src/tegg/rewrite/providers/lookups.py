@@ -140,11 +140,15 @@ class _Masks:
 
 
 def _fact(c: int, x: Lookup, view: View) -> Iterator[Fact]:
-    """The fact that says a lookup, in the plainest of the three forms."""
+    """The fact that says a lookup, in the plainest of the three forms; none where what would be
+    gathered from may be empty."""
     table, index = view.shape[x.table], view.shape[x.index]
     k = x.at.index(x.v)
-    n, ones = (table[k],), (1,) * len(index)
     shared = [a for a in x.of if a and a in x.at]
+    rows = product(tuple(table[x.at.index(a)] for a in shared))
+    if not view.codec.facts.nonnegative(rows * table[k] - 1):
+        return
+    n, ones = (table[k],), (1,) * len(index)
     if not shared:
         letters = x.at[:k] + x.of + x.at[k + 1:]
         whole = table[:k] + index + table[k + 1:]
@@ -157,7 +161,6 @@ def _fact(c: int, x: Lookup, view: View) -> Iterator[Fact]:
         return
     order = [x.at.index(a) for a in shared] + [k]
     rest = [a for a in range(len(table)) if a not in order]
-    rows = product(tuple(table[a] for a in order[:-1]))
     tail = tuple(table[a] for a in rest)
     letters, whole = x.of + tuple(x.at[a] for a in rest), index + tail
     moves = _moves(letters, x.out, whole)

@@ -1,17 +1,20 @@
-"""What tests draw: shapes, arrays within the domains of the op table, attributes of rows."""
+"""What tests draw: shapes, arrays within the domains of the op table, calls of rows, programs."""
 
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import settings, strategies as st
 
 from tegg.bits import bits_of
 from tegg.dtype import DTYPES, f64
 from tegg.errors import DTypeError
-from tegg.ir.op import Op
+from tegg.ir.op import PRODUCTS, Op
+from tegg.testing.programs import Program, programs
+from tegg.testing.property import st
+from tegg.testing.views import views
 
-# For tests that stand once for each row of a table; the long profile scales it.
-few = settings(max_examples=max(8, settings.default.max_examples // 4))
+__all__ = ["FLOATS", "SPECIALS", "Program", "accepted", "array", "arrays", "dims", "operand_dtypes",
+           "programs", "row_calls", "shapes", "views"]
+
 FLOATS = tuple(d for d in DTYPES.values() if d.is_float)
 SPECIALS = (0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, -0.5, 1e30, -1e30, 1e-30)
 
@@ -86,18 +89,20 @@ def row_calls(draw, row: Op, dtype, specials=False):
             attrs.append(draw(st.sampled_from(list(DTYPES.values()))))
     if row.name == "Rope":
         shape = (*shape, 2 * draw(st.integers(0, 3)))
-    if row.name == "Contract":
-        return draw(_contractions(dtype))
+    if row.kind in PRODUCTS:
+        return draw(_contractions(dtype, 1 if row.kind == "attention" else 0))
     operands = [draw(arrays(shape, d, domain, specials)) for d, domain in
                 zip(operand_dtypes(row, dtype), row.domains)]
     return operands, tuple(attrs)
 
 
 @st.composite
-def _contractions(draw, dtype):
-    """A contraction with up to two variables of each kind, in any order of axes."""
+def _contractions(draw, dtype, summed=0):
+    """A contraction with up to two variables of each kind, in any order of axes; ``summed``: how
+    many of those that are summed, where it is above 0."""
     names = {"batch": "ab", "m": "cd", "n": "ef", "k": "gh"}
     pick = {kind: letters[:draw(st.integers(0, 2))] for kind, letters in names.items()}
+    pick["k"] = "gh"[:summed] or pick["k"]
     size = {c: draw(dims) for c in "abcdefgh"}
     x = draw(st.permutations(pick["batch"] + pick["m"] + pick["k"]))
     y = draw(st.permutations(pick["batch"] + pick["n"] + pick["k"]))

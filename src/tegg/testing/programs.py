@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import strategies as st
 
 from tegg.bits import bits_of
 from tegg.dim import Dim, dim, evaluate, product
@@ -11,6 +10,7 @@ from tegg.dtype import bool_, f32, f64, i32
 from tegg.dtype import dtype as as_dtype
 from tegg.errors import TeggError
 from tegg.ir.graph import Graph, Node
+from tegg.testing.property import st
 
 UNARY = ("Exp2", "Sin", "Sqrt", "Recip", "Log2", "Contiguous")
 # Named ops round differently from their expansions, so they are not drawn together with ops that
@@ -27,6 +27,18 @@ class Program:
     def __init__(self, graph: Graph, sizes: dict[str, int], inputs: dict[int, np.ndarray],
                  dims: list[Dim]) -> None:
         self.graph, self.sizes, self.inputs, self.dims = graph, sizes, inputs, dims
+
+    def bind(self) -> dict[int, np.ndarray]:
+        """The inputs, with weights bound to theirs, and every symbol the size of an input's axis:
+        what compiling the graph needs. Call it once."""
+        inputs = {i: np.array(v) for i, v in self.inputs.items()}
+        for i, spec in enumerate(self.graph.inputs):
+            if spec.kind == "weight":
+                spec.source = inputs[i]
+        if self.sizes:
+            inputs[len(self.graph.inputs)] = np.zeros(tuple(self.sizes.values()), np.float32)
+            self.graph.input("sizes", tuple(self.dims), "f32")
+        return inputs
 
     def __repr__(self) -> str:
         g = self.graph

@@ -1,4 +1,4 @@
-"""Short names for recording graphs in kernel tests."""
+"""Short names for recording graphs in tests of kernels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tegg.shape import broadcast
 
 
 class Draw(Graph):
-    """A graph with the operations that kernel tests write often."""
+    """A graph with the operations that tests of kernels write often."""
 
     def x(self, *shape: Dim, dtype: str = "f32") -> Node:
         """A new input."""
@@ -66,6 +66,7 @@ class Draw(Graph):
 
     def norm(self, x: Node, axis: int, eps: float = 1e-5) -> Node:
         n = x.shape[axis]
+        assert isinstance(n, int), "norm is for axes of known size"
         d = self.sub(x, self.mul(self.op("SumReduce", x, axis), 1.0 / n))
         var = self.mul(self.op("SumReduce", self.mul(d, d), axis), 1.0 / n)
         return self.mul(d, self.op("Rsqrt", self.add(var, eps)))

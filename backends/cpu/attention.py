@@ -1,0 +1,216 @@
+"""Lowers fragments around attention: blocks of scores that never leave the cache."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tegg.backends.cexpr import REGISTER, dim
+from tegg.backends.cpu.attention_forms import Blocks, register_tile
+from tegg.backends.cpu.contraction_hooks import Axis, Hooks
+from tegg.backends.cpu.contraction import nothing, unit
+from tegg.backends.cpu.contraction_text import Text, template
+from tegg.backends.cpu.emit import C
+from tegg.backends.cpu.templates import register
+from tegg.dim import Dim, hint
+from tegg.dtype import DType
+from tegg.ir.graph import Graph, Node
+from tegg.kernel.attention_classify import Attention, classify_attention
+from tegg.kernel.code import KernelCode, Stage, Work
+from tegg.kernel.contraction_classify import Contraction
+from tegg.kernel.contraction_shape import GemmParams, GemmShape, lanes_of
+from tegg.kernel.domain import spread
+from tegg.kernel.flops import flops
+from tegg.kernel.lower import kernel_symbols
+
+_SPAN = 32  # blocks of queries that share the panels of a block of keys
+_SOFTMAX = 14  # operations of a score that is exponentiated and summed
+
+
+def lower_attention(graph: Graph, outputs: Sequence[Node], anchors: Sequence[Node], name: str,
+                    language: C, blocks: Blocks) -> KernelCode:
+    """The kernel that computes ``outputs`` from an attention; ``anchors``: the contraction of its
+    scores, and the attention.
+
+    What lies below the operands of both products is evaluated while they are packed, what lies
+    between the products on scores in cache, what lies above while results are stored.
+    Raises LoweringError where the fragment has another form; the message says why.
+    """
+    live = [o for o in outputs if 0 not in tuple(map(graph.facts.canonical, o.shape))]
+    if not live:
+        return nothing(name)
+    first = max([len(graph.inputs)] + [n.attrs[0] + 1 for n in graph.reachable(outputs)
+                                       if n.op.name == "Input"])
+    slots = [first + i for i, o in enumerate(outputs) if o in live]
+    attention = classify_attention(graph, live, anchors, language.native, slots)
+    return _Kernel(name, attention, language, blocks, kernel_symbols(graph, outputs)).code()
+
+
+@dataclass(slots=True)
+class _Kernel:
+    """One kernel being written."""
+
+    name: str
+    attention: Attention
+    language: C
+    blocks: Blocks
+    symbols: tuple[str, ...]
+
+    def code(self) -> KernelCode:
+        a = self.attention
+        second = self._text(f"{self.name}_v", a.second, None)
+        first = self._text(f"{self.name}_s", a.first, second.hooks)
+        params = second.hooks.params(self.symbols)
+        parts = [*self._product(first, params), *self._product(second, params)]
+        column = second.hooks.columns[0]
+        second.hooks.result(params, 0, a.second.groups[0], column)
+        parts.append(second.result(0, a.second.groups[0], column))
+        self._between(first.hooks, params)
+        parts.append(self._stage(first, second))
+        source = "\n".join([*first.hooks.lines, *second.hooks.lines, *parts])
+        buffers = second.hooks.buffers()
+        written = frozenset(s for s, (_, stored) in buffers.items() if stored)
+        stage = Stage(self.name, frozenset(buffers) - written, written)
+        return KernelCode(self.name, source, (stage,), (), self.symbols, self._work(),
+                          (f"{self.blocks}",))
+
+    @property
+    def accumulator(self) -> DType:
+        return register(self.attention.scores.dtype)
+
+    # ---- the two products
+    def _text(self, name: str, c: Contraction, whole: Hooks | None) -> Text:
+        """A product's hooks and templates; ``whole``: those that know all buffers."""
+        (group,) = c.groups
+        m, n = spread(c.m), spread(group.n)
+        hooks = Hooks(name, c, self.language.dialect, Axis("z", c.batch, spread(c.batch)),
+                      Axis("m", c.m, m), Axis("k", c.k, c.depth), (Axis("n", group.n, n),),
+                      memory=whole.buffers() if whole else None)
+        lanes = lanes_of(self.accumulator, self.language.width)
+        rows, vectors = register_tile(_short(m, self.blocks.rows), n, self.accumulator,
+                                      self.language.width)
+        (term,) = group.terms
+        shape = GemmShape(spread(c.batch), m, (n,), c.depth, self.accumulator,
+                          a_unit=unit(term.a, c.m, c.k), b_units=(unit(term.b, group.n, c.k),))
+        return Text(hooks, shape, GemmParams("packed", lanes, rows, vectors, 1, self.blocks.rows, 1,
+                                             max(1, 256 // (vectors * lanes)), True),
+                    self.symbols, {})
+
+    def _product(self, text: Text, params: str) -> list[str]:
+        """The functions that fill and pack operands, and multiply."""
+        hooks, first = text.hooks, text.hooks.contraction is self.attention.first
+        (term,), (column,) = hooks.contraction.groups[0].terms, hooks.columns
+        along_m, along_k = first and text.shape.a_unit == "free", text.shape.b_units[0] == "k"
+        if first:
+            hooks.operand_a(params, along_m)
+        hooks.operand_b(params, term, column, ("_k", "") if along_k else ("_n", "_n_left"))
+        return [text.transpose() if along_m or along_k else "", text.products(),
+                text.operand_a(along_m) if first else "",
+                text.operand_b(term, column, along_k)]
+
+    # ---- between them
+    def _between(self, hooks: Hooks, params: str) -> None:
+        """The functions of a score, and of the keys that a row sees."""
+        a, (keys,) = self.attention, hooks.columns
+        kind = hooks.vector if self._varies else hooks.scalar
+        for i, v in enumerate(a.columns):
+            for name, masked in ((f"column{i}", False), (f"column{i}_left", True)):
+                hooks.hook(name, params, [keys], [v], (), keys, masked, {})
+        given = {a.product.id: (f"const {kind(a.product.dtype)}", "s0"),
+                 **{v.id: (f"const {hooks.vector(v.dtype)}", f"c{i}")
+                    for i, v in enumerate(a.columns)}}
+        for name, masked in (("score", False), ("score_left", True)):
+            hooks.hook(name, params, [hooks.m, keys], [a.scores], (), keys, masked, given)
+        for i, b in enumerate(a.bounds):
+            hooks.hook(f"bound{i}", params, [hooks.m], [b.value], (), None, False, {})
+
+    @property
+    def _varies(self) -> bool:
+        """Whether a product differs between keys."""
+        return bool(set(self.attention.keys) & self.attention.product.deps)
+
+    def _bounds(self, first: Text) -> str:
+        hooks, lines = first.hooks, []
+        for i, b in enumerate(self.attention.bounds):
+            call = ", ".join(filter(None, [hooks.args(self.symbols),
+                                           f"{hooks.batch.args}{hooks.m.args}".rstrip(", ")]))
+            name, sign = ("high", "<") if b.upper else ("low", ">")
+            lines.append(f"  {{ const int64_t at = {hooks.name}_bound{i}({call}); "
+                         f"if (at {sign} {name}) {name} = at; }}")
+        if not lines:
+            return ""
+        return "\n".join([f"  {hooks.m.of('row')}", *lines])
+
+    def _columns(self, first: Text) -> dict[str, str]:
+        """Arrays of what depends on the key alone: room, parameters, and how they are filled."""
+        hooks, width = first.hooks, first.hooks.dialect.width
+        (keys,) = hooks.columns
+        room, params, args, fills, loads = [], [], [], [], []
+        for i, v in enumerate(self.attention.columns):
+            letter = REGISTER[v.dtype.name]
+            call = (f"({hooks.args(self.symbols)}, {hooks.batch.args}{keys.names[0]}")
+            name = f"{hooks.name}_column{i}"
+            room.append(f" X({hooks.scalar(v.dtype)}, column{i}, width + {width})")
+            params.append(f", const {hooks.scalar(v.dtype)} *restrict column{i}")
+            args.append(f", column{i} - base")
+            loads.append(f", v{letter}_load(column{i} + {keys.names[0]})")
+            store = f"v{letter}_store(column{i} + j, {name}"
+            fills += [f"        if (left >= {width}) {store}{call}));",
+                      f"        else {store}_left{call}, left));"]
+        if fills:
+            fills = [f"      for (int64_t j = from - base; j < to - base; j += {width}) {{",
+                     f"        const int64_t {keys.names[0]} = base + j;",
+                     f"        const int left = keys - {keys.names[0]} < {width} ? keys - "
+                     f"{keys.names[0]} : {width};", *fills, "      }"]
+        return dict(column_room="".join(room), column_params="".join(params),
+                    column_args="".join(args), column_loads="".join(loads),
+                    columns="\n".join(fills))
+
+    # ---- the stage
+    def _stage(self, first: Text, second: Text) -> str:
+        letter = REGISTER[self.accumulator.name]
+        p, q, keys = first.params, second.params, self.attention.second.depth
+        nr = p.nr
+        at = f"v{letter}_load(t + i * {nr} + j)" if self._varies else f"t[i * {nr} + j]"
+        common = {**first.common(), "k": self.name, "unpack": second.hooks.unpack(self.symbols),
+                  **self._columns(first)}
+        return template("attention").substitute(
+            common, KEYS=dim(keys), N=dim(second.hooks.columns[0].count), MR2=str(q.mr),
+            NR2=str(q.nr), ROWS=str(self.blocks.rows), JB=str(-(-self.blocks.keys // nr) * nr),
+            TILES=str(-(-self.blocks.rows // q.mr)), SPAN=str(_SPAN), bounds=self._bounds(first),
+            SPLAT=f"v{letter}_splat", MAX=f"v{letter}_max", HMAX=f"v{letter}_hmax",
+            EXP=self.language.dialect.ops["Exp", "float"].split("(")[0].format(
+                m="vd_" if letter == "d" else "v_"), m_of=first.hooks.m.of("row + i"), sum=at,
+            key_name=first.hooks.columns[0].names[0], block=self._order(),
+            product=_choose(first, f"({common['K']}, a + i * as, as, b, t, 0, next);"),
+            weighted=_choose(second, "(kc, p + i * ps, ps, b, o, more, next);"))
+
+    def _order(self) -> str:
+        """Where rows see different keys, threads take blocks from both ends: equal work."""
+        at = "(begin + c)"
+        return f"({at} % 2 ? blocks - 1 - {at} / 2 : {at} / 2)" if self.attention.bounds else at
+
+    # ---- what it executes
+    def _work(self) -> Work:
+        a = self.attention
+        batch, m, n = (hint(spread(v)) for v in (a.second.batch, a.second.m,
+                                                 a.second.groups[0].n))
+        keys, depth = hint(a.second.depth), hint(a.first.depth)
+        scores = batch * m * keys
+        each = _SOFTMAX + flops(a.scores, frozenset(), frozenset({a.product.id}))
+        size = self.accumulator.itemsize
+        return Work(int(scores * (2 * depth + 2 * n + each)), int(scores * (depth + n)),
+                    size * batch * (m * depth + keys * (depth + n)), size * batch * m * n)
+
+
+def _short(m: Dim, rows: int) -> Dim:
+    """Rows of one block."""
+    return min(m, rows) if isinstance(m, int) else rows
+
+
+def _choose(text: Text, args: str) -> str:
+    """The product for as many vectors as are wanted."""
+    p, name = text.params, text.hooks.name
+    cases = [f"case {v}: {name}_product_{v}{args} break;" for v in range(1, p.nv)]
+    return (f"switch ((cols + {p.lanes - 1}) / {p.lanes}) {{ {' '.join(cases)} "
+            f"default: {name}_product_{p.nv}{args} }}")

@@ -1,0 +1,1 @@
+"""A compiler and a backend for tegg that live apart from it."""

@@ -1,0 +1,49 @@
+"""What installed packages offer under entry points: found by name, loaded, and checked."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from tegg.errors import TeggError
+
+
+def offered(group: str) -> tuple[str, ...]:
+    """The names that packages offer in a group of entry points, sorted."""
+    return tuple(sorted({e.name for e in entry_points(group=group)}))
+
+
+def load(group: str, what: str, name: str, error: type[TeggError]) -> Any:
+    """What a package offers under a name: the result of the function that its entry point names.
+
+    what: ``"compiler"``, ... in messages. Raises ``error`` for a name that nobody offers, or two
+    packages do, and for a package that fails to import.
+    """
+    found = list(dict.fromkeys(e for e in entry_points(group=group) if e.name == name))
+    found = list({(_package(e), e.value): e for e in found}.values())
+    if not found:
+        known = offered(group)
+        near = get_close_matches(name, known, 1)
+        raise error(f"no package offers a {what} {name!r}"
+                    + (f"; did you mean {near[0]!r}?" if near else "")
+                    + f" (installed: {', '.join(known) or 'none'})")
+    if len(found) > 1:
+        raise error(f"{' and '.join(f'{_package(e)} ({e.value})' for e in found)} each offer a "
+                    f"{what} {name!r}; uninstall one, or import the one that you want and stack it")
+    return _made(found[0], what, error)
+
+
+def _made(entry: EntryPoint, what: str, error: type[TeggError]) -> Any:
+    try:
+        return entry.load()()
+    except TeggError:
+        raise
+    except Exception as e:
+        raise error(f"the {what} {entry.name!r} of package {_package(entry)} does not load "
+                    f"({entry.value}): {type(e).__name__}: {e}; repair or uninstall the package"
+                    ) from e
+
+
+def _package(entry: EntryPoint) -> str:
+    return f"{entry.dist.name} {entry.dist.version}" if entry.dist else "an unknown package"

@@ -1,0 +1,62 @@
+"""Finding rule files: by path, by folder, or by the name of a built-in rule set; each read once."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
+
+from tegg.errors import RuleError
+from tegg.rewrite.rulefile import RuleSet, read_rule_file
+
+
+def builtin_root() -> Path:
+    """The folder of the built-in rule files."""
+    return Path(str(files("tegg.rules")))
+
+
+def read_source(source: str | Path) -> list[RuleSet]:
+    """The rule sets of a path, a folder or a name. Raises RuleError where there are none."""
+    return [_cached(path, root) for path, root in rule_files(source)]
+
+
+def rule_files(source: str | Path) -> list[tuple[Path, Path | None]]:
+    """The rule files that a source means, each with the folder that its name counts from."""
+    path = Path(source)
+    if path.is_dir():
+        return [(p, None) for p in sorted(path.rglob("*.egg"))]
+    if path.suffix == ".egg":
+        return [(path, None)]
+    root = builtin_root()
+    inside = root.joinpath(*str(source).split("."))
+    if inside.is_dir():
+        return [(p, root) for p in sorted(inside.rglob("*.egg"))]
+    if inside.with_suffix(".egg").is_file():
+        return [(inside.with_suffix(".egg"), root)]
+    names = sorted({".".join(p.relative_to(root).with_suffix("").parts)
+                    for p in root.rglob("*.egg")} | {p.name for p in root.iterdir() if p.is_dir()})
+    near = get_close_matches(str(source), names, 1)
+    raise RuleError(f"{source}: is no .egg file, no folder and no built-in rule set"
+                    + (f"; did you mean {near[0]}?" if near else f"; there are {', '.join(names)}"))
+
+
+def _cached(path: Path, root: Path | None) -> RuleSet:
+    try:
+        stamp = path.stat()
+    except OSError:
+        return read_rule_file(path, root)
+    return _read_once(path, root, stamp.st_mtime_ns, stamp.st_size)
+
+
+def text_of(path: Path) -> str:
+    """The text of a rule file; reading it as rules says what is wrong with one that has none."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+@lru_cache(maxsize=512)
+def _read_once(path: Path, root: Path | None, changed: int, size: int) -> RuleSet:
+    return read_rule_file(path, root)

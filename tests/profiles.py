@@ -1,0 +1,8 @@
+"""How many examples property tests draw, beside the profiles of conftest.py."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+
+# For tests that stand once for each row of a table; the long profile scales it.
+few = settings(max_examples=max(8, settings.default.max_examples // 4))

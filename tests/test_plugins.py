@@ -1,0 +1,144 @@
+"""What installed packages offer: by name, with an error for each way in which it can be wrong."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+
+import pytest
+
+from tegg import plugins
+from tegg.errors import ArgumentError, BackendError
+from tegg.planning import target
+from tegg.rewrite.compiler import Compiler, find, named_stack
+
+ROOT = Path(__file__).parent.parent
+
+MODULE = """
+import tegg
+def good(): return tegg.Compiler("fuse.sub", name="good")
+def number(): return 3
+def broken(): raise KeyError("a file")
+def refuses(): raise tegg.BackendError("no such card; put one in")
+class Empty:
+    name = "empty"
+"""
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """Makes packages that are installed for one test: ``(name, group, entry points)``."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def make(name: str, group: str, points: dict[str, str], text: str = MODULE) -> None:
+        module = name.replace("-", "_")
+        monkeypatch.delitem(sys.modules, module, raising=False)
+        (tmp_path / f"{module}.py").write_text(text)
+        info = tmp_path / f"{module}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        lines = [f"{k} = {module}:{v}" for k, v in points.items()]
+        (info / "entry_points.txt").write_text("\n".join([f"[{group}]", *lines]))
+
+    return make
+
+
+def test_a_compiler_is_found_by_name(package):
+    package("pack-a", "tegg.compilers", {"mine": "good"})
+    assert find("mine").name == "good" and "mine" in plugins.offered("tegg.compilers")
+    assert [c.name for c in named_stack("generic, mine")] == ["Generic", "good"]
+
+
+def test_two_packages_with_one_name_are_both_named(package):
+    package("pack-a", "tegg.compilers", {"mine": "good"})
+    package("pack-b", "tegg.compilers", {"mine": "good"})
+    with pytest.raises(ArgumentError, match=r"pack-[ab] 1.0 \(pack_[ab]:good\) and pack-[ab] 1.0 "
+                                            r"\(pack_[ab]:good\) each offer a compiler 'mine'; "
+                                            r"uninstall one, or import"):
+        find("mine")
+    package("pack-c", "tegg.backends", {"cpu": "Empty"})
+    with pytest.raises(BackendError, match=r"pack-c 1.0 .* each offer a device 'cpu'|"
+                                           r"tegg .* and pack-c 1.0 .* each offer"):
+        target.find("cpu")
+
+
+def test_a_package_that_does_not_import_is_named_with_the_cause(package):
+    package("pack-a", "tegg.compilers", {"mine": "good"}, "import no_such_module\n")
+    with pytest.raises(ArgumentError, match=r"the compiler 'mine' of package pack-a 1.0 does not "
+                                            r"load \(pack_a:good\): ModuleNotFoundError: No module "
+                                            r"named 'no_such_module'; repair or uninstall"):
+        find("mine")
+
+
+def test_a_function_that_fails_is_named_and_our_errors_pass(package):
+    package("pack-a", "tegg.backends", {"broke": "broken", "shy": "refuses"})
+    with pytest.raises(BackendError, match="the device 'broke' of package pack-a 1.0 does not load "
+                                           ".*: KeyError: 'a file'"):
+        target.find("broke")
+    with pytest.raises(BackendError, match="^no such card; put one in$"):
+        target.find("shy")
+
+
+def test_what_is_no_compiler_and_no_target(package):
+    package("pack-a", "tegg.compilers", {"three": "number"})
+    package("pack-b", "tegg.backends", {"empty": "Empty"})
+    with pytest.raises(ArgumentError, match="what a package offers as compiler 'three' gives 3, "
+                                            "which is no tegg.Compiler"):
+        find("three")
+    with pytest.raises(BackendError, match="what a package offers as device 'empty' has no "
+                                           "features, rules, ops, providers, identity, costs, "
+                                           "unsupported, lower, build; see"):
+        target.find("empty")
+
+
+def test_an_unknown_name_suggests_the_nearest(package):
+    with pytest.raises(ArgumentError, match="no package offers a compiler 'genric'; did you mean "
+                                            r"'generic'\? \(installed: "):
+        find("genric")
+    assert isinstance(find("generic"), Compiler)
+
+
+def copied(source: Path, to: Path, names: tuple[str, ...]) -> Path:
+    for name in names:
+        if (source / name).is_dir():
+            shutil.copytree(source / name, to / name,
+                            ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+        else:
+            to.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source / name, to / name)
+    return to
+
+
+@pytest.mark.long
+def test_the_example_from_installed_wheels(tmp_path):
+    """tegg and the example, built as wheels and installed apart from this tree."""
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+    sources = [copied(ROOT, tmp_path / "tegg", ("src", "rules", "backends", "pyproject.toml",
+                                                "README.md", "LICENSE")),
+               copied(ROOT / "examples" / "plugin", tmp_path / "example",
+                      ("src", "pyproject.toml", "README.md"))]
+    for source in sources:
+        subprocess.run([*pip, "wheel", "--no-deps", "--no-index", "--no-build-isolation",
+                        "--wheel-dir", tmp_path / "wheels", source], check=True)
+    home = tmp_path / "venv"
+    venv.create(home, with_pip=False)
+    python = home / "bin" / "python"
+    site = next(home.glob("lib/python*/site-packages"))
+    (site / "outside.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    subprocess.run([*pip, "--python", python, "install", "--no-deps", "--no-index",
+                    "--ignore-installed", *(tmp_path / "wheels").glob("*.whl")], check=True)
+    shutil.copytree(ROOT / "examples" / "plugin" / "tests", tmp_path / "tests")
+    where = "import tegg, tegg_example; print(tegg.__file__, tegg_example.__file__)"
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    said = subprocess.run([python, "-c", where], check=True, capture_output=True, text=True,
+                          env=environment, cwd=tmp_path).stdout.split()
+    assert all(text.startswith(str(site)) for text in said)
+    done = subprocess.run([python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"],
+                          cwd=tmp_path, capture_output=True, text=True, check=False,
+                          env=environment)
+    assert done.returncode == 0 and "skipped" not in done.stdout, done.stdout[-3000:]
