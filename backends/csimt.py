@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from contextlib import contextmanager
 
 from tegg.backends.cexpr import MEMORY, REGISTER, Dialect, dim
-from tegg.backends.cstyle import Printer
+from tegg.backends.csimt_wide import WidePrinter
 from tegg.kernel.code import Launch
 from tegg.kernel.index import Algebra, Var
 from tegg.kernel.lane import Lanes
 from tegg.kernel.loops import Block, Finish, Fetch, Function, Keep, Loop, Stmt, Store, Turn
-from tegg.kernel.simt import THREADS, WARP, Deal, chain, deal
+from tegg.kernel.simt import THREADS, WARP, WIDE, Deal, chain, deal
 
 
 def deals(dialect: Dialect, algebra: Algebra, function: Function) -> list[Deal]:
@@ -39,7 +39,7 @@ def print_kernel(dialect: Dialect, algebra: Algebra, function: Function) -> str:
     return "\n".join([head, *p.lines, "}"]) + "\n"
 
 
-class SimtPrinter(Printer):
+class SimtPrinter(WidePrinter):
     """Prints nests for one thread. Inside of a team all its threads are at the same statement."""
 
     def __init__(self, dialect: Dialect, algebra: Algebra) -> None:
@@ -54,8 +54,9 @@ class SimtPrinter(Printer):
         first, step = _points(d.team)
         with self.braces(f"for (int64_t point = {first}, points = {dim(d.points)}; "
                          f"point < points; point += {step})"), self._team(d.team):
-            self._unpack("point", d.loops)
-            self.block(d.body)
+            self._unpack("point", d.loops, d.wide)
+            with self.wide(d.loops[-1].var if d.wide else None):
+                self.block(d.body)
 
     @contextmanager
     def _team(self, size: int):
@@ -63,19 +64,21 @@ class SimtPrinter(Printer):
         yield
         self.team = saved
 
-    def _unpack(self, flat: str, loops: Sequence[Loop]) -> None:
+    def _unpack(self, flat: str, loops: Sequence[Loop], wide: bool = False) -> None:
         """Loop variables from a number that counts the points of all loops."""
-        inner: list[Var] = []
+        inner: list[str] = []
         for loop in reversed(loops):
             low, count = self._range(loop)
+            last = wide and loop is loops[-1]
+            count = f"({count} / {WIDE})" if last else count
             text = flat
             if inner:
-                text += f" / ({' * '.join(self._range(x)[1] for x in inner)})"
+                text += f" / ({' * '.join(inner)})"
             if len(inner) + 1 < len(loops):
                 text += f" % {count}"
-            text = text if low == "0" else f"{low} + {text}"
+            text = f"{text} * {WIDE}" if last else text if low == "0" else f"{low} + {text}"
             self.line(f"const int64_t {self.name(loop.var)} = {text};")
-            inner.insert(0, loop)
+            inner.insert(0, count)
 
     def _share(self, s: Loop) -> tuple[str, str] | None:
         """A part of a reduction does its share; what threads do is dealt out instead."""

@@ -12,7 +12,7 @@ from tegg.backends.cuda import nvrtc
 from tegg.backends.cuda.emit import CudaC
 from tegg.backends.cuda.target import Cuda
 
-from tegg.dtype import DTYPES
+from tegg.dtype import DTYPES, f32
 from tegg.errors import LoweringError
 from tegg.ir.op import OPS
 from tegg.ir.oracle import evaluate
@@ -51,6 +51,36 @@ def test_cases(part):
     unit = cases.module([c.code for c in found])
     for number, c in enumerate(found):
         agree(unit, c, number % 3, 2.0)
+    compiled([c.code for c in found])
+
+
+WIDE = {
+    "added": lambda g: g.named("Add", g.op("Exp2", g.x(40, 76)), g.x(76)),
+    "rows": lambda g: g.op("Gather", g.x(40, 76), g.x(40, dtype="i32"), 0),
+    "columns": lambda g: g.op("Gather", g.x(40, 76), g.x(8, dtype="i32"), 1),
+    "padded": lambda g: g.padded(g.x(40, 76), (2, 1), (3, 1)),
+    "aligned": lambda g: g.slice(g.x(40, 76), (0, 40, 1), (4, 72, 1)),
+    "shifted": lambda g: g.slice(g.x(40, 76), (0, 40, 1), (1, 73, 1)),
+    "flipped": lambda g: g.flip(g.x(5, 8), 1),
+    "numbers": lambda g: g.mul(g.x(4, 8, dtype="i32"), 3),
+    "counted": lambda g: g.add(g.x(16), g.op("Iota", f32, (16,))),
+    "narrowed": lambda g: g.op("Cast", g.x(4, 8, dtype="f16"), f32),
+}
+
+
+def test_four_neighbours_move_at_once():
+    """Where memory is contiguous from a multiple of 16 bytes, and one by one where it is not."""
+    found = []
+    for name, record in WIDE.items():
+        g = Draw()
+        found.append(cases.case(f"k_{name}", g, [record(g)]))
+    unit = cases.module([c.code for c in found])
+    for number, c in enumerate(found):
+        agree(unit, c, number % 3)
+    loads = {name for name, c in zip(WIDE, found) if "wide_load" in c.code.source}
+    stores = {name for name, c in zip(WIDE, found) if "wide_store" in c.code.source}
+    assert loads == {"added", "rows", "columns", "aligned", "numbers", "counted"}
+    assert stores == set(WIDE)
     compiled([c.code for c in found])
 
 

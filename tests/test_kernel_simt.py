@@ -9,7 +9,7 @@ from tegg.backends.cuda.emit import CudaC
 from tegg.dim import dim
 from tegg.kernel.code import Launch
 from tegg.kernel.lower import lower
-from tegg.kernel.simt import LIMITS, THREADS, WARP
+from tegg.kernel.simt import LIMITS, THREADS, WARP, WIDE
 
 N = dim("n", 0, 4096, hint=300)
 
@@ -22,7 +22,10 @@ def launches(record):
 
 
 @pytest.mark.parametrize("record, points, team", [
-    (lambda g: g.exp(g.x(40, 75)), 3000, 1),                    # a thread each
+    (lambda g: g.exp(g.x(41, 75)), 3075, 1),                    # a thread each
+    (lambda g: g.exp(g.x(40, 75)), 3000 // WIDE, 1),            # four neighbours are a thread's
+    (lambda g: g.slice(g.x(40, 77), (0, 40, 1), (1, 77, 1)), 3040 // WIDE, 1),
+    (lambda g: g.permute(g.x(40, 76), (1, 0)), 3040, 1),
     (lambda g: g.total(g.x(500, 8), 1), 500, 1),                # short rows: a thread makes one
     (lambda g: g.total(g.x(500, 100), 1), 500, WARP),           # rows: a warp each
     (lambda g: g.softmax(g.x(500, 100), 1), 500, WARP),

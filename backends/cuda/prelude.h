@@ -166,6 +166,17 @@ MEMORY(l, int64_t)
 MEMORY(u, uint8_t)
 MEMORY(c, int8_t)
 #undef MEMORY
+// Four neighbours at once, from an address that is a multiple of 16.
+typedef float4 wide_f;
+typedef int4 wide_i;
+INL float4 wide_load(const float *p) { return *(const float4 *)p; }
+INL int4 wide_load(const int32_t *p) { return *(const int4 *)p; }
+INL void wide_store(float *p, float a, float b, float c, float d) {
+  *(float4 *)p = make_float4(a, b, c, d);
+}
+INL void wide_store(int32_t *p, int32_t a, int32_t b, int32_t c, int32_t d) {
+  *(int4 *)p = make_int4(a, b, c, d);
+}
 #define HALF(L) \
   INL float s##L##_load(const uint16_t *p) { return L##_to_f(*p); } \
   INL void s##L##_store(uint16_t *p, float x) { *p = f_to_##L(x); }

@@ -51,6 +51,11 @@ template <class To, class From> SIMT_PLAIN static To simt_bits(From x) {
 
 // 16 bytes move at once, and only from addresses that divide by 16.
 struct alignas(16) float4 { float x, y, z, w; };
+struct alignas(16) int4 { int x, y, z, w; };
+SIMT_PLAIN static inline float4 make_float4(float x, float y, float z, float w) {
+  return {x, y, z, w};
+}
+SIMT_PLAIN static inline int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
 
 // A kernel as a function of a table of pointers to its arguments.
 template <class... A, size_t... I>

@@ -10,9 +10,10 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tegg.dim import Dim, hint
+from tegg.dim import Dim, hint, product
+from tegg.dtype import DType
 from tegg.kernel.domain import spread
-from tegg.kernel.index import Var
+from tegg.kernel.index import Form, Var
 from tegg.kernel.lane import Lanes
 from tegg.kernel.loops import Accumulate, Block, Let, Loop, Start, Stmt, Store, walk
 from tegg.kernel.place import Limits
@@ -22,6 +23,7 @@ THREADS = 256        # of a block
 _TEAM = 32           # iterations inside of a point from which a team shares them
 _WARP_MOST = 1024    # and up to which a warp is team enough, where there are enough points
 _POINTS = 16         # points from which warps keep the device busy
+WIDE = 4             # elements of 4 bytes that a thread moves at once
 _COLUMNS = 2048      # points from which one thread each reads columns side by side
 
 # Values are computed where they are needed: a thread has no rows of scratch, lanes are threads.
@@ -32,18 +34,26 @@ LIMITS = Limits(keep=math.inf, hoist=math.inf, scratch=0, vector=False)
 class Deal:
     """One nest: its statements, the loops whose points are dealt out, and who takes a point.
 
-    team: threads that take a point together; 1: each thread takes points by itself.
+    team: threads that take a point together; 1: each thread takes points by itself. wide: a thread
+    takes ``WIDE`` neighbouring values of the last loop as one point.
     """
 
     body: tuple[Stmt, ...]
     loops: tuple[Loop, ...]
     team: int
     parallel: frozenset[Var]
+    wide: bool = False
+
+    @property
+    def counts(self) -> tuple[Dim, ...]:
+        """How many values each loop has points for."""
+        out = tuple(loop.var.extent for loop in self.loops)
+        return (*out[:-1], out[-1] // WIDE) if self.wide else out
 
     @property
     def points(self) -> Dim:
         """How many points there are."""
-        return spread(tuple(loop.var for loop in self.loops))
+        return product(self.counts)
 
     @property
     def each(self) -> int:
@@ -74,7 +84,32 @@ def deal(block: Block, lanes: Lanes) -> Deal:
     if width >= _TEAM and not (heavy == len(loops) and points >= _COLUMNS
                                and _columns(levels[heavy], dealt, lanes)):
         team = WARP if width <= _WARP_MOST and points >= _POINTS else THREADS
-    return Deal(block.body, dealt, team, parallel)
+    wide = (team == 1 and heavy == len(loops) and bool(dealt) and dealt[-1] is loops[-1]
+            and _wide(levels, dealt[-1].var))
+    return Deal(block.body, dealt, team, parallel, wide)
+
+
+def _wide(levels: Sequence[Sequence[Stmt]], v: Var) -> bool:
+    """Whether neighbours along a loop may be one thread's: straight code, of which all stores and
+    some memory move whole."""
+    if not isinstance(v.extent, int) or v.extent % WIDE:
+        return False
+    if any(not isinstance(s, (Let, Store)) or (isinstance(s, Let) and s.value.op == "scan")
+           for stmts in levels for s in stmts):
+        return False
+    return all(s.write.mode == "store" and moves_whole(s.write.form, v, s.write.value.dtype)
+               for s in levels[-1] if isinstance(s, Store))
+
+
+def moves_whole(form: Form, v: Var, dtype: DType) -> bool:
+    """Whether ``WIDE`` neighbours along a loop lie side by side from a multiple of 16 bytes.
+
+    The loop's values start at multiples of ``WIDE``, and so must all else in the index.
+    """
+    rest = [k for atom, k in form.terms.items() if atom != v]
+    return (dtype.itemsize * WIDE == 16 and form.terms.get(v) == 1
+            and all(isinstance(k, int) and k % WIDE == 0 for k in (form.const, *rest))
+            and not any(v in Form(0, {a: 1}).vars() for a in form.terms if a != v))
 
 
 def chain(loop: Loop, deal: Deal) -> tuple[tuple[Loop, ...], tuple[Stmt, ...]]:
