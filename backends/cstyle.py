@@ -190,19 +190,31 @@ class Printer(Expressions):
         return constant(bits_of(identity(r.attr.kind, r.dtype), r.dtype), r.dtype)
 
     def _scan(self, v: Val) -> None:
-        """One term goes into the accumulators of a scan, which then are its value."""
-        lanes, letter = self.is_vector(v), REGISTER[v.dtype.name]
-        join = f"{'v' if lanes else 's'}{letter}_{self._combine(v)}"
+        """One term goes into the accumulators of a scan, which then are its value. A sum of
+        exponentials is kept relative to the largest so far, and its logarithm is the value."""
+        lanes, scaled = self.is_vector(v), v.attr.kind == "logadd"
+        prefix = f"{'v' if lanes else 's'}{REGISTER[v.dtype.name]}"
         for u in self._copies_of(v):
-            name = f"a{v.id}_{u}" if lanes else f"a{v.id}"
-            self.line(f"{name} = {join}({name}, {self.ref(v.args[0], u, lanes)});")
-        self._define(v, lambda u: f"a{v.id}_{u}" if lanes else f"a{v.id}")
+            copy = f"{v.id}_{u}" if lanes else f"{v.id}"
+            term = self.ref(v.args[0], u, lanes)
+            self.line(f"{prefix}_logsum(&a{copy}, &s{copy}, {term});" if scaled else
+                      f"a{copy} = {prefix}_{self._combine(v)}(a{copy}, {term});")
+
+        def value(u: int) -> str:
+            copy = f"{v.id}_{u}" if lanes else f"{v.id}"
+            return f"{prefix}_logged(a{copy}, s{copy})" if scaled else f"a{copy}"
+
+        self._define(v, value)
 
     def _start(self, s: Start) -> None:
         r, first = s.value, self._identity(s.value)
         lanes, letter = self.is_vector(r), REGISTER[r.dtype.name]
         given = r.args[1] if r.op == "scan" and len(r.args) > 1 else None
         for u in self._copies_of(r):
+            if r.op == "scan" and r.attr.kind == "logadd":  # e^a is all of it: the sum is 1
+                one = constant(bits_of(1, r.dtype), r.dtype)
+                self.line(f"{self._type(r.dtype, lanes)} s{r.id}{f'_{u}' if lanes else ''} = "
+                          f"{f'v{letter}_splat({one})' if lanes else one};")
             if given is not None:
                 self.line(f"{self._type(r.dtype, lanes)} a{r.id}{f'_{u}' if lanes else ''} = "
                           f"{self.ref(given, u, lanes)};")

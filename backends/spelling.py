@@ -6,8 +6,9 @@ from types import MappingProxyType
 
 # Arithmetic that C spells alike for scalars and vectors.
 _ARITHMETIC = {"Add": "({0} + {1})", "Mul": "({0} * {1})", "Sub": "({0} - {1})", "Neg": "(-{0})",
-               "LessThan": "({0} < {1})", "LessEqual": "({0} <= {1})", "Equal": "({0} == {1})",
-               "Select": "{v}sel({0}, {1}, {2})", "Maximum": "{v}max({0}, {1})",
+               "LessThan": "{v}less({0}, {1})", "LessEqual": "{v}less_equal({0}, {1})",
+               "Equal": "{v}equal({0}, {1})", "Select": "{v}sel({0}, {1}, {2})",
+               "Maximum": "{v}max({0}, {1})",
                "Minimum": "{v}min({0}, {1})", "Mod": "{v}mod({0}, {1})", "Abs": "{v}abs({0})",
                "Relu": "{v}relu({0})"}
 _FLOAT = {**{name: f"{{m}}{name.lower()}({{0}})" for name in (

@@ -52,6 +52,23 @@ def _np_bilinear(x, size):
     return x
 
 
+def _np_adaptive(x, size):
+    """Parts of one axis after the other, each from floor to ceiling."""
+    for axis in (2, 3):
+        n = x.shape[axis]
+        x = np.stack([x.take(range(i * n // size, -(-(i + 1) * n // size)), axis).mean(axis)
+                      for i in range(size)], axis)
+    return x
+
+
+def _padded(mode, numpys) -> Workload:
+    return Workload(f"pad_{mode}", f"pad {mode} by 2, 8 x 32 x 64 x 64",
+                    lambda r: dict(x=f32(r, 8, 32, 64, 64)),
+                    lambda t, x: t.pad(x, (2, 2, 2, 2), mode),
+                    lambda _, x: np.pad(x, [(0, 0), (0, 0), (2, 2), (2, 2)], numpys),
+                    lambda t, x: t.nn.functional.pad(x, (2, 2, 2, 2), mode), bytes=_MILLION * 2)
+
+
 _MILLION = 8 * 32 * 64 * 64 * 4.0  # bytes
 
 WINDOWS = (
@@ -82,4 +99,15 @@ WINDOWS = (
              lambda r: dict(x=f32(r, 8, 32, 32, 32)), lambda t, x: t.interpolate(x, 64),
              lambda _, x: x.repeat(2, 2).repeat(2, 3),
              lambda t, x: t.nn.functional.interpolate(x, size=64), bytes=_MILLION * 1.25),
+    Workload("adaptive_uneven", "adaptive_avg_pool2d 7, 8 x 32 x 64 x 64",
+             lambda r: dict(x=f32(r, 8, 32, 64, 64)), lambda t, x: t.adaptive_avg_pool2d(x, 7),
+             lambda _, x: _np_adaptive(x, 7),
+             lambda t, x: t.nn.functional.adaptive_avg_pool2d(x, 7), bytes=_MILLION),
+    Workload("bilinear_uneven", "bilinear, 8 x 32 x 64 x 64 -> 97 x 97",
+             lambda r: dict(x=f32(r, 8, 32, 64, 64)),
+             lambda t, x: t.interpolate(x, 97, mode="bilinear"),
+             lambda _, x: _np_bilinear(x, 97),
+             lambda t, x: t.nn.functional.interpolate(x, size=97, mode="bilinear"),
+             bytes=_MILLION * 3.3),
+    _padded("reflect", "reflect"), _padded("replicate", "edge"), _padded("circular", "wrap"),
 )

@@ -398,3 +398,7 @@ CASES |= {
     "rope": Case(_rope, rope, 4),
 }
 CASES |= api_cases_more.rows(Case) | api_cases_spatial.rows(Case)
+
+# Ops that exist to say why they cannot be: how they are called, and what they answer.
+REFUSED: dict[str, tuple[Callable[[Draw], Call], str]] = {
+    "nonzero": (unary(ALL), "the shape of its result depends on values")}

@@ -3,7 +3,7 @@
 from hypothesis import settings
 
 settings.register_profile("short", deadline=None, max_examples=50)
-settings.register_profile("long", deadline=None, max_examples=2000)
+settings.register_profile("long", deadline=None, max_examples=500)
 settings.load_profile("short")
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
 import tegg
-from api_cases import CASES, Case
+from api_cases import CASES, REFUSED, Case
 from api_drawing import Call, Draw, filled, first_dtype, lay_out, wide
 from profiles import few
 from tegg.ir.oracle import evaluate
@@ -27,7 +27,18 @@ GROUP = 24  # ops in one program
 
 
 def test_every_public_op_has_a_row():
-    assert set(CASES) == set(PUBLIC) - {"nonzero"}  # it exists to say why it cannot be
+    assert set(CASES) | set(REFUSED) == set(PUBLIC) and not set(CASES) & set(REFUSED)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+@given(data=st.data())
+@settings(max_examples=2)
+def test_what_cannot_be_says_why(name, data):
+    d, bases = Draw(data), []
+    sample, text = REFUSED[name]
+    laid = lay_out(d, sample(d), bases)
+    with pytest.raises(tegg.ArgumentError, match=rf"^{name}: {text}"):
+        tegg.trace(recorded({name: laid}), (bases,))
 
 
 def result_dtype(case: Case, given_: Call) -> tegg.DType:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from attentions import Drawn, attention, causal, drawn, positions
+from profiles import examples
 from tegg.testing.draw import Draw
 from hypothesis import given, settings, strategies as st
 from kernels import build, call, check
@@ -21,14 +22,14 @@ def agree(made: Drawn, sizes: dict[str, int], seed: int, width: int, blocks: Blo
     check(made.g, made.outputs, sizes, made.inputs(sizes, seed), width, (1, 3), 4.0, code)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(st.data(), st.integers(0, 99), WIDTHS)
 def test_constant_sizes(data, seed, width) -> None:
     made = data.draw(drawn(data.draw(st.sampled_from(("f32", "f32", "f64")))))
     agree(made, {}, seed, width, data.draw(st.sampled_from((Blocks(12, 64), Blocks(5, 32)))))
 
 
-@settings(max_examples=8)
+@settings(max_examples=examples(8))
 @given(st.data(), st.integers(0, 99))
 def test_symbolic_sizes(data, seed) -> None:
     made = data.draw(drawn("f32", frozenset(data.draw(st.sampled_from(("m", "s", "ms", "msa"))))))

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import Phase, given, settings
 
+from profiles import examples
 from tegg.rewrite.compiler import Compiler, Generic
 from tegg.runtime.driver import Options
 from tegg.testing.backend import check_program
@@ -18,6 +19,6 @@ STACKS = {
 
 @pytest.mark.parametrize("stack", STACKS)
 @given(program=programs())
-@settings(max_examples=12, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@settings(max_examples=examples(12), phases=[Phase.explicit, Phase.reuse, Phase.generate])
 def test_compiled_programs_equal_the_oracle(stack, program):
     check_program(program, STACKS[stack])

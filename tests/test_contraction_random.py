@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, note, settings, strategies as st
 
+from profiles import examples
 from contractions import FORMS, lowered
 from tegg.testing.draw import Draw
 from kernels import build, check
@@ -96,7 +97,7 @@ def epilogue(draw, g: Draw, c: Node) -> Node:
     return c
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.data())
 def test_constant_sizes(data) -> None:
     g = Draw()
@@ -105,7 +106,7 @@ def test_constant_sizes(data) -> None:
     _check(data, g, outputs, anchor, ({},))
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(st.data())
 def test_symbolic_sizes(data) -> None:
     g = Draw()

@@ -140,6 +140,8 @@ ERRORS = [
     (lambda x, w, v: tegg.conv_transpose2d(x, w), ShapeError,
      "conv_transpose2d: (1, 4, 5, 5) and weight (6, 2, 3, 3) do not fit: the weight has 6 input "
      "channels in 1 groups"),
+    (lambda x, w, v: tegg.conv_transpose2d(x, v, groups=0), ArgumentError,
+     "conv_transpose2d: groups is an int of at least 1, not 0"),
     (lambda x, w, v: tegg.conv_transpose2d(x, v, groups=True), ArgumentError,
      "conv_transpose2d: groups is an int, not True"),
     (lambda x, w, v: tegg.conv_transpose2d(x, v, output_padding=1), ArgumentError,

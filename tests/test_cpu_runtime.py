@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from profiles import examples
 from tegg.backends.cpu import library
 from tegg.backends.cpu.program import Program, Step, copy_step, encoded, steps_of, with_barriers
 from tegg.backends.cpu.runtime import runtime, text
@@ -151,7 +152,7 @@ def test_a_polynomial_that_overflows_is_refused():
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(m=st.integers(0, 700))
 def test_copies(threads, m):
     x, o = np.random.default_rng(0).integers(0, 255, m + 8, np.uint8), np.zeros(m + 8, np.uint8)

@@ -75,7 +75,7 @@ def test_ops_of_every_kind(gpu):
         y = x.reshape(2, 3, 10, 12)
         image = y[:, :, 1:-1].flip(3)
         kernel = x[:4, :27].reshape(4, 3, 3, 3)
-        return (x.cumsum(1), x.sort(1)[0], x.topk(3, 1)[1], tegg.concat([x, x * 2], 0), x.T, image,
+        return (x.cumsum(1), x.logcumsumexp(1), x.sort(1)[0], x.topk(3, 1)[1], tegg.concat([x, x * 2], 0), x.T, image,
                 tegg.conv2d(y, kernel, padding=1), x.index_add(0, i, x[:5]), x.max(1), x.sum(),
                 (x > 0).any(1), x.log_softmax(0), x.prod(1), x.astype("f16") * 2)
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 import tegg
 from axisops import VIEWS, agree, cases, through_oracle, viewed, wide
-from profiles import few
+from profiles import examples, few
 from tegg.testing.strategies import FLOATS, array
 from tegg.dtype import DTYPES, f32
 from tegg.errors import DTypeError, ShapeError
@@ -90,7 +90,7 @@ def test_f32_accumulates_in_float64():
 
 
 @given(data=st.data())
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=examples(4), deadline=None)
 def test_compiled_with_producers_and_consumers(data):
     """Elementwise work before and after, views, and scans of scans, in one program."""
     x = array(np.random.default_rng(data.draw(st.integers(0, 99))), (3, 4, 37), f32, "small")

@@ -141,7 +141,10 @@ def test_dims_that_cannot_be():
     for args, text in [(("2x",), "a dim is named by an identifier such as 's', not '2x'"),
                        (("n", -1), "dim 'n' needs 0 <= min <= max, not min=-1, max=None"),
                        (("n", 3, 2), "dim 'n' needs 0 <= min <= max, not min=3, max=2"),
-                       (("n", 1, 4, 9), "dim 'n': hint 9 is outside 1..4")]:
+                       (("n", 1, 4, 9), "dim 'n': hint 9 is outside 1..4"),
+                       (("n", "1"), "dim 'n': bounds and hints are ints, not '1'"),
+                       (("n", 1, 4.0), "dim 'n': bounds and hints are ints, not 4.0"),
+                       (("n", 1, 4, (2, "3")), "dim 'n': bounds and hints are ints, not '3'")]:
         with pytest.raises(ShapeError) as e:
             dim(*args)
         assert str(e.value) == text

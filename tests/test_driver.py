@@ -43,6 +43,23 @@ def test_a_stack_runs_on_one_device():
         compile_graph(doubled(), Options(stack))
 
 
+@pytest.mark.parametrize("options, text", [
+    (Options((3,)), "a stack is made of compilers, such as tegg.Generic() or "
+                    "tegg.Compiler('rules.egg'), not 3"),
+    (Options(("generic",)), "not 'generic'"),
+    (Options(budget_s="long"), "budget_s is a number of seconds, not 'long'")])
+def test_options_that_cannot_be(options, text):
+    with pytest.raises(ArgumentError) as e:
+        compile_graph(doubled(), options)
+    assert text in str(e.value)
+
+
+def test_dims_are_a_dict():
+    with pytest.raises(ArgumentError, match=r"dims= takes a dict of argument names and shapes, "
+                                            r"such as \{'x': \(tegg.dim\('n'\), None\)\}, not 3"):
+        tegg.compile(lambda x: x, dims=3)
+
+
 def test_the_second_compilation_comes_from_the_cache(monkeypatch, tmp_path):
     monkeypatch.setenv("TEGG_CACHE", str(tmp_path))
     x = np.arange(3, dtype=np.float32)

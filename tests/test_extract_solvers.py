@@ -7,6 +7,7 @@ import time
 from random import Random
 
 import pytest
+from profiles import examples
 from covering import covering
 from eclass_graphs import classes_of, encoder
 from extraction import COSTS, Stages
@@ -36,7 +37,7 @@ def cheapest(problem) -> float:
     return best
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(programs(steps=9))
 def test_the_program_finds_the_cheapest_cover(program):
     problem = Stages(classes_of(program.graph)).problem

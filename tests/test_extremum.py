@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 import tegg
 from axisops import agree, cases, through_oracle, viewed, wide
-from profiles import few
+from profiles import examples, few
 from tegg.errors import ShapeError
 
 NAN, INF = np.nan, np.inf
@@ -40,7 +40,7 @@ def test_special_values_compiled():
 
 
 @given(seed=st.integers(0, 99))
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=examples(4), deadline=None)
 def test_compiled(seed):
     rng = np.random.default_rng(seed)
     x = rng.integers(-3, 4, (4, 5, 33)).astype(np.float32)

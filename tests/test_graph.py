@@ -44,6 +44,10 @@ def test_errors_name_op_and_line():
         g.idiom("Maximum", x, y)
     with pytest.raises(ArgumentError, match=r"the graph has an input 'x' already \(at "):
         g.input("x", (1,), "f32")
+    with pytest.raises(ArgumentError, match=r"the name of an input is a text, not 3 \(at "):
+        g.tensor((1,), name=3)
+    with pytest.raises(ArgumentError, match=r"the name of an output is a text, not 3 \(at "):
+        g.tensor((1,)).output(3)
     with pytest.raises(ShapeError, match=r"SumReduce: axis 2 is outside \(2, 3\) \(at "):
         g.op("SumReduce", x, 2)
     with pytest.raises(ArgumentError, match=r"no op 'Exq'; did you mean 'Exp'\? \(at "):

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_kernel_index import forms
 
+from profiles import examples
 from tegg.dim import Facts, Poly, Symbol, dim
 from tegg.ir.classes import ENode
 from tegg.ir.op import OPS
@@ -81,7 +82,7 @@ def divmod_answer(algebra: Algebra, form: Form, d) -> str:
     return terms.answer(z3.And(terms.form(q) == whole, terms.form(r) == rest))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(forms(), st.sampled_from((1, 2, 3, 4, 6, 8, 12, 24, 99)),
        st.sampled_from((1, 2, 3, 5, 8, 24)))
 def test_divmod(drawn, d, e):
@@ -104,7 +105,7 @@ def symbolic(draw):
     return form
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(symbolic(), st.sampled_from(STRIDES))
 def test_divmod_of_symbolic_sizes_is_never_wrong(form, d):
     """Products of unknowns may be beyond the solver, which then says so."""
@@ -125,7 +126,7 @@ def test_a_wrong_quotient_is_seen():
     assert terms.answer(terms.form(q) == whole) == "sat"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(forms(), st.sampled_from((2, 3, 4, 8, 24)), st.integers(1, 4))
 def test_recombining(drawn, d, factor):
     """d (x / d) + x mod d is x."""

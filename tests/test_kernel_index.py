@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from profiles import examples
 from tegg.dim import Facts, dim
 from tegg.dim import evaluate as size_of
 from tegg.errors import LoweringError
@@ -45,7 +46,7 @@ def forms(draw):
     return vars, form
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(forms(), st.sampled_from((1, 2, 3, 4, 6, 8, 12, 24, 99)),
        st.sampled_from((1, 2, 3, 5, 8, 24)))
 def test_divmod_is_floor_division(drawn, d, e):
@@ -63,7 +64,7 @@ def test_divmod_is_floor_division(drawn, d, e):
         assert low <= value(q, at, {}) <= high
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.sampled_from((1, 2, 3, 4, 6)), min_size=1, max_size=4), st.randoms())
 def test_unflatten_inverts_flatten(shape, random):
     algebra = Algebra(Facts())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hypothesis.strategies as st
 import numpy as np
 import pytest
+from profiles import examples
 from tegg.testing.draw import Draw
 from hypothesis import given, settings
 from kernels import build, call, check, random_inputs
@@ -105,7 +106,7 @@ def test_special_values_reach_the_result(bad):
     check(g, [g.top(g.x(ROW), 0)], inputs={0: x})
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(st.integers(0, 200_000), st.integers(0, 3))
 def test_sizes_that_only_a_run_knows(n, m):
     code, library, g, outputs = SYMBOLIC

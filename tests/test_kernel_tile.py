@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hypothesis.strategies as st
 import pytest
+from profiles import examples
 from tegg.testing.draw import Draw
 from hypothesis import given, settings
 from kernels import build, check
@@ -116,7 +117,7 @@ def _symbolic():
 SYMBOLIC = _symbolic()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.integers(0, 3), st.integers(0, 150), st.integers(0, 150))
 def test_sizes_that_only_a_run_knows(b, m, n):
     code, library, g, outputs = SYMBOLIC
@@ -124,7 +125,7 @@ def test_sizes_that_only_a_run_knows(b, m, n):
           seed=m + n)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(st.permutations(range(4)), st.tuples(*[st.sampled_from((1, 3, 16, 17, 40))] * 4),
        st.sampled_from(("f32", "f16", "f64", "u8")))
 def test_any_permutation(axes, shape, dtype):

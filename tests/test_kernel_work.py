@@ -154,6 +154,17 @@ def test_doubling_values_are_refused():
         work(g, h)
 
 
+def test_long_chains_of_movement_are_refused():
+    g = Draw()
+    y = g.x(4)
+    for _ in range(100):
+        y = g.flip(y, 0)
+    p = Propagation(g, frozenset(), limit=20)
+    with pytest.raises(LoweringError, match="more than 80 pairs of node and index; store an inner "
+                                            "value and lower the parts"):
+        p.at(y, p.bind(y.shape, ())[1])
+
+
 def test_scatter_inside_a_nest_is_refused():
     g = Draw()
     y = g.op("Scatter", g.x(4, 5), g.x(2, dtype="i32"), g.x(2, 5), 0, "last")

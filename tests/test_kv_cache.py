@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from modules import oracle, randomise
 
+from profiles import examples
 import tegg
 from tegg.errors import ArgumentError, ShapeError
 from tegg.nn import KVCache, Module, MultiHeadAttention, RoPE
@@ -38,7 +39,7 @@ def fed(run, x, parts, slots):
     return np.concatenate(out, 1), arrays
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=4), st.integers(0, 3), st.integers(1, 2))
 def test_part_by_part_is_the_whole(parts, spare, batch):
     """The oracle with a cache gives what causal attention gives at once."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from profiles import examples
 from tegg.testing.programs import programs
 
 import tegg
@@ -111,7 +112,7 @@ def test_a_cast_of_the_user_stays():
     assert f(np.full(3, 1 + 2 ** -12, np.float32)).tolist() == [2, 2, 2]
 
 
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(programs(steps=8, symbolic=False))
 def test_random_programs_in_halves_run_and_keep_their_types(program):
     """Every cover runs, and results keep shape and dtype. Values are not compared: random ops

@@ -162,6 +162,18 @@ def test_nothing_is_half_loaded():
     assert all(p.version == 0 for p in block.parameters())
 
 
+@pytest.mark.parametrize("state, text", [
+    (3, "Linear: a state dict maps names to arrays; this is a int"),
+    ({"weight": "text"}, "nothing was loaded: missing bias; weight is (), not (3, 4); "
+                         "weight is <U4, not f32"),
+    ({"weight": np.ones((3, 4), np.complex64), "bias": None}, "bias is (), not (3,); "
+     "weight is complex64, not f32; bias is object, not f32")])
+def test_states_that_hold_no_arrays(state, text):
+    with pytest.raises(WeightsError) as e:
+        nn.Linear(4, 3).load_state_dict(state)
+    assert str(e.value).endswith(text)
+
+
 def test_arrays_of_the_right_dtype_are_not_copied():
     layer = nn.Linear(2, 2, bias=False)
     w = np.ones((2, 2), np.float32)
@@ -174,6 +186,16 @@ def test_errors():
     with pytest.raises(ArgumentError, match="MultiHeadAttention: dim 8, heads 3 and kv_heads 3 do "
                                             "not divide"):
         nn.MultiHeadAttention(8, 3)
+    for make, said in ((lambda: nn.Linear(-1, 3), r"not \(3, -1\)"),
+                       (lambda: nn.LayerNorm(-2), r"not \(-2,\)"),
+                       (lambda: nn.Embedding(2, tegg.dim("n")), r"not \(2, n\)")):
+        with pytest.raises(ShapeError, match=f"the sizes of a parameter are ints .*, {said}"):
+            make()
+    with pytest.raises(ShapeError, match="a dim is an int or a symbolic dim, not 'a'"):
+        nn.Linear("a", 3)
+    with pytest.raises(ArgumentError, match="Linear: weight is a Parameter; to change its array "
+                                            "write .weight.data = ..."):
+        nn.Linear(2, 3).weight = np.ones((3, 2), np.float32)
     with pytest.raises(ArgumentError, match="a container holds Modules, not 3"):
         nn.Sequential(nn.ReLU(), 3)
     with pytest.raises(ArgumentError, match="Module has no forward; define forward"):

@@ -10,7 +10,8 @@ import tegg
 from recorded import check, check_error, run
 from tegg.testing.strategies import array
 from tegg.dtype import bool_, f16, f32, i32
-from tegg.errors import ArgumentError, ShapeError
+from tegg.errors import ArgumentError, DTypeError, ShapeError
+from tegg.ir.oracle import evaluate
 
 NUMPY = {"reflect": "reflect", "replicate": "edge", "edge": "edge", "circular": "wrap",
          "wrap": "wrap"}
@@ -45,6 +46,9 @@ def test_symbols():
      "pad: mode is one of 'constant', 'reflect', 'replicate', 'circular', 'edge', 'wrap', not "
      "'mirror'"),
     (lambda x: x.pad((1, 1), 0.5), ArgumentError, "not 0.5; write value=0.5"),
+    (lambda x: x.pad((1, 1), value="a"), ArgumentError,
+     "pad: the value is a Python number, not 'a'"),
+    (lambda x: (x > 0).pad((1, 1), value=2), DTypeError, "pad: 2 is no bool"),
     (lambda x: x.pad((4, 0), "circular"), ShapeError,
      "pad: an axis of 3 is too short for a width of 4 with mode 'circular', or may be; (2, 3)"),
     (lambda x: x[:, :0].pad((1, 0), "edge"), ShapeError,
@@ -53,6 +57,12 @@ def test_symbols():
 ])
 def test_errors(fn, kind, text):
     check_error(fn, kind, text, np.ones((2, 3)))
+
+
+def test_bools():
+    g = tegg.Graph()
+    g.tensor((2,), "bool").pad((1, 1), value=True).output("y")
+    assert evaluate([g.outputs["y"]], {0: np.zeros(2, bool)})[0].tolist() == [True, 0, 0, True]
 
 
 def test_compiled():

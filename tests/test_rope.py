@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from modules import oracle
 
+from profiles import examples
 import tegg
 from tegg.errors import ArgumentError
 from tegg.nn import Module, RoPE, RopeScaling
@@ -27,7 +28,7 @@ def turned(x, positions, theta, interleaved, frequencies=None):
     return np.concatenate([z.real, z.imag], -1)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(st.sampled_from([2, 4, 10]), st.integers(1, 4), st.booleans(),
        st.sampled_from([100.0, 10000.0]), st.integers(0, 200), st.integers(0, 9))
 def test_against_complex_rotation(dim, length, interleaved, theta, offset, seed):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from profiles import examples
 from interpreted import classes_of, compiled
 
 import tegg
@@ -72,7 +73,12 @@ def test_state_is_replaced_in_place_and_outputs_see_the_old_one(n):
     (lambda p, x, s: p(x, s, out={"y": s.astype("f8")}), DTypeError, "must be an array of float32"),
     (lambda p, x, s: p(x, s, out={"y": np.broadcast_to(np.float32(0), (3, 8))}), ArgumentError,
      "out 'y' is read-only"),
+    (lambda p, x, s: p(x, s, out=[s]), ArgumentError,
+     "out= takes a dict of output names and arrays, not a list; outputs are y, old, again"),
+    (lambda p, x, s: p(x, s, out={"y": x, "old": x}), ArgumentError,
+     "out 'old' shares memory with the array of another output, of which one would be lost"),
     (lambda p, x, s: p.bind(x[:, ::-1], s), ArgumentError, "bind needs 'x' as a C-contiguous"),
+    (lambda p, x, s: p.bind(s, s), ArgumentError, "apart from every state: a copy would not see"),
     (lambda p, x, s: p.bind(x, s, out={"y": x}), ArgumentError, "apart from every input"),
 ])
 def test_bad_calls_say_what_where_and_what_to_do_and_write_nothing(call, error, text):
@@ -105,6 +111,28 @@ def test_out_is_written_even_where_it_overlaps_an_input():
     np.testing.assert_array_equal(given_out, want)
     program(x, s.copy(), out={"y": x})
     np.testing.assert_array_equal(x, want)
+
+
+@pytest.mark.parametrize("rows", [(0, 0), (0, 1), (1, 0)])
+def test_an_input_that_shares_memory_with_a_state_is_read_as_it_was(rows):
+    memory = arrays(5)[0]
+    x, s = (memory[r:r + 4] for r in rows)
+    old_x, old_s = x.copy(), s.copy()
+    state = old_s.copy()
+    want = compiled(chain())(old_x, state)["y"]
+    np.testing.assert_array_equal(compiled(chain())(x, s)["y"], want)
+    np.testing.assert_array_equal(s, state)
+
+
+def test_two_states_that_share_memory_are_refused():
+    g = Graph()
+    a, b = g.input("a", (4,), "f32"), g.input("b", (4,), "f32")
+    g.updates.update({0: g.add(a, b), 1: g.mul(a, b)})
+    memory = np.ones(6, np.float32)
+    with pytest.raises(ArgumentError, match="states 'a' and 'b' share memory, and both are "
+                                            "replaced; give each an array of its own"):
+        compiled(g)(memory[:4], memory[2:])
+    np.testing.assert_array_equal(memory, np.ones(6))
 
 
 def test_weights_are_bound_by_reference_and_what_is_ahead_follows_their_version():
@@ -176,7 +204,7 @@ def test_a_plan_is_plain_data():
 
 
 @given(st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 9), st.integers(0, 5)), max_size=20))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_arena_places_never_overlap_while_both_live(rows):
     life = {i: (first, first + more) for i, (_, first, more) in enumerate(rows)}
     layout = _pack([(i, size) for i, (size, _, _) in enumerate(rows)], life)

@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 import tegg
 from axisops import agree, through_oracle
-from profiles import few
+from profiles import examples, few
 from tegg.testing.strategies import array
 from tegg.dtype import DTYPES, f32, f64, i32
 from tegg.errors import ArgumentError, DTypeError, ShapeError
@@ -53,7 +53,7 @@ def test_scatter(case):
 
 
 @given(case=scatters(tuple(DTYPES.values())))
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=examples(4), deadline=None)
 def test_compiled(case):
     x, axis, index, src, reduce = case
     reduce = None if x.dtype == bool else reduce

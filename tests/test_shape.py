@@ -121,6 +121,9 @@ def test_symbolic_movement():
     (lambda: rule("Gather", (2, 3), (2,), attrs=(2,)), "axis 2 is outside (2, 3)"),
     (lambda: rule("Scatter", (4, 3), (2,), (2, 2), attrs=(0, "add")),
      "scatter into (4, 3) on axis 0 with index (2,) needs an update of (2, 3), not (2, 2)"),
+    (lambda: rule("ScatterAlong", (4, 3), (2, 3), (3, 3), attrs=(0, "add")),
+     "scatter along axis 0 of (4, 3) needs an index and an update of one shape that differs on "
+     "that axis only, not (2, 3) and (3, 3)"),
     (lambda: rule("Add", (2,), (1,)), "operands have shapes (2,) and (1,); they must be equal"),
     (lambda: rule("Rope", (2, 3), (2, 3), (2, 3)), "the last axis of (2, 3) has no two halves"),
     (lambda: rule("Full", attrs=(f32, (-1,), 0)),

@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 import tegg
 from axisops import cases, through_oracle, viewed, wide
-from profiles import few
+from profiles import examples, few
 from tegg.dtype import DTYPES
 from tegg.errors import ArgumentError, ShapeError
 
@@ -71,7 +71,7 @@ def test_special_values_compiled(dtype, n):
 
 
 @given(seed=st.integers(0, 999))
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=examples(5), deadline=None)
 def test_compiled_on_every_dtype(seed):
     rng = np.random.default_rng(seed)
     axis = int(rng.integers(-3, 3))

@@ -7,6 +7,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from profiles import examples
 from contractions import FORMS, lowered, product
 from tegg.testing.draw import Draw
 from hypothesis import given, settings, strategies as st
@@ -153,7 +154,7 @@ def test_parts_give_the_same_bits_for_any_number_of_threads():
 
 
 # ---- what a form executes
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.integers(1, 3), st.integers(1, 90), st.integers(1, 90), st.integers(1, 600),
        st.sampled_from((f32, f64)))
 def test_flops_are_those_that_the_kernel_executes(batch, m, n, k, dtype):

@@ -113,7 +113,7 @@ def test_a_compiler_chosen_with_arguments(monkeypatch, fresh):
 
 @pytest.mark.parametrize("chosen, words", [
     ("/nowhere/cc", "/nowhere/cc does not run: No such file"),
-    ("false", "status 1"), ("true", "status 0")])
+    ("false", "status 1"), ("true", "status 0"), ("'cc", "No closing quotation")])
 def test_a_choice_that_is_no_compiler(monkeypatch, fresh, chosen, words):
     monkeypatch.setenv("TEGG_CC", chosen)
     with pytest.raises(BackendError) as error:

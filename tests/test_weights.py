@@ -111,6 +111,14 @@ def test_writes_are_all_or_nothing(tmp_path):
         tegg.save_safetensors(path, {"x": np.ones(2), "y": np.ones(2, complex)})
     assert str(e.value) == ("'y' is complex128; safetensors are "
                             "F64, F32, F16, BF16, I64, I32, I8, U8, BOOL")
+    for tensors, metadata, text in (
+            ([np.ones(2)], None, "save_safetensors: tensors is a dict by name, not [array("),
+            ({}, 3, "save_safetensors: metadata is a dict by name, not 3"),
+            ({"__metadata__": np.ones(2)}, None, "'__metadata__' is the format's own name, which "
+                                                 "no tensor can have; give text as metadata=")):
+        with pytest.raises(WeightsError) as e:
+            tegg.save_safetensors(path, tensors, metadata)
+        assert str(e.value).startswith(text)
     assert path.read_bytes() == before and len(list(tmp_path.iterdir())) == 1
     with pytest.raises(WeightsError, match="nowhere/x cannot be written: "):
         tegg.save_safetensors(tmp_path / "nowhere" / "x", {})

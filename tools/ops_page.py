@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import sys
 from collections import Counter
@@ -13,18 +14,19 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 
 import tegg
 from tegg.dtype import DTYPES
-from tegg.ir.oracle import evaluate
+from tegg.ops.examples import IMPOSSIBLE, example
 from tegg.ops.public import PUBLIC, PublicOp, methods_of, names_of
+from tegg.ops.reference import TOLD
+from tegg.shape import show
 
 sys.path.insert(0, str(Path(__file__).parent))
-from ops_examples import IMPOSSIBLE, SETUP, example
+from ops_examples import SETUP
+from ops_special import DATA, table
 
 PAGE = Path(__file__).parent.parent / "docs" / "ops.md"
-SPECIAL = ("nan", "inf", "-inf", "-0.0", "0.0")
 HEAD = """# Ops
 
 Every op of `tegg`, written by `tools/ops_page.py` from the table of public ops.
@@ -34,8 +36,10 @@ others beside it. `axis=`, `keepdims=`, `ddof=`, `input=` and `other=` are under
 
 * *Primops*: what the example records. Inputs are left out; rules find the named ops again.
 * *Dtypes*: of the first operand, and of the result where it is another one.
-* *Special values* of elementwise functions are those of float32, computed; what is not said is as
-  in NumPy and PyTorch. NaN, inf and -0.0 go through movement and indexing as they are.
+* *Symbolic sizes*: shapes with which the example records too, one symbol at a time.
+* *Special values* are computed, in float32: of NumPy with the function of that name, of PyTorch
+  VERSION, of tegg by the meanings of the primops. Where a zero was chosen among zeros its sign is
+  left out. NaN, inf and -0.0 go through movement and indexing as they are.
 * Halves (f16, bf16) are computed in float32 and rounded once. Float and integer tensors do not mix.
 * Methods that are no functions: `x.T`, `x.mT`, `x.float()`, `x.half()`, `x.bool()`, `x.numel()`,
   `x.dim()`, `x.expand_as(y)`, `x.reshape_as(y)`, `x.where(c, y)`, `x.masked_fill(mask, value)`.
@@ -53,22 +57,29 @@ The examples below begin with:
 
 
 @cache
-def tensors(dtype: Any = None) -> dict[str, Any]:
-    """The names of the examples; floats with another dtype where one is given."""
+def tensors(dtype: Any = None, symbolic: int = 0) -> dict[str, Any]:
+    """The names of the examples; floats with another dtype where one is given, and every size
+    ``symbolic`` as the dim n."""
     names: dict[str, Any] = {}
     exec(SETUP, names)  # noqa: S102 - our own text
-    if dtype is not None:
+    if dtype is not None or symbolic:
         graph = tegg.Graph()
         for name, a in names["arrays"].items():
-            own = dtype if name in ("x", "y", "image", "ones") else tegg.dtype(a.dtype)
-            names[name] = graph.tensor(a.shape, own, name)
+            own = dtype if name in ("x", "y", "image", "ones") and dtype else tegg.dtype(a.dtype)
+            names[name] = graph.tensor(_shape(name, a.shape, symbolic), own, name)
         names["g"] = graph
     return names
 
 
-def run(name: str, dtype: Any = None) -> tuple[Any, dict[str, Any]]:
+def _shape(name: str, shape: tuple[int, ...], symbolic: int) -> tuple:
+    """A shape with the dim n for a size; for size 1 that is the batch of images."""
+    return tuple(tegg.dim("n", min=2) if k == symbolic and (k > 1 or (name, i) == ("image", 0))
+                 else k for i, k in enumerate(shape))
+
+
+def run(name: str, dtype: Any = None, symbolic: int = 0) -> tuple[Any, dict[str, Any]]:
     """What the example of an op records, and its names."""
-    names = tensors(dtype)
+    names = tensors(dtype, symbolic)
     with names["g"].recording():
         return eval(example(name), names), names
 
@@ -80,6 +91,22 @@ def primops(name: str) -> str:
     found = Counter(n.op.name for n in names["g"].reachable([t.node for t in several])
                     if n.op.name != "Input")
     return ", ".join(f"{k} x{n}" if n > 1 else k for k, n in found.items()) or "none"
+
+
+def symbolic(name: str) -> str:
+    """Which sizes of the example's operands may be a symbol n, one at a time."""
+    used = [k for k in compile(example(name), "", "eval").co_names if k in tensors()["arrays"]]
+    found = []
+    for size in sorted({n for k in used for n in tensors()[k].shape}):
+        if not any(_shape(k, tensors()[k].shape, size) != tensors()[k].shape for k in used):
+            continue
+        try:
+            _, names = run(name, None, size)
+        except tegg.TeggError:
+            continue
+        found.append(" and ".join(f"{k} {show(names[k].shape)}" for k in dict.fromkeys(used)
+                                  if names[k].shape != tensors()[k].shape))
+    return ", or ".join(found) or "none in the example"
 
 
 def dtypes(name: str) -> str:
@@ -110,28 +137,10 @@ def _few(names: list[str]) -> str:
     return ", ".join(out)
 
 
-def special(op: PublicOp) -> str:
-    """What an elementwise function of one float gives for special values."""
-    if example(op.name) != f"tegg.{op.name}(x)" or op.family in ("create", "movement"):
-        return ""
-    graph = tegg.Graph()
-    x = graph.tensor((len(SPECIAL),))
-    out = op.function(x)
-    if out.shape != x.shape:
-        return ""
-    with np.errstate(all="ignore"):
-        (values,) = evaluate([out.node], {0: np.array([float(s) for s in SPECIAL], np.float32)})
-    return ", ".join(f"{s} -> {_number(v)}" for s, v in zip(SPECIAL, values))
-
-
-def _number(v: Any) -> str:
-    return str(v) if isinstance(v, np.bool_) else f"{float(v):.4g}"
-
-
 def described(op: PublicOp) -> str:
     """The docstring without its examples."""
     text = inspect.getdoc(op.function) or ""
-    kept = [p for p in text.split("\n\n") if not p.startswith((">>>", "    "))]
+    kept = [p for p in text.split("\n\n") if not p.startswith((">>>", "    ", "Shapes: "))]
     return "\n\n".join(kept).replace("``", "`")
 
 
@@ -147,9 +156,12 @@ def entry(op: PublicOp) -> str:
              "", described(op), ""]
     if op.name in IMPOSSIBLE:
         return "\n".join(lines)
-    lines += [f"* Primops: {primops(op.name)}", f"* Dtypes: {dtypes(op.name)}"]
-    if found := special(op):
-        lines.append(f"* Special values: {found}")
+    told = TOLD[op.name]
+    lines += [f"* Shapes: {told.shapes}", f"* Raises: {told.errors}",
+              f"* Primops: {primops(op.name)}", f"* Dtypes: {dtypes(op.name)}"]
+    if op.family != "create":
+        lines.append(f"* Symbolic sizes: {symbolic(op.name)}")
+    lines += table(op)
     out, made = run(op.name)
     shown = f"print(value({example(op.name)}))  # {made['value'](out)}"
     if op.family == "create":  # no operand says which graph is meant
@@ -165,7 +177,9 @@ def page() -> str:
     index = [f"| {title[k]} | " + ", ".join(f"[{op.name}](#{_anchor(op)})" for op in ops) + " |"
              for k, ops in by.items()]
     body = [f"## {title[k]}\n\n" + "\n".join(map(entry, ops)) for k, ops in by.items()]
-    return "\n".join([f"{HEAD}{SETUP}```\n", "| family | ops |", "|---|---|", *index, "", *body])
+    version = json.loads(DATA.read_text(encoding="utf-8"))["version"]
+    head = f"{HEAD.replace('VERSION', version)}{SETUP}```\n"
+    return "\n".join([head, "| family | ops |", "|---|---|", *index, "", *body])
 
 
 def _anchor(op: PublicOp) -> str:

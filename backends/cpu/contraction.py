@@ -10,7 +10,7 @@ from tegg.backends.cpu.contraction_parts import Parts
 from tegg.backends.cpu.contraction_text import Text
 from tegg.backends.cpu.emit import C
 from tegg.backends.cpu.templates import register
-from tegg.dim import hint
+from tegg.dim import Dim, hint
 from tegg.ir.graph import Graph, Node
 from tegg.kernel.code import KernelCode, Stage, Temporary, Work
 from tegg.kernel.contraction_classify import Contraction, classify
@@ -18,7 +18,7 @@ from tegg.kernel.contraction_shape import GemmParams, GemmShape, Tile, blocked, 
 from tegg.kernel.domain import spread
 from tegg.kernel.index import Var
 from tegg.kernel.lower import kernel_symbols
-from tegg.kernel.flops import flops
+from tegg.kernel.flops import flops, flops_of_rows
 from tegg.kernel.value import Val, reachable
 
 
@@ -64,10 +64,18 @@ def shape_of(c: Contraction, constant: Collection[int] = ()) -> GemmShape:
         spread(c.batch), spread(c.m), tuple(spread(g.n) for g in c.groups), c.depth,
         register(terms[0].sum.dtype), tuple(len(g.terms) for g in c.groups), unit(c.a, c.m, c.k),
         tuple(unit(t.b, g.n, c.k) for g in c.groups for t in g.terms),
-        _plain(c), 1.0 + flops(c.a, frozenset()), max(1.0 + flops(t.b, frozenset()) for t in terms),
+        _plain(c), _cost(c.a, c.batch, c.m, c.depth),
+        max(_cost(t.b, c.batch, g.n, c.depth) for g in c.groups for t in g.terms),
         max(flops(w.value, scope, frozenset(t.sum.id for t in terms))
             for g in c.groups for w in g.writes),
         batched, all(s in constant for s in loads))
+
+
+def _cost(operand: Val, batch: Sequence[Var], rows: Sequence[Var], depth: Dim) -> float:
+    """Operations of one element of an operand, its share of what is made once for a row included,
+    and one for where it is put."""
+    scope = frozenset(batch) | frozenset(rows)
+    return 1.0 + flops(operand, scope) + flops_of_rows(operand, scope) / max(1, hint(depth))
 
 
 def _plain(c: Contraction) -> bool:

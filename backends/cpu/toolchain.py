@@ -116,7 +116,7 @@ def _find(chosen: str | None) -> Toolchain:
     if chosen is not None:
         try:
             return _probe(_command(chosen))
-        except OSError as e:
+        except (OSError, ValueError) as e:
             raise BackendError(f"TEGG_CC={chosen!r} is no working C compiler: {e}; set it to the "
                                f"path of gcc or clang, or unset it") from None
     tried = []

@@ -116,8 +116,8 @@ INL vd vd_exp2(vd x) {
   Q(f, 0x1.5d87fe78a3f8ap-10); Q(f, 0x1.3b2ab6fba4e7dp-7); Q(f, 0x1.c6b08d704a0c6p-5);
   Q(f, 0x1.ebfbdff82c58fp-3); Q(f, 0x1.62e42fefa39efp-1); Q(f, 1.);
   p = (vd)((vl)p + ((vl)t << 52));
-  p = md_sel(x < -1022., (vd){0}, p);
-  return md_sel(x < 1024., p, x + __builtin_inf());
+  p = md_sel(vd_less(x, M_SPLAT(vd, -1022.)), (vd){0}, p);
+  return md_sel(vd_less(x, M_SPLAT(vd, 1024.)), p, x + __builtin_inf());
 }
 
 #define EXPD_REDUCED \
@@ -132,8 +132,8 @@ INL vd vd_exp(vd x) {
   EXPD_REDUCED
   p = (p * (r * r) + r) + 1.;
   p = (vd)((vl)p + ((vl)t << 52));
-  p = md_sel(x < -0x1.6232bdd7abcd2p+9, (vd){0}, p);
-  return md_sel(x < 0x1.62e42fefa39f0p+9, p, x + __builtin_inf());
+  p = md_sel(vd_less(x, M_SPLAT(vd, -0x1.6232bdd7abcd2p+9)), (vd){0}, p);
+  return md_sel(vd_less(x, M_SPLAT(vd, 0x1.62e42fefa39f0p+9)), p, x + __builtin_inf());
 }
 
 // ---- logarithms
@@ -143,8 +143,9 @@ INL vd vd_exp(vd x) {
   vi e = (bits - 0x3f3504f3) >> 23; \
   vf r = (vf)(bits - (e << 23)) - 1.f, n = __builtin_convertvector(e - (low & 23), vf);
 #define LOG_SPECIAL(V, SEL, INF, y) \
-  SEL((x > 0) & (x < INF), y, \
-      SEL(x == 0, M_SPLAT(V, -INF), SEL(x < 0, M_SPLAT(V, __builtin_nan("")), x)))
+  SEL(V##_less((V){0}, x) & V##_less(x, M_SPLAT(V, INF)), y, \
+      SEL(V##_equal(x, (V){0}), M_SPLAT(V, -INF), \
+          SEL(V##_less(x, (V){0}), M_SPLAT(V, __builtin_nan("")), x)))
 
 // q = (log(1 + r) - r + r^2 / 2) / r^3
 INL vf v_log(vf x) {
@@ -170,7 +171,7 @@ INL vf v_log2(vf x) {
 
 // s = r / (2 + r), log(1 + r) = 2 atanh s; q = (2 atanh s / s - 2) / s^2
 #define LOGD_REDUCED \
-  vl low = x < 0x1p-1022, bits = (vl)md_sel(low, x * 0x1p52, x); \
+  vl low = vd_less(x, M_SPLAT(vd, 0x1p-1022)), bits = (vl)md_sel(low, x * 0x1p52, x); \
   vl e = (bits - 0x3fe6a09e667f3bcdll) >> 52; \
   vd r = (vd)(bits - (e << 52)) - 1., n = __builtin_convertvector(e - (low & 52), vd); \
   vd s = r / (r + 2.), z = s * s, half = 0.5 * (r * r); \
@@ -253,7 +254,7 @@ INL vf v_tanh(vf a) {
 }
 INL vd vd_tanh(vd a) {
   vd x = (vd)((vl)a & 0x7fffffffffffffffll) * 2.;
-  x = md_sel(x > 40., M_SPLAT(vd, 40.), x);
+  x = md_sel(vd_less(M_SPLAT(vd, 40.), x), M_SPLAT(vd, 40.), x);
   EXPD_REDUCED
   vd scale = (vd)(((vl)t << 52) + 0x3ff0000000000000ll);
   p = scale * (p * (r * r) + r) + (scale - 1.);
@@ -311,12 +312,43 @@ INL double sd_logadd(double a, double b) {
 INL float sf_logadd(float a, float b) { return (float)sd_logadd(a, b); }
 INL vd vd_logadd(vd a, vd b) {
   const vd m = vd_max(a, b);
-  return md_sel(m - m != 0, m, m + vd_log(1 + vd_exp(-vd_abs(a - b))));
+  return md_sel(vd_equal(m - m, (vd){0}), m + vd_log(1 + vd_exp(-vd_abs(a - b))), m);
 }
 INL vf vf_logadd(vf a, vf b) {
   const vf m = vf_max(a, b);
   return mf_sel(m - m != 0, m, m + v_log(1 + v_exp(-vf_abs(a - b))));
 }
+// A running sum e^m s of exponentials, m the largest exponent so far: one more term e^x. Only m and
+// one multiply-add wait for the term before. Where m is no number s stays finite. Its logarithm is
+// ..._logged.
+INL void sd_logsum(double *m, double *s, double x) {
+  const double top = sd_max(*m, x), far = -__builtin_fabs(x - *m);
+  const double e = top - top != 0 ? 0 : __builtin_exp(far);
+  *s = x > *m ? sd_fma(*s, e, 1) : *s + e;
+  *m = top;
+}
+INL void sf_logsum(float *m, float *s, float x) {
+  const float top = sf_max(*m, x), far = -__builtin_fabsf(x - *m);
+  const float e = top - top != 0 ? 0 : s_exp(far);
+  *s = x > *m ? sf_fma(*s, e, 1) : *s + e;
+  *m = top;
+}
+INL void vd_logsum(vd *m, vd *s, vd x) {
+  const vd top = vd_max(*m, x);
+  const vd e = md_sel(vd_equal(top - top, (vd){0}), vd_exp(-vd_abs(x - *m)), (vd){0});
+  *s = md_sel(vd_less(*m, x), vd_fma(*s, e, M_SPLAT(vd, 1.)), *s + e);
+  *m = top;
+}
+INL void vf_logsum(vf *m, vf *s, vf x) {
+  const vf top = vf_max(*m, x);
+  const vf e = mf_sel(top - top != 0, (vf){0}, v_exp(-vf_abs(x - *m)));
+  *s = mf_sel(x > *m, vf_fma(*s, e, M_SPLAT(vf, 1.f)), *s + e);
+  *m = top;
+}
+INL double sd_logged(double m, double s) { return m + __builtin_log(s); }
+INL float sf_logged(float m, float s) { return m + s_log(s); }
+INL vd vd_logged(vd m, vd s) { return m + vd_log(s); }
+INL vf vf_logged(vf m, vf s) { return m + v_log(s); }
 INL double vd_hlogadd(vd a) {
   double r = a[0];
   for (int k = 1; k < TEGG_LANES; k++) r = sd_logadd(r, a[k]);

@@ -65,6 +65,55 @@ INL vu vu_splat(uint8_t x) { return x + (vu){0}; }
 INL vc vc_splat(int8_t x) { return x + (vc){0}; }
 INL vi vb_splat(int x) { return -(x != 0) + (vi){0}; }
 
+// ---- comparison: lanes as wide as the operands', 0 or -1; of scalars 0 or 1
+// gcc takes a comparison of vectors wider than a register apart into branches, so those of 64-bit
+// lanes are made of two registers.
+#define HALVES(V, NAME, OP) \
+  INL vl NAME(V a, V b) { \
+    typedef typeof(a[0]) half_ __attribute__((vector_size(4 * TEGG_LANES))); \
+    typedef int64_t mask_ __attribute__((vector_size(4 * TEGG_LANES))); \
+    union { V whole; half_ half[2]; } x = {a}, y = {b}; \
+    union { vl whole; mask_ half[2]; } r; \
+    for (int h = 0; h < 2; h++) r.half[h] = x.half[h] OP y.half[h]; \
+    return r.whole; \
+  }
+HALVES(vd, vd_less, <) HALVES(vd, vd_less_equal, <=) HALVES(vd, vd_equal, ==)
+HALVES(vl, vl_less, <) HALVES(vl, vl_less_equal, <=) HALVES(vl, vl_equal, ==)
+#undef HALVES
+#define LESS(a, b) ((a) < (b))
+#define LESS_EQUAL(a, b) ((a) <= (b))
+#define EQUAL(a, b) ((a) == (b))
+#define vf_less LESS
+#define vf_less_equal LESS_EQUAL
+#define vf_equal EQUAL
+#define vi_less LESS
+#define vi_less_equal LESS_EQUAL
+#define vi_equal EQUAL
+#define vu_less LESS
+#define vu_less_equal LESS_EQUAL
+#define vu_equal EQUAL
+#define vc_less LESS
+#define vc_less_equal LESS_EQUAL
+#define vc_equal EQUAL
+#define sf_less LESS
+#define sf_less_equal LESS_EQUAL
+#define sf_equal EQUAL
+#define sd_less LESS
+#define sd_less_equal LESS_EQUAL
+#define sd_equal EQUAL
+#define si_less LESS
+#define si_less_equal LESS_EQUAL
+#define si_equal EQUAL
+#define sl_less LESS
+#define sl_less_equal LESS_EQUAL
+#define sl_equal EQUAL
+#define su_less LESS
+#define su_less_equal LESS_EQUAL
+#define su_equal EQUAL
+#define sc_less LESS
+#define sc_less_equal LESS_EQUAL
+#define sc_equal EQUAL
+
 // ---- selection: the mask has int32 lanes whatever is selected
 INL vf vf_sel(vi m, vf a, vf b) { return (vf)(((vi)a & m) | ((vi)b & ~m)); }
 INL vi vi_sel(vi m, vi a, vi b) { return (a & m) | (b & ~m); }
@@ -118,8 +167,12 @@ INL vu vu_sel(vi m, vu a, vu b) { return (vu)vc_sel(m, (vc)a, (vc)b); }
 
 // ---- arithmetic that C does not spell as an operator; NaN propagates through max and min
 #define FLOATS(L, V, T, BITS, SIGN, SUFFIX) \
-  INL V v##L##_max(V a, V b) { return v##L##_sel(v##L##_test((a > b) | (a != a)), a, b); } \
-  INL V v##L##_min(V a, V b) { return v##L##_sel(v##L##_test((a < b) | (a != a)), a, b); } \
+  INL V v##L##_max(V a, V b) { \
+    return v##L##_sel(v##L##_test(v##L##_less(b, a) | ~v##L##_equal(a, a)), a, b); \
+  } \
+  INL V v##L##_min(V a, V b) { \
+    return v##L##_sel(v##L##_test(v##L##_less(a, b) | ~v##L##_equal(a, a)), a, b); \
+  } \
   INL T s##L##_max(T a, T b) { return a > b || a != a ? a : b; } \
   INL T s##L##_min(T a, T b) { return a < b || a != a ? a : b; } \
   INL V v##L##_abs(V a) { return (V)((BITS)a & SIGN); } \
@@ -138,11 +191,13 @@ FLOATS(d, vd, double, vl, 0x7fffffffffffffffll, )
   INL T s##L##_mod(T a, T b) { return b == 0 || (SIGNED && b == (T)-1) ? 0 : (T)(a % b); } \
   INL V v##L##_div(V a, V b) { V r; FOR_LANES r[k] = s##L##_div(a[k], b[k]); return r; } \
   INL V v##L##_mod(V a, V b) { V r; FOR_LANES r[k] = s##L##_mod(a[k], b[k]); return r; } \
-  INL V v##L##_max(V a, V b) { return v##L##_sel(v##L##_test(a > b), a, b); } \
-  INL V v##L##_min(V a, V b) { return v##L##_sel(v##L##_test(a < b), a, b); } \
+  INL V v##L##_max(V a, V b) { return v##L##_sel(v##L##_test(v##L##_less(b, a)), a, b); } \
+  INL V v##L##_min(V a, V b) { return v##L##_sel(v##L##_test(v##L##_less(a, b)), a, b); } \
   INL T s##L##_max(T a, T b) { return a > b ? a : b; } \
   INL T s##L##_min(T a, T b) { return a < b ? a : b; } \
-  INL V v##L##_abs(V a) { return SIGNED ? v##L##_sel(v##L##_test(a < 0), -a, a) : a; } \
+  INL V v##L##_abs(V a) { \
+    return SIGNED ? v##L##_sel(v##L##_test(v##L##_less(a, (V){0})), -a, a) : a; \
+  } \
   INL T s##L##_abs(T a) { return SIGNED && a < 0 ? (T)(0 - a) : a; }
 INTEGERS(i, vi, int32_t, 1)
 INTEGERS(l, vl, int64_t, 1)
@@ -155,7 +210,9 @@ INTEGERS(c, vc, int8_t, 1)
   INL T s##L##_add(T a, T b) { return (T)(a + b); } \
   INL V v##L##_mul(V a, V b) { return a * b; } \
   INL T s##L##_mul(T a, T b) { return (T)(a * b); } \
-  INL V v##L##_relu(V a) { return v##L##_sel(v##L##_test(a < 0), (V){0}, a); } \
+  INL V v##L##_relu(V a) { \
+    return v##L##_sel(v##L##_test(v##L##_less(a, (V){0})), (V){0}, a); \
+  } \
   INL T s##L##_relu(T a) { return a < 0 ? 0 : a; }
 NUMBERS(f, vf, float)
 NUMBERS(d, vd, double)

@@ -52,9 +52,30 @@ INL int64_t floor_mod(int64_t a, int64_t b) { int64_t r = a % b; return r < 0 ? 
 #define sb_or(a, b) ((a) | (b))
 #define sb_and(a, b) ((a) & (b))
 #define sb_not(a) (!(a))
-#define sb_less(a, b) ((a) < (b))
-#define sb_less_equal(a, b) ((a) <= (b))
-#define sb_equal(a, b) ((a) == (b))
+#define LESS(a, b) ((a) < (b))
+#define LESS_EQUAL(a, b) ((a) <= (b))
+#define EQUAL(a, b) ((a) == (b))
+#define sf_less LESS
+#define sf_less_equal LESS_EQUAL
+#define sf_equal EQUAL
+#define sd_less LESS
+#define sd_less_equal LESS_EQUAL
+#define sd_equal EQUAL
+#define si_less LESS
+#define si_less_equal LESS_EQUAL
+#define si_equal EQUAL
+#define sl_less LESS
+#define sl_less_equal LESS_EQUAL
+#define sl_equal EQUAL
+#define su_less LESS
+#define su_less_equal LESS_EQUAL
+#define su_equal EQUAL
+#define sc_less LESS
+#define sc_less_equal LESS_EQUAL
+#define sc_equal EQUAL
+#define sb_less LESS
+#define sb_less_equal LESS_EQUAL
+#define sb_equal EQUAL
 
 // ---- arithmetic; NaN propagates through max and min
 #define FLOATS(L, T, S) \
@@ -111,6 +132,19 @@ INL double sd_logadd(double a, double b) {
   return m - m != 0 ? m : m + log(1 + exp(-fabs(a - b)));
 }
 INL float sf_logadd(float a, float b) { return (float)sd_logadd(a, b); }
+// A running sum e^m s of exponentials, m the largest exponent so far: one more term e^x. Where m is
+// no number s stays finite. Its logarithm is ..._logged.
+#define LOGSUM(P, L, T, S) \
+  INL void s##L##_logsum(T *m, T *s, T x) { \
+    const T top = s##L##_max(*m, x), far = -fabs##S(x - *m); \
+    const T e = top - top != 0 ? (T)0 : P##exp(far); \
+    *s = x > *m ? s##L##_fma(*s, e, (T)1) : *s + e; \
+    *m = top; \
+  } \
+  INL T s##L##_logged(T m, T s) { return m + P##log(s); }
+LOGSUM(s_, f, float, f)
+LOGSUM(sd_, d, double, )
+#undef LOGSUM
 
 // ---- conversions
 #define CONVERT(A, T) \

@@ -137,9 +137,12 @@ def dim(name: str, min: int = 0, max: int | None = None,
     """
     if not (isinstance(name, str) and name.isidentifier()):
         raise ShapeError(f"a dim is named by an identifier such as 's', not {name!r}")
+    hints = () if hint is None else tuple(hint) if isinstance(hint, (tuple, list)) else (hint,)
+    for n in (min, *(() if max is None else (max,)), *hints):
+        if not isinstance(n, int):
+            raise ShapeError(f"dim {name!r}: bounds and hints are ints, not {n!r}")
     if min < 0 or (max is not None and max < min):
         raise ShapeError(f"dim {name!r} needs 0 <= min <= max, not min={min}, max={max}")
-    hints = () if hint is None else (hint,) if isinstance(hint, int) else tuple(hint)
     for h in hints:
         if h < min or (max is not None and h > max):
             raise ShapeError(f"dim {name!r}: hint {h} is outside {min}..{max}")

@@ -31,6 +31,9 @@ class Function:
     __name__: str
 
     def __init__(self, fn: Callable, dims: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+        if not isinstance(dims, Mapping):
+            raise ArgumentError(f"dims= takes a dict of argument names and shapes, such as "
+                                f"{{'x': (tegg.dim('n'), None)}}, not {dims!r}")
         self._fn, self.dims, self._options = fn, dict(dims), dict(options)
         self._signature = signature_of(fn)
         self._programs: dict[Key, tuple[Program, Tree]] = {}
@@ -161,4 +164,4 @@ def compile(fn: Callable | Graph | None = None, *compilers: Any, device: str = "
     if not callable(fn):
         raise ArgumentError(f"compile takes a function or a tegg.Graph, not "
                             f"{type(fn).__name__}")
-    return Function(fn, dims or {}, options)
+    return Function(fn, {} if dims is None else dims, options)

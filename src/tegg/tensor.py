@@ -90,6 +90,8 @@ class Tensor(Methods):
 
     def output(self, name: str) -> Tensor:
         """Mark it as an output of its graph. Raises ArgumentError where the name is taken."""
+        if not isinstance(name, str):
+            fail(ArgumentError, f"the name of an output is a text, not {name!r}")
         if name in self.graph.outputs:
             fail(ArgumentError, f"the graph has an output {name!r} already")
         self.graph.outputs[name] = self.node

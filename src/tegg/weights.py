@@ -104,6 +104,12 @@ def save_safetensors(path: str | os.PathLike[str], tensors: Mapping[str, Any],
     """
     from safetensors.numpy import save
     path, ready = Path(path), {}
+    for what, value in (("tensors", tensors), ("metadata", {} if metadata is None else metadata)):
+        if not isinstance(value, Mapping):
+            raise WeightsError(f"save_safetensors: {what} is a dict by name, not {value!r}")
+    if "__metadata__" in tensors:
+        raise WeightsError("'__metadata__' is the format's own name, which no tensor can have; "
+                           "give text as metadata=")
     for name, value in tensors.items():
         a = np.ascontiguousarray(value).reshape(np.shape(value))
         if a.dtype not in _NAMES:

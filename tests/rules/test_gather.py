@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, reject, settings, strategies as st
 
+from profiles import examples
 import tegg
 from tegg.dim import dim
 from tegg.errors import TeggError
@@ -111,7 +112,7 @@ def test_an_index_for_each_row_is_a_gather_too(fn):
 @pytest.mark.parametrize("fn, rank", [*((f, 1) for f in SPELLINGS), (one_of_each, 2),
                                       (one_of_each_masked, 2)], ids=lambda x: getattr(
                                           x, "__name__", ""))
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=examples(5), deadline=None)
 @given(data=st.data())
 def test_compiled_equals_the_oracle(fn, rank, data):
     """Indices of any value, the largest included; every class of the e-graph agrees."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from profiles import examples
 import tegg
 from hypothesis import given, settings, strategies as st
 
@@ -124,7 +125,7 @@ def check_holds(interval, value: np.ndarray, sizes: dict[str, int], what: object
             assert high <= size_of(h, sizes), (what, interval, high)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(program=programs())
 def test_every_value_is_in_its_range(program):
     graph, inputs, sizes = program

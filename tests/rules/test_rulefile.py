@@ -55,6 +55,8 @@ FORM = [
     (text(rule("rewrite (Neg a)) a")), "13:1: ')' closes nothing|is not a|outside of any command"),
     (text(GOOD + ")"), "13:1: ')' closes nothing; delete it or add its '('"),
     (text(GOOD + "(rule"), "13:1: this '(' is never closed; add a ')'"),
+    (text(GOOD + "(" * 101), "13:101: lists are nested more than 100 deep; give an inner part a "
+                             "name by a relation"),
     (text(GOOD + "word"), "13:1: 'word' stands outside of any command; comments begin with ';'"),
     (text(GOOD + '(rule "x'), "13:7: this string is never closed; add a '\"' on the same line"),
     (text(GOOD + '(rule "x\\n"'), 'holds a backslash; strings are plain text here'),

@@ -151,6 +151,9 @@ def test_what_does_not_fit_together():
         stack([Compiler(one), Compiler(other)])
     with pytest.raises(ArgumentError, match="brings an op 'Neg', which the op table has already"):
         stack(Compiler(ops=[Op("Neg", "elementwise", 1, None, None, None)]))
+    with pytest.raises(ArgumentError, match="takes paths of rule files, names of rule sets and "
+                                            "rule sets, not 3"):
+        Compiler(3)
     with pytest.raises(ArgumentError, match=r"takes rows tegg.Op\(...\), not 'Neg'"):
         Compiler(ops=["Neg"])
     with pytest.raises(ArgumentError, match="takes objects with name, relations and facts"):

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from profiles import examples
 from tegg.rewrite.compiler import Bf16, Fp16, Generic, stack
 from tegg.dtype import DTYPES
 from tegg.runtime.driver import Options, resolve
@@ -21,7 +22,7 @@ HOME = {r.name: (r, s) for s in STACK.rule_sets for r in s.rules}
 
 
 @pytest.mark.parametrize("name", HOME)
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(rng=st.randoms(use_true_random=True))
 def test_both_sides_mean_the_same(name, rng):
     check_rule(*HOME[name], STACK, rng)

@@ -180,6 +180,9 @@ class Graph:
     def input(self, name: str, shape: Shape, dtype: DType | str, kind: str = "arg",
               source: Any = None) -> Node:
         """An input. Raises ArgumentError where the name is taken."""
+        if not isinstance(name, str):
+            raise ArgumentError(f"the name of an input is a text, not {name!r} "
+                                f"(at {user_place()})")
         if name in self._names:
             raise ArgumentError(f"the graph has an input {name!r} already (at {user_place()})")
         dtype, shape = as_dtype(dtype), as_shape(shape)

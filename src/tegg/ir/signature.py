@@ -99,6 +99,19 @@ class Signature:
             raise ArgumentError(f"missing input{'s' * (len(missing) > 1)} {', '.join(missing)}")
         return [given[n] for n in names]
 
+    def arrays(self, values: Sequence[object]) -> list[np.ndarray]:
+        """The array of each argument. One that shares memory with a state is copied, so that it
+        is read as it was; raises ArgumentError where two states do, besides what ``array`` does."""
+        out = [self.array(a, v) for a, v in zip(self.arguments, values)]
+        for i, a in enumerate(self.arguments):
+            for j, b in enumerate(self.arguments if a.state else ()):
+                if i != j and np.may_share_memory(out[i], out[j]):
+                    if b.state:
+                        raise ArgumentError(f"states {a.name!r} and {b.name!r} share memory, and "
+                                            f"both are replaced; give each an array of its own")
+                    out[j] = out[j].copy()
+        return out
+
     def array(self, a: Argument, value: object) -> np.ndarray:
         """The contiguous native array for an argument; no copy where it is one already.
 

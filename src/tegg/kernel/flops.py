@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Set as AbstractSet
 
 from tegg.dim import hint
@@ -31,4 +32,16 @@ def flops(v: Val, scope: AbstractSet[Var], known: AbstractSet[int] = frozenset()
             memo[x.id] = trips * (1.0 + below)
         else:
             memo[x.id] = x.cost + below
-    return memo[v.id]
+    return 1.0 if v.id in known else memo[v.id]
+
+
+def flops_of_rows(v: Val, scope: AbstractSet[Var]) -> float:
+    """Operations, per point of ``scope``, of what depends on nothing else: each value once, at the
+    indices of the reductions around it."""
+    rows = [x for x in reachable([v]) if x.deps <= scope]
+    total = 0.0
+    for x in reachable(rows):
+        reduced = x.attr.vars if isinstance(x.attr, Reduction) else ()
+        total += (1.0 if reduced else x.cost) * math.prod(
+            hint(w.extent) for w in (*(x.deps - scope), *reduced))
+    return total

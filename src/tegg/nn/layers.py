@@ -14,6 +14,7 @@ from tegg.ops.index import embedding
 from tegg.ops.linalg import linear
 from tegg.ops.norm import layer_norm, rms_norm
 from tegg.ops.value import Operand
+from tegg.shape import as_shape
 from tegg.tensor import Tensor
 
 Seed = int | np.random.Generator | None
@@ -42,8 +43,9 @@ class Linear(Module):
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True,
                  dtype: DType | str = "f32", seed: Seed = None) -> None:
+        as_shape((in_features, out_features))
         seed = np.random.default_rng(seed)
-        bound = 1 / math.sqrt(in_features) if in_features else 0.0
+        bound = 1 / math.sqrt(max(in_features, 1))
         self.weight = uniform((out_features, in_features), bound, dtype, seed)
         self.bias = uniform((out_features,), bound, dtype, seed) if bias else None
 

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from tegg.dtype import dtype as as_dtype
-from tegg.errors import ArgumentError, WeightsError
+from tegg.errors import ArgumentError, DTypeError, WeightsError
 from tegg.ir.graph import Graph, current_graph
 from tegg.nn.parameter import Buffer, Parameter
 from tegg.ops.value import Value
@@ -37,6 +37,13 @@ class Module:
             return self.forward(*args, **kwargs)  # its first op says what is missing
         with graph.recording(), graph.scope(self._place(graph)):
             return self.forward(*args, **kwargs)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(vars(self).get(name), Parameter) and not (
+                value is None or isinstance(value, Parameter)):
+            raise ArgumentError(f"{type(self).__name__}: {name} is a Parameter; to change its "
+                                f"array write .{name}.data = ...")
+        object.__setattr__(self, name, value)
 
     def _place(self, graph: Graph) -> str:
         """Its path below the open scope. The outermost call names all that is inside it."""
@@ -108,6 +115,9 @@ class Module:
         Raises WeightsError that lists missing and unexpected names (not where ``strict`` is False)
         and arrays of a wrong shape or kind; then nothing was loaded.
         """
+        if not isinstance(state, Mapping):
+            raise WeightsError(f"{type(self).__name__}: a state dict maps names to arrays; this is "
+                               f"a {type(state).__name__}")
         parameters = dict(self._all_parameters())
         state = self._adapted(state)
         wrong = _differences(parameters, state) if strict else []
@@ -115,8 +125,7 @@ class Module:
         wrong += [f"{name} is {show(a.shape)}, not {show(parameters[name].shape)}"
                   for name, a in arrays.items() if a.shape != parameters[name].shape]
         wrong += [f"{name} is {a.dtype}, not {parameters[name].dtype.name}"
-                  for name, a in arrays.items()
-                  if as_dtype(a.dtype).kind != parameters[name].dtype.kind]
+                  for name, a in arrays.items() if _kind(a) != parameters[name].dtype.kind]
         if wrong:
             raise WeightsError(f"{type(self).__name__}: the state dict does not fit, and nothing "
                                f"was loaded: {'; '.join(wrong)}")
@@ -171,6 +180,14 @@ def _walk(path: str, x: Any) -> Iterator[tuple[str, Any]]:
         for name, child in _children(x):
             if isinstance(child, (Module, Parameter, list, tuple, dict)):
                 yield from _walk(f"{path}.{name}" if path else name, child)
+
+
+def _kind(a: np.ndarray) -> str:
+    """The kind of dtype, or nothing where tegg has no such dtype."""
+    try:
+        return as_dtype(a.dtype).kind
+    except DTypeError:
+        return ""
 
 
 def _differences(parameters: Mapping[str, Parameter], state: Mapping[str, Any]) -> list[str]:

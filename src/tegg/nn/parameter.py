@@ -33,8 +33,10 @@ class Parameter(Tensor):
     @classmethod
     def lazy(cls, shape: Any, dtype: DType | str, make: Callable[[], np.ndarray]) -> Self:
         """A parameter whose array is made when it is first read: not at all if it is loaded."""
-        self = cls.__new__(cls)
-        self._fill(as_shape(shape), as_dtype(dtype), None, make)
+        self, shape = cls.__new__(cls), as_shape(shape)
+        if not all(isinstance(n, int) and n >= 0 for n in shape):
+            raise ShapeError(f"the sizes of a parameter are ints of at least 0, not {show(shape)}")
+        self._fill(shape, as_dtype(dtype), None, make)
         return self
 
     def _fill(self, shape: tuple, dtype: DType, data: np.ndarray | None,

@@ -183,9 +183,9 @@ def tanh(x: Operand) -> Tensor:
     return named("Tanh", x)
 
 
-@public()
+@public("swish")
 def silu(x: Operand) -> Tensor:
-    """x sigmoid(x), also called swish. Floats."""
+    """x sigmoid(x). Floats. Formula: Ramachandran et al., arXiv 1710.05941."""
     return named("Silu", x)
 
 

@@ -109,7 +109,7 @@ def movedim(x: Operand, source: int, destination: int) -> Tensor:
     return wrap(graph, graph.permute(a, tuple(axes)))
 
 
-@public()
+@public("ravel")
 def flatten(x: Operand, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Axes ``start_dim`` .. ``end_dim`` as one. A scalar becomes (1,)."""
     graph, a = one("flatten", x)

@@ -25,16 +25,16 @@ _MODES = {"constant": "constant", "reflect": "reflect", "replicate": "replicate"
 
 
 @public()
-def pad(x: Operand, widths: Sequence, mode: Mode = "constant", value: float = 0) -> Tensor:
+def pad(x: Operand, widths: Sequence, mode: Mode = "constant", value: float | bool = 0) -> Tensor:
     """x with something around it.
 
     ``widths``: PyTorch's flat tuple (before, after of the last axis, then of the one before it,
     ...), or NumPy's pair (before, after) for each axis. They are at least 0 and may be symbolic.
-    ``mode``: ``"constant"`` for ``value``; ``"reflect"`` for the elements mirrored at the outermost
-    one, which is not repeated; ``"replicate"`` (NumPy's ``"edge"``) for the outermost one;
-    ``"circular"`` (``"wrap"``) for the other end. Any dtype. Raises ShapeError for widths that do
-    not fit, and where an axis is too short to be reflected (width < size) or wrapped (width <=
-    size).
+    ``mode``: ``"constant"`` for ``value`` (of bools True or False); ``"reflect"`` for the elements
+    mirrored at the outermost one, which is not repeated; ``"replicate"`` (NumPy's ``"edge"``) for
+    the outermost one; ``"circular"`` (``"wrap"``) for the other end. Any dtype. Raises ShapeError
+    for widths that do not fit, and where an axis is too short to be reflected (width < size) or
+    wrapped (width <= size).
 
     >>> tegg.pad(x, (1, 1, 2, 0), "reflect")   # (3, 8, 8)
     Tensor((3, 10, 10), f32, ...)
@@ -54,7 +54,7 @@ def pad(x: Operand, widths: Sequence, mode: Mode = "constant", value: float = 0)
     return wrap(graph, a)
 
 
-def _check_value(graph: Graph, a: Node, value: float) -> None:
+def _check_value(graph: Graph, a: Node, value: float | bool) -> None:
     if not is_scalar(value) or isinstance(value, Poly):
         fail(ArgumentError, f"pad: the value is a Python number, not {value!r}")
     if weak_dtype("pad", value, a.dtype) is not a.dtype:

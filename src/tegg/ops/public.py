@@ -19,6 +19,7 @@ import numpy as np
 
 from tegg.errors import ArgumentError, TeggError
 from tegg.ir.graph import user_place
+from tegg.ops.reference import documented
 from tegg.ops.value import fail
 
 F = TypeVar("F", bound=Callable)
@@ -71,6 +72,7 @@ def public(*aliases: str, methods: Iterable[str] = (), method: bool = True,
                      if p.kind is p.VAR_POSITIONAL), None)
         name = f.__name__
         plain = _plain(signature)
+        f.__doc__ = documented(name, inspect.getdoc(f) or "")
 
         @functools.wraps(f)
         def call(*args: Any, **kwargs: Any) -> Any:

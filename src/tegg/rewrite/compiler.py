@@ -60,6 +60,10 @@ class Compiler:
         self.providers = tuple(providers)
         self.name = name or ", ".join(s.name if isinstance(s, RuleSet) else str(s) for s in rules)
         self.rounds = rounds
+        for source in rules:
+            if not isinstance(source, (str, Path, RuleSet)):
+                raise ArgumentError(f"compiler {self.name!r} takes paths of rule files, names of "
+                                    f"rule sets and rule sets, not {source!r}")
         for op in self.ops:
             if not isinstance(op, Op):
                 raise ArgumentError(f"ops= of compiler {self.name!r} takes rows tegg.Op(...), "

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from tegg.errors import RuleError
 
+DEEPEST = 100  # lists inside of each other, which are walked by recursion
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -99,6 +101,9 @@ def read(text: str, file: str) -> tuple[List, ...]:
     done: list[List] = []
     for symbol in _tokens(text, file):
         if symbol.text == "(":
+            if len(open_lists) == DEEPEST:
+                raise RuleError(f"{symbol.place}: lists are nested more than {DEEPEST} deep; give "
+                                f"an inner part a name by a relation")
             open_lists.append((symbol.place, []))
         elif symbol.text == ")":
             if not open_lists:

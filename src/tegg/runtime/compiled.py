@@ -103,7 +103,7 @@ class Compiled:
             done = self.attempt(tuple(values))
             if done is not None:
                 return {r.name: v for r, v in zip(self.signature.results, done)}
-        arrays = [self.signature.array(a, v) for a, v in zip(self.signature.arguments, values)]
+        arrays = self.signature.arrays(values)
         sizes = self.signature.sizes(arrays)
         results = self._results(sizes, out, arrays)
         self._run(arrays, sizes, [r[0] for r in results])
@@ -115,18 +115,25 @@ class Compiled:
     def _results(self, sizes: Mapping[str, int], out: Mapping[str, np.ndarray] | None,
                  arrays: Sequence[np.ndarray]) -> list[tuple[np.ndarray, np.ndarray]]:
         """Per result the array that kernels write, and the one the caller gets."""
-        unknown = set(out or ()) - {r.name for r in self.signature.results}
+        out = {} if out is None else out
+        names = ", ".join(r.name for r in self.signature.results)
+        if not isinstance(out, Mapping):
+            raise ArgumentError(f"out= takes a dict of output names and arrays, not a "
+                                f"{type(out).__name__}; outputs are {names}")
+        unknown = set(out) - {r.name for r in self.signature.results}
         if unknown:
-            names = ", ".join(r.name for r in self.signature.results)
-            raise ArgumentError(f"out= names {', '.join(sorted(unknown))}; outputs are {names}")
-        pairs = []
+            raise ArgumentError(f"out= names {', '.join(map(str, unknown))}; outputs are {names}")
+        pairs: list[tuple[np.ndarray, np.ndarray]] = []
         for r in self.signature.results:
             shape = tuple(evaluate(d, sizes) for d in r.shape)
-            wanted = (out or {}).get(r.name)
+            wanted = out.get(r.name)
             if wanted is None:
                 made = wanted = result(shape, r.dtype.numpy)
             else:
                 made = self._given(r.name, wanted, shape, r.dtype.numpy, arrays)
+                if any(np.may_share_memory(wanted, other) for _, other in pairs):
+                    raise ArgumentError(f"out {r.name!r} shares memory with the array of another "
+                                        f"output, of which one would be lost; give each its own")
             pairs.append((made, wanted))
         return pairs
 
@@ -172,11 +179,12 @@ class Compiled:
         """Arguments and outputs prepared once. Arrays must need no conversion: they are read
         and written in place by every call. Raises ArgumentError for one that would be copied."""
         values = self.signature.by_name(args, kwargs)
-        arrays = [self.signature.array(a, v) for a, v in zip(self.signature.arguments, values)]
+        arrays = self.signature.arrays(values)
         for a, made, value in zip(self.signature.arguments, arrays, values):
             if not isinstance(value, np.ndarray) or address(made) != address(value):
                 raise ArgumentError(f"bind needs {a.name!r} as a C-contiguous NumPy array of "
-                                    f"{a.dtype.name}: a copy would not see later changes")
+                                    f"{a.dtype.name}, apart from every state: a copy would not "
+                                    f"see later changes")
         sizes = self.signature.sizes(arrays)
         pairs = self._results(sizes, out, arrays)
         for r, (made, wanted) in zip(self.signature.results, pairs):

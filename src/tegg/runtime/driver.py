@@ -89,6 +89,12 @@ def resolve(options: Options) -> tuple[tuple[Compiler, ...], Target]:
     The target's own rules stand last.
     """
     stack = options.compilers or (Generic(),)
+    for c in stack:
+        if not isinstance(c, Compiler):
+            raise ArgumentError(f"a stack is made of compilers, such as tegg.Generic() or "
+                                f"tegg.Compiler('rules.egg'), not {c!r}")
+    if not isinstance(options.budget_s, (int, float)):
+        raise ArgumentError(f"budget_s is a number of seconds, not {options.budget_s!r}")
     targets = {c.target.name: c.target for c in stack if c.target is not None}
     if len(targets) > 1:
         raise ArgumentError(f"the stack names several devices: {', '.join(sorted(targets))}; "
