@@ -51,6 +51,7 @@ DOORS = {
     "highspy": {"extract.milp"},
     "hypothesis": {"testing.property"},
     "ml_dtypes": {"dtype", "ops.value", "weights"},
+    "pycuda": {"backends.cuda.driver"},
     "platformdirs": {"cache", "models.fetch"},
     "rich": {"cli.output", "display"},
     "safetensors": {"weights"},

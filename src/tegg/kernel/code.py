@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tegg.dim import Dim
+from tegg.dim import Dim, evaluate
 from tegg.dtype import DType
 
 
@@ -17,18 +18,40 @@ class Temporary:
 
 
 @dataclass(frozen=True, slots=True)
+class Launch:
+    """How a function is started on a device that runs blocks of threads.
+
+    threads: of one block. nests: for each nest the points that are dealt out, and how many of them
+    a block takes at a time. buffers: positions of the pointers among the kernel's buffers, in the
+    order of the arguments; the kernel's sizes follow them.
+    """
+
+    threads: int
+    nests: tuple[tuple[Dim, int], ...]
+    buffers: tuple[int, ...]
+
+    def blocks(self, sizes: Mapping[str, int], most: int) -> int:
+        """The blocks that the widest nest can use, at most ``most``; 0 where nothing is to do."""
+        wanted = max((-(-evaluate(points, sizes) // each) for points, each in self.nests),
+                     default=0)
+        return min(wanted, most)
+
+
+@dataclass(frozen=True, slots=True)
 class Stage:
     """One function of a kernel. All threads finish a stage before the next begins.
 
     Called as ``void f(void *const *buffers, const int64_t *sizes, int tid, int nt)``. ``buffers``
     holds the kernel's inputs, then its outputs, then its temporaries; ``reads`` and ``writes``
-    are positions in it. ``parallel`` False: only thread 0 has work.
+    are positions in it. ``parallel`` False: only thread 0 has work. ``launch``: how it is started
+    instead, where a device runs blocks of threads.
     """
 
     function: str
     reads: frozenset[int]
     writes: frozenset[int]
     parallel: bool = True
+    launch: Launch | None = None
 
 
 @dataclass(frozen=True, slots=True)

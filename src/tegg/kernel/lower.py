@@ -9,7 +9,7 @@ from typing import Protocol
 from tegg.dim import Dim, Poly, product, symbols
 from tegg.dtype import DType
 from tegg.ir.graph import Graph, Node
-from tegg.kernel.code import KernelCode, Stage, Temporary, Work
+from tegg.kernel.code import KernelCode, Launch, Stage, Temporary, Work
 from tegg.kernel.domain import Write, settle
 from tegg.kernel.fuse import fuse
 from tegg.kernel.index import Algebra, Form, Gathered, Guard
@@ -62,6 +62,9 @@ class Language(Protocol):
     def function(self, algebra: Algebra, function: Function) -> str:
         """The source of one function."""
 
+    def launch(self, algebra: Algebra, function: Function) -> Launch | None:
+        """How it is started, where the device runs blocks of threads."""
+
 
 @dataclass(frozen=True, slots=True)
 class Loops:
@@ -71,13 +74,13 @@ class Loops:
     algebra: Algebra
     parallel: bool
 
-    def stages(self) -> list[Stage]:
+    def stage(self, language: Language) -> Stage:
         """The stage that it is."""
         f = self.function
         writes = frozenset(s.write.slot for s, _ in walk(f.body) if isinstance(s, Store))
         reads = frozenset(s.value.attr.slot for s, _ in walk(f.body)
                           if isinstance(s, Let) and s.value.op == "load")
-        return [Stage(f.name, reads, writes, self.parallel)]
+        return Stage(f.name, reads, writes, self.parallel, language.launch(self.algebra, f))
 
 
 @dataclass(slots=True)
@@ -181,7 +184,7 @@ class Lowering:
         """The source of all stages."""
         stages: list[Stage] = []
         for f in self.functions:
-            stages += f.stages() if isinstance(f, Loops) else f.stages
+            stages += [f.stage(self.language)] if isinstance(f, Loops) else f.stages
         source = "\n".join(f.source if isinstance(f, Templated) else
                            self.language.function(f.algebra, f.function) for f in self.functions)
         work = Work(*(sum(getattr(w, n) for w in self.works)

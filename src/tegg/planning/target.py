@@ -44,7 +44,7 @@ class Executable(Protocol):
         """Run the plan: copies before, its calls, copies after."""
 
     def run_ahead(self, buffers: Any, sizes: Any) -> None:
-        """Run the calls that depend on weights only."""
+        """Take the weights, and run the calls that depend on them only. Comes before any run."""
 
     def profile(self, buffers: Any, sizes: Any) -> list[float]:
         """Run once and give the seconds of each call of the plan."""

@@ -63,8 +63,7 @@ class Compiled:
                     fixed[i] = aligned(b.bytes({}))
             for i, dtype in self.plan.narrowed:
                 self._fits(fixed[i], dtype, self.plan.buffers[i].index)
-            if self.plan.ahead:
-                self._run_ahead(fixed)
+            self._run_ahead(fixed)
             self._fast.clear()
             self._spaces.refresh(fixed)
             self._versions = versions

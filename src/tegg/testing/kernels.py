@@ -30,11 +30,12 @@ class Kernels:
         buffers: list[Buffer] = []
         self.calls: list[Call] = []
         for i, (f, code) in enumerate(zip(self.fragments, self.codes)):
-            memory = [*((s.dtype, product(s.shape)) for s in f.graph.inputs),
-                      *((n.dtype, product(n.shape)) for n in f.outputs),
-                      *((t.dtype, t.size) for t in code.temporaries)]
+            memory = [*(("input", s.dtype, product(s.shape)) for s in f.graph.inputs),
+                      *(("output", n.dtype, product(n.shape)) for n in f.outputs),
+                      *(("arena", t.dtype, t.size) for t in code.temporaries)]
             first = len(buffers)
-            buffers += [Buffer("arena", dtype, size) for dtype, size in memory]
+            buffers += [Buffer(kind, dtype, size, first + n)
+                        for n, (kind, dtype, size) in enumerate(memory)]
             self.calls.append(Call(i, tuple(range(first, len(buffers))),
                                    tuple(range(len(code.stages))), 0.0, "test"))
         self.symbols = tuple(sorted({s for code in self.codes for s in code.symbols}))

@@ -1,0 +1,1 @@
+"""NVIDIA GPUs: kernels in CUDA C, run through PyCUDA."""

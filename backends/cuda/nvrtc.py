@@ -1,0 +1,82 @@
+"""NVIDIA's run-time compiler by ctypes: CUDA C to machine code, with or without a GPU at hand."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from tegg.errors import BackendError
+
+FLAGS = ("--fmad=false", "--std=c++17")  # a multiply-add is one where the kernel says so
+
+
+@functools.cache
+def find() -> Nvrtc | None:
+    """The library of the CUDA toolkit, or of the wheel ``nvidia-cuda-nvrtc-cu12``; None without."""
+    for path in _places():
+        try:
+            for builtins in sorted(path.parent.glob("libnvrtc-builtins.so*")):
+                if ".alt." not in builtins.name:  # found by its bare name later
+                    ctypes.CDLL(str(builtins), mode=ctypes.RTLD_GLOBAL)
+            return Nvrtc(ctypes.CDLL(str(path)))
+        except OSError:
+            continue
+    return None
+
+
+def _places() -> Iterator[Path]:
+    roots = [os.environ.get(name) for name in ("CUDA_HOME", "CUDA_PATH")] + ["/usr/local/cuda"]
+    folders = [Path(root) / "lib64" for root in roots if root]
+    folders += [found for entry in sys.path for found in Path(entry).glob("nvidia/*/lib")]
+    for folder in folders:
+        for path in sorted(folder.glob("libnvrtc.so*"), reverse=True):
+            if ".alt." not in path.name:
+                yield path
+
+
+class Nvrtc:
+    """The library, loaded."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._lib = library
+        self._lib.nvrtcGetErrorString.restype = ctypes.c_char_p
+
+    @property
+    def version(self) -> str:
+        major, minor = ctypes.c_int(), ctypes.c_int()
+        self._check(self._lib.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)))
+        return f"{major.value}.{minor.value}"
+
+    def compile(self, source: str, architecture: int) -> bytes:
+        """Machine code for ``sm_architecture``. Raises BackendError with the compiler's words."""
+        program = ctypes.c_void_p()
+        self._check(self._lib.nvrtcCreateProgram(ctypes.byref(program), source.encode(),
+                                                 b"kernels.cu", 0, None, None))
+        try:
+            flags = [f.encode() for f in (f"--gpu-architecture=sm_{architecture}", *FLAGS)]
+            failed = self._lib.nvrtcCompileProgram(program, len(flags),
+                                                   (ctypes.c_char_p * len(flags))(*flags))
+            if failed:
+                raise BackendError(f"NVRTC {self.version} does not compile kernels for sm_"
+                                   f"{architecture}: {self._text(program)[:2000]}")
+            return self._bytes(program, "CUBIN")
+        finally:
+            self._lib.nvrtcDestroyProgram(ctypes.byref(program))
+
+    def _text(self, program: ctypes.c_void_p) -> str:
+        return self._bytes(program, "ProgramLog").rstrip(b"\0").decode(errors="replace")
+
+    def _bytes(self, program: ctypes.c_void_p, what: str) -> bytes:
+        size = ctypes.c_size_t()
+        self._check(getattr(self._lib, f"nvrtcGet{what}Size")(program, ctypes.byref(size)))
+        out = ctypes.create_string_buffer(size.value)
+        self._check(getattr(self._lib, f"nvrtcGet{what}")(program, out))
+        return out.raw
+
+    def _check(self, result: int) -> None:
+        if result:
+            raise BackendError(f"NVRTC: {self._lib.nvrtcGetErrorString(result).decode()}")

@@ -1,0 +1,252 @@
+// What stands above every kernel: types, scalar functions, and how a team of threads reduces.
+#ifdef __CUDACC_RTC__
+typedef signed char int8_t;
+typedef unsigned char uint8_t;
+typedef short int16_t;
+typedef unsigned short uint16_t;
+typedef int int32_t;
+typedef unsigned int uint32_t;
+typedef long long int64_t;
+typedef unsigned long long uint64_t;
+#else
+#include <stdint.h>
+#endif
+#ifdef __CUDACC__
+#define __builtin_nanf(text) __int_as_float(0x7fc00000)
+#define __builtin_nan(text) __longlong_as_double(0x7ff8000000000000ll)
+#define __builtin_inff() __int_as_float(0x7f800000)
+#define __builtin_inf() __longlong_as_double(0x7ff0000000000000ll)
+#endif
+
+#define KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads)
+#define INL static __device__ __forceinline__
+#define FULL 0xffffffffu
+
+// ---- where a thread stands
+INL int thread_id() { return (int)threadIdx.x; }
+INL int lane_id() { return (int)(threadIdx.x & 31u); }
+INL int block_id() { return (int)blockIdx.x; }
+INL int block_count() { return (int)gridDim.x; }
+
+// ---- indices
+INL int64_t clamp_index(int64_t i, int64_t n) { return i < 0 ? 0 : i >= n ? n - 1 : i; }
+INL int64_t nonzero(int64_t d) { return d ? d : 1; }
+INL int64_t floor_div(int64_t a, int64_t b) { int64_t q = a / b; return a % b < 0 ? q - 1 : q; }
+INL int64_t floor_mod(int64_t a, int64_t b) { int64_t r = a % b; return r < 0 ? r + b : r; }
+
+// ---- selection and comparisons
+#define SELECT(c, a, b) ((c) ? (a) : (b))
+#define sf_sel SELECT
+#define sd_sel SELECT
+#define si_sel SELECT
+#define sl_sel SELECT
+#define su_sel SELECT
+#define sc_sel SELECT
+#define sb_sel SELECT
+#define sf_test(x) (x)
+#define sd_test(x) (x)
+#define si_test(x) (x)
+#define sl_test(x) (x)
+#define su_test(x) (x)
+#define sc_test(x) (x)
+#define sb_or(a, b) ((a) | (b))
+#define sb_and(a, b) ((a) & (b))
+#define sb_not(a) (!(a))
+#define LESS(a, b) ((a) < (b))
+#define LESS_EQUAL(a, b) ((a) <= (b))
+#define EQUAL(a, b) ((a) == (b))
+#define sf_less LESS
+#define sf_less_equal LESS_EQUAL
+#define sf_equal EQUAL
+#define sd_less LESS
+#define sd_less_equal LESS_EQUAL
+#define sd_equal EQUAL
+#define si_less LESS
+#define si_less_equal LESS_EQUAL
+#define si_equal EQUAL
+#define sl_less LESS
+#define sl_less_equal LESS_EQUAL
+#define sl_equal EQUAL
+#define su_less LESS
+#define su_less_equal LESS_EQUAL
+#define su_equal EQUAL
+#define sc_less LESS
+#define sc_less_equal LESS_EQUAL
+#define sc_equal EQUAL
+#define sb_less LESS
+#define sb_less_equal LESS_EQUAL
+#define sb_equal EQUAL
+
+// ---- arithmetic; NaN propagates through max and min
+#define FLOATS(L, T, S) \
+  INL T s##L##_max(T a, T b) { return a > b || a != a ? a : b; } \
+  INL T s##L##_min(T a, T b) { return a < b || a != a ? a : b; } \
+  INL T s##L##_abs(T a) { return fabs##S(a); } \
+  INL T s##L##_floor(T a) { return floor##S(a); } \
+  INL T s##L##_mod(T a, T b) { return fmod##S(a, b); } \
+  INL T s##L##_fma(T a, T b, T c) { return fma##S(a, b, c); } \
+  INL T s##L##_add(T a, T b) { return a + b; } \
+  INL T s##L##_mul(T a, T b) { return a * b; } \
+  INL T s##L##_relu(T a) { return a < (T)0 ? (T)0 : a; }
+FLOATS(f, float, f)
+FLOATS(d, double, )
+#undef FLOATS
+
+// Integers wrap: sums, products and negation are those of unsigned ones. Division by 0 gives 0;
+// dividing the lowest value by -1 wraps.
+#define INTEGERS(L, T, U, SIGNED) \
+  INL T s##L##_div(T a, T b) { return b == 0 ? (T)0 : SIGNED && b == (T)-1 ? (T)((U)0 - (U)a) : (T)(a / b); } \
+  INL T s##L##_mod(T a, T b) { return b == 0 || (SIGNED && b == (T)-1) ? (T)0 : (T)(a % b); } \
+  INL T s##L##_max(T a, T b) { return a > b ? a : b; } \
+  INL T s##L##_min(T a, T b) { return a < b ? a : b; } \
+  INL T s##L##_abs(T a) { return SIGNED && a < 0 ? (T)((U)0 - (U)a) : a; } \
+  INL T s##L##_add(T a, T b) { return (T)((U)a + (U)b); } \
+  INL T s##L##_mul(T a, T b) { return (T)((U)a * (U)b); } \
+  INL T s##L##_sub(T a, T b) { return (T)((U)a - (U)b); } \
+  INL T s##L##_neg(T a) { return (T)((U)0 - (U)a); } \
+  INL T s##L##_relu(T a) { return a < 0 ? (T)0 : a; }
+INTEGERS(i, int32_t, uint32_t, 1)
+INTEGERS(l, int64_t, uint64_t, 1)
+INTEGERS(u, uint8_t, uint32_t, 0)
+INTEGERS(c, int8_t, uint32_t, 1)
+#undef INTEGERS
+
+// ---- mathematics
+#define MATHS(P, T, S) \
+  INL T P##exp2(T x) { return exp2##S(x); } \
+  INL T P##log2(T x) { return log2##S(x); } \
+  INL T P##exp(T x) { return exp##S(x); } \
+  INL T P##log(T x) { return log##S(x); } \
+  INL T P##sin(T x) { return sin##S(x); } \
+  INL T P##cos(T x) { return cos##S(x); } \
+  INL T P##sqrt(T x) { return sqrt##S(x); } \
+  INL T P##tanh(T x) { return tanh##S(x); } \
+  INL T P##erf(T x) { return erf##S(x); } \
+  INL T P##sigmoid(T x) { return (T)1 / ((T)1 + exp##S(-x)); }
+MATHS(s_, float, f)
+MATHS(sd_, double, )
+#undef MATHS
+// log(e^a + e^b) without overflow; of infinities the larger one, of NaN NaN.
+INL double sd_logadd(double a, double b) {
+  const double m = sd_max(a, b);
+  return m - m != 0 ? m : m + log(1 + exp(-fabs(a - b)));
+}
+INL float sf_logadd(float a, float b) { return (float)sd_logadd(a, b); }
+// A running sum e^m s of exponentials, m the largest exponent so far: one more term e^x. Where m is
+// no number s stays finite. Its logarithm is ..._logged.
+#define LOGSUM(P, L, T, S) \
+  INL void s##L##_logsum(T *m, T *s, T x) { \
+    const T top = s##L##_max(*m, x), far = -fabs##S(x - *m); \
+    const T e = top - top != 0 ? (T)0 : P##exp(far); \
+    *s = x > *m ? s##L##_fma(*s, e, (T)1) : *s + e; \
+    *m = top; \
+  } \
+  INL T s##L##_logged(T m, T s) { return m + P##log(s); }
+LOGSUM(s_, f, float, f)
+LOGSUM(sd_, d, double, )
+#undef LOGSUM
+
+// ---- conversions
+#define CONVERT(A, T) \
+  INL float s##A##_to_f(T x) { return (float)x; } \
+  INL double s##A##_to_d(T x) { return (double)x; } \
+  INL int32_t s##A##_to_i(T x) { return (int32_t)x; } \
+  INL int64_t s##A##_to_l(T x) { return (int64_t)x; } \
+  INL uint8_t s##A##_to_u(T x) { return (uint8_t)(int32_t)x; } \
+  INL int8_t s##A##_to_c(T x) { return (int8_t)(int32_t)x; }
+CONVERT(f, float)
+CONVERT(d, double)
+CONVERT(i, int32_t)
+CONVERT(l, int64_t)
+CONVERT(u, uint8_t)
+CONVERT(c, int8_t)
+CONVERT(b, int)
+#undef CONVERT
+
+// ---- halves: to nearest even, as IEEE 754 asks; all values, infinities and NaN included
+INL float h_to_f(uint16_t h) {
+  int32_t em = (h & 0x7fff) << 13;
+  float f = __int_as_float(em) * 5192296858534827628530496329220096.0f;
+  if (em >= 0x7c00 << 13) f = __int_as_float(em | 0x7f800000);
+  return __int_as_float(__float_as_int(f) | (int32_t)((uint32_t)(h & 0x8000) << 16));
+}
+INL uint16_t f_to_h(float x) {
+  int32_t b = __float_as_int(x), a = b & 0x7fffffff;
+  int32_t tiny = __float_as_int(__int_as_float(a) + 0.5f) - 0x3f000000;
+  int32_t h;
+  if (a > 0x7f800000) h = 0x7e00;
+  else if (a < 0x38800000) h = tiny;
+  else if (a >= 0x47800000) h = 0x7c00;
+  else h = (a - 0x38000000 + 0xfff + ((a >> 13) & 1)) >> 13;
+  return (uint16_t)(h | ((b >> 16) & 0x8000));
+}
+INL float g_to_f(uint16_t g) { return __int_as_float((int32_t)((uint32_t)g << 16)); }
+INL uint16_t f_to_g(float x) {
+  uint32_t b = (uint32_t)__float_as_int(x);
+  if ((b & 0x7fffffff) > 0x7f800000) return (uint16_t)((b >> 16) | 0x40);
+  return (uint16_t)((b + 0x7fff + ((b >> 16) & 1)) >> 16);
+}
+INL float sh_round(float x) { return h_to_f(f_to_h(x)); }
+INL float sg_round(float x) { return g_to_f(f_to_g(x)); }
+
+// ---- memory
+#define MEMORY(L, T) \
+  INL T s##L##_load(const T *p) { return *p; } \
+  INL void s##L##_store(T *p, T x) { *p = x; }
+MEMORY(f, float)
+MEMORY(d, double)
+MEMORY(i, int32_t)
+MEMORY(l, int64_t)
+MEMORY(u, uint8_t)
+MEMORY(c, int8_t)
+#undef MEMORY
+// Four neighbours at once, from an address that is a multiple of 16.
+typedef float4 wide_f;
+typedef int4 wide_i;
+INL float4 wide_load(const float *p) { return *(const float4 *)p; }
+INL int4 wide_load(const int32_t *p) { return *(const int4 *)p; }
+INL void wide_store(float *p, float a, float b, float c, float d) {
+  *(float4 *)p = make_float4(a, b, c, d);
+}
+INL void wide_store(int32_t *p, int32_t a, int32_t b, int32_t c, int32_t d) {
+  *(int4 *)p = make_int4(a, b, c, d);
+}
+#define HALF(L) \
+  INL float s##L##_load(const uint16_t *p) { return L##_to_f(*p); } \
+  INL void s##L##_store(uint16_t *p, float x) { *p = f_to_##L(x); }
+HALF(h)
+HALF(g)
+#undef HALF
+INL int sb_load(const uint8_t *p) { return *p != 0; }
+INL void sb_store(uint8_t *p, int x) { *p = x != 0; }
+
+// ---- teams: each thread brings one value, all get the same result, in a fixed order of joining.
+// A block leaves its warps' values in shared memory; the second barrier lets it be used again.
+#define TEAM(L, T, W, OP) \
+  INL T warp_##OP##_##L(T x) { \
+    for (int d = 16; d; d /= 2) x = s##L##_##OP(x, (T)__shfl_xor_sync(FULL, (W)x, d)); \
+    return (T)__shfl_sync(FULL, (W)x, 0); \
+  } \
+  INL T block_##OP##_##L(T x) { \
+    __shared__ T room[32]; \
+    x = warp_##OP##_##L(x); \
+    if (lane_id() == 0) room[threadIdx.x / 32] = x; \
+    __syncthreads(); \
+    T all = room[0]; \
+    for (int w = 1; w < (int)blockDim.x / 32; w++) all = s##L##_##OP(all, room[w]); \
+    __syncthreads(); \
+    return all; \
+  }
+#define NUMBERS(L, T, W) TEAM(L, T, W, add) TEAM(L, T, W, max) TEAM(L, T, W, mul)
+NUMBERS(f, float, float)
+NUMBERS(d, double, double)
+NUMBERS(i, int32_t, int)
+NUMBERS(l, int64_t, long long)
+NUMBERS(u, uint8_t, int)
+NUMBERS(c, int8_t, int)
+#undef NUMBERS
+TEAM(f, float, float, logadd)
+TEAM(d, double, double, logadd)
+TEAM(b, int, int, or)
+TEAM(b, int, int, and)
+#undef TEAM

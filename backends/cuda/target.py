@@ -1,0 +1,75 @@
+"""An NVIDIA GPU as a target: which ops it lowers, what they cost, and plans as loaded programs."""
+
+from __future__ import annotations
+
+from tegg.dtype import DType
+from tegg.errors import LoweringError
+from tegg.extract.cost import Costs, load_costs
+from tegg.ir.classes import Fragment
+from tegg.ir.op import PRODUCTS, Op
+from tegg.kernel.code import KernelCode
+from tegg.kernel.lower import lower
+from tegg.kernel.simt import LIMITS
+from tegg.planning.plan import Plan
+
+from .contraction import lower_contraction
+from .driver import open_device
+from .emit import CudaC
+from .program import Loaded, prelude
+from .templates import Forms, templates, tile_of
+
+_PROFILES = (90,)  # architectures with a cost profile of their own
+
+
+class Cuda:
+    """Kernels in CUDA C for compute capability ``architecture / 10``.
+
+    Planning needs no GPU; building a plan opens the first one.
+    """
+
+    name = "cuda"
+    rules = ("lower.cuda",)
+
+    def __init__(self, architecture: int) -> None:
+        self.architecture = architecture
+        self.language = CudaC()
+        self.features = frozenset({f"sm={architecture}"})
+        self.ops = templates()
+        self.providers = (Forms(),)
+
+    def identity(self) -> str:
+        return f"cuda {self.architecture}\n{prelude()}"
+
+    def costs(self) -> Costs:
+        known = self.architecture in _PROFILES
+        return load_costs(f"cuda/sm_{self.architecture}" if known else "cuda/generic")
+
+    def unsupported(self, op: Op, dtype: DType) -> str | None:
+        if op.kind in PRODUCTS and op.template is None:
+            return "it is lowered as one of its templates, or as its expansion"
+        if op.kind == "kernel":
+            return "it is a kernel of its own, and such rows bring no code for CUDA"
+        if op.name == "ArgSort":
+            return "this device has no sort; its expansion compares all pairs"
+        if op.expand or op.kind != "elementwise" or op.name in (
+                "Cast", "Contiguous", *self.language.native):
+            return None
+        return f"CUDA C has no spelling for {op.name}, and its row no expansion"
+
+    def lower(self, fragment: Fragment, name: str, constant: frozenset[int]) -> KernelCode:
+        graph, outputs = fragment.graph, fragment.outputs
+        if not fragment.anchors:
+            return lower(graph, outputs, name, self.language, LIMITS)
+        first = fragment.anchors[-1]
+        if first.op.template is None:
+            raise LoweringError("a sum of products has no tile here; a Contract's template has one")
+        return lower_contraction(graph, outputs, fragment.anchors, name, self.language,
+                                 tile_of(first.attrs))
+
+    def build(self, plan: Plan) -> Loaded:
+        return Loaded(plan, open_device())
+
+
+def target() -> Cuda:
+    """The entry point ``tegg.backends: cuda``. Raises BackendError where no GPU can be opened."""
+    return Cuda(open_device().architecture)

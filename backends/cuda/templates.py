@@ -1,0 +1,99 @@
+"""The forms of a contraction on this device: rows of the op table, and which are worth a look."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from tegg.contraction import Spec
+from tegg.dim import Shape, hint, product
+from tegg.dtype import DType, f32
+from tegg.ir.op import Op
+from tegg.ir.template import OWN, Execution, Extents, template
+
+if TYPE_CHECKING:
+    from tegg.rewrite.view import View
+
+# Rows, columns and depth of tiles. Each thread of a block makes rows * columns / 256 sums.
+TILES = ((128, 128, 8), (64, 64, 16), (32, 32, 32))
+_READ = 2.0  # multiply-adds that a read of shared memory takes as long as
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A tile of the result in sums: ``rows x columns`` of a block, ``depth`` terms at a time."""
+
+    rows: int
+    columns: int
+    depth: int
+
+    @property
+    def side(self) -> int:
+        """Threads of a block along each side of the tile."""
+        return 16
+
+    @property
+    def mine(self) -> tuple[int, int]:
+        """Rows and columns of one thread."""
+        return self.rows // self.side, self.columns // self.side
+
+
+def register(d: DType) -> DType:
+    """The dtype in which sums are kept: halves accumulate in float32."""
+    return f32 if d.is_float and d.itemsize == 2 else d
+
+
+def _executes(own: tuple, e: Extents) -> Execution:
+    tile = Tile(*own)
+    down, across = -(-e.m // tile.rows), -(-e.n // tile.columns)
+    depth = -(-e.k // tile.depth) * tile.depth
+    a, b = tile.mine
+    return Execution(2.0 * e.batch * down * tile.rows * across * tile.columns * depth,
+                     a * b / (a * b + _READ * (a + b)), max(1, e.batch * down * across))
+
+
+@cache
+def templates() -> tuple[Op, ...]:
+    """The rows of this device."""
+    return (template("CudaTiled", (("rows", "int"), ("columns", "int"), ("depth", "int")),
+                     _executes, "tiles of both operands in shared memory, sums in registers"),)
+
+
+def tile_of(attrs: tuple) -> Tile:
+    """The tile that a template's attributes state."""
+    return Tile(*attrs[OWN:])
+
+
+def tiles(x: Shape, y: Shape, spec: str) -> list[tuple[int, int, int]]:
+    """Tiles for a product: the smallest, and those that the result fills half at least."""
+    s = Spec.parse(spec)
+    size = s.sizes(x, y)
+    m, n = (hint(product(tuple(size[c] for c in letters))) for letters in (s.m, s.n))
+    return [t for t in TILES if t == TILES[-1] or (2 * m >= t[0] and 2 * n >= t[1])]
+
+
+@dataclass(frozen=True, slots=True)
+class Forms:
+    """Which forms of a contraction x, y, spec could win, for rules to build.
+
+    ``(cuda-tile x y i r c d)``: tiles of r rows and c columns, d terms at a time.
+    """
+
+    name = "cuda forms"
+    known = 3
+    relations = MappingProxyType({
+        "cuda-tile": ("Tensor", "Tensor", "String", "i64", "i64", "i64")})
+
+    def completions(self, relation: str, *given: Any) -> list[tuple[Any, ...]]:
+        """What a relation says of two operands and a spec."""
+        x, y, spec = given
+        return list(tiles(x.shape, y.shape, spec))
+
+    def facts(self, view: View) -> Iterable[tuple[Any, ...]]:
+        for _, n in view.having("Contract"):
+            x, y = (view.shape[a] for a in n.args)
+            for tile in tiles(x, y, n.attrs[0]):
+                yield ("cuda-tile", *n.args, n.attrs[0], *tile)

@@ -1,0 +1,89 @@
+"""Fragments lowered for CUDA and run on the simulator, many kernels to a translation unit."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+
+import numpy as np
+from kernels import random_inputs
+from simt.simulator import Memory, Module
+from tegg.backends.cuda.emit import CudaC
+
+from tegg.dim import evaluate as size_of
+from tegg.ir.graph import Graph, Node
+from tegg.kernel.code import KernelCode
+from tegg.kernel.lower import lower
+from tegg.kernel.simt import LIMITS
+
+BLOCKS = 5  # at most, so that blocks take several points
+
+
+@functools.cache
+def prelude() -> str:
+    return files("tegg.backends.cuda").joinpath("prelude.h").read_text(encoding="utf-8")
+
+
+def module(codes: Sequence[KernelCode], extra: str = "") -> Module:
+    """Kernels compiled together."""
+    return Module("\n".join([prelude(), extra, *(c.source for c in codes)]))
+
+
+@dataclass(slots=True)
+class Case:
+    """One fragment with what to run it on."""
+
+    graph: Graph
+    outputs: Sequence[Node]
+    sizes: Mapping[str, int]
+    inputs: Mapping[int, np.ndarray]
+    code: KernelCode
+
+
+def case(name: str, graph: Graph, outputs: Sequence[Node], sizes: Mapping[str, int] | None = None,
+         inputs: Mapping[int, np.ndarray] | None = None,
+         inplace: Mapping[int, int] | None = None) -> Case:
+    """Lower a fragment as kernels of this name."""
+    code = lower(graph, outputs, name, CudaC(), LIMITS, inplace)
+    inputs = random_inputs(graph, sizes or {}) if inputs is None else inputs
+    return Case(graph, outputs, sizes or {}, inputs, code)
+
+
+def run(unit: Module, c: Case, order: int = 0, inplace: Mapping[int, int] | None = None,
+        ) -> list[np.ndarray]:
+    """The outputs of a case, on memory of its own for every buffer."""
+    specs = [(s.shape, s.dtype) for s in c.graph.inputs]
+    specs += [(n.shape, n.dtype) for n in c.outputs]
+    specs += [((t.size,), t.dtype) for t in c.code.temporaries]
+    memory: list[Memory] = []
+    first = len(c.graph.inputs)
+    for slot, (shape, dtype) in enumerate(specs):
+        shared = (inplace or {}).get(slot - first)
+        if shared is not None:
+            memory.append(memory[shared])
+            continue
+        count = int(np.prod([size_of(d, c.sizes) for d in shape], dtype=np.int64))
+        memory.append(Memory(count * dtype.itemsize, f"buffer {slot}"))
+        if slot in c.inputs and slot < first:
+            memory[-1].write(np.asarray(c.inputs[slot]).astype(dtype.numpy))
+    try:
+        launch(unit, c.code, [m.address for m in memory], c.sizes, order)
+        return [memory[first + i].bytes.view(n.dtype.numpy).copy().reshape(
+            tuple(size_of(d, c.sizes) for d in n.shape)) for i, n in enumerate(c.outputs)]
+    finally:
+        for m in {id(m): m for m in memory}.values():
+            m.free()
+
+
+def launch(unit: Module, code: KernelCode, addresses: Sequence[int], sizes: Mapping[str, int],
+           order: int) -> None:
+    """All stages of a kernel, one after the other."""
+    for stage in code.stages:
+        assert stage.launch is not None
+        blocks = stage.launch.blocks(sizes, BLOCKS)
+        if blocks:
+            values = [addresses[b] for b in stage.launch.buffers]
+            unit.run(stage.function, blocks, stage.launch.threads,
+                     values + [sizes[s] for s in code.symbols], order)

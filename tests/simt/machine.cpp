@@ -1,0 +1,327 @@
+// A machine of blocks and threads on one OS thread. Kernels are compiled with -fsanitize=thread, and
+// the hooks that this puts at every access are defined here: they know which memory exists, who wrote
+// it, and which barriers stand between.
+#include "machine.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+#include <algorithm>
+#include <map>
+#include <vector>
+
+namespace {
+enum State { READY, AT_BARRIER, AT_WARP, DONE };
+enum { MOST = 1024, LANES = 32 };
+const size_t STACK = 128 << 10;
+
+struct Fiber {
+  ucontext_t context;
+  State state;
+  int line;
+};
+// What one warp exchanges. Slots are two, so that a fast lane cannot overwrite what others still read.
+struct Warp {
+  unsigned live, mask, arrived, synced;
+  int line, turn;
+  const char *what;
+  char slots[2][LANES][SIMT_SLOT];
+};
+// One byte of known memory: who touched it last, between which barriers. ANY: several readers.
+struct Cell {
+  uint32_t wrote, read;            // epochs; 0: never
+  uint32_t wrote_sync, read_sync;  // warp barriers passed by then
+  uint16_t writer, reader;
+  bool known;
+};
+const uint16_t ANY = 0xffff;
+struct Region {
+  char *low;
+  size_t size;
+  std::vector<char> name;
+  std::vector<Cell> cells;
+  bool shared;
+};
+
+Fiber fibers[MOST];
+Warp warps[MOST / LANES];
+ucontext_t launcher;
+char *stacks;
+std::map<char *, Region> regions;  // by first byte
+Region *last;
+char *shared_low, *shared_high;
+std::vector<int> order;
+unsigned thread_count, block_count, block, live, waiting;
+int me = -1, barrier_line;
+uint32_t epoch = 1, block_first, launch_first, seed;
+void (*body)(void *);
+void *arguments;
+bool failed;
+char message[1024];
+
+void step_to(int to) {
+  const int from = me;
+  me = to;
+  swapcontext(from < 0 ? &launcher : &fibers[from].context,
+              to < 0 ? &launcher : &fibers[to].context);
+}
+int next_ready() {
+  const size_t at = me < 0 ? 0 : std::find(order.begin(), order.end(), me) - order.begin();
+  for (size_t k = 1; k <= order.size(); k++) {
+    const int f = order[(at + k) % order.size()];
+    if (fibers[f].state == READY) return f;
+  }
+  return -1;
+}
+void deadlock() {
+  int at = -1, in = -1;
+  for (unsigned i = 0; i < thread_count; i++) {
+    if (fibers[i].state == AT_BARRIER) at = i;
+    if (fibers[i].state == AT_WARP) in = i;
+  }
+  simt_fail("threads wait for ever: thread %d at a barrier (line %d), thread %d in a warp operation "
+            "(line %d)", at, at < 0 ? 0 : fibers[at].line, in, in < 0 ? 0 : fibers[in].line);
+}
+void wait_as(State state) {
+  fibers[me].state = state;
+  const int n = next_ready();
+  if (n < 0) deadlock();
+  step_to(n);
+}
+// The lanes of a warp that have all arrived go on.
+void release(unsigned w) {
+  Warp &warp = warps[w];
+  if (!warp.arrived || (warp.arrived & warp.live) != (warp.mask & warp.live)) return;
+  for (unsigned l = 0; l < LANES; l++)
+    if (warp.arrived >> l & 1 && fibers[w * LANES + l].state == AT_WARP)
+      fibers[w * LANES + l].state = READY;
+  warp.arrived = 0;
+  warp.turn ^= 1;
+}
+void run_fiber() {
+  body(arguments);
+  const unsigned w = me / LANES;
+  fibers[me].state = DONE;
+  live--;
+  warps[w].live &= ~(1u << me % LANES);
+  if (waiting)
+    simt_fail("thread %d has returned, and %u others wait at the barrier of line %d", me, waiting,
+              barrier_line);
+  release(w);
+  const int n = next_ready();
+  if (n < 0 && live) deadlock();
+  step_to(n);
+}
+
+// ---- memory
+Region *find(char *p) {
+  if (last && p >= last->low && p < last->low + last->size) return last;
+  auto it = regions.upper_bound(p);
+  if (it == regions.begin()) return nullptr;
+  Region &r = (--it)->second;
+  return p < r.low + r.size ? last = &r : nullptr;
+}
+void outside(char *p, size_t n, const char *verb) {
+  const Region *near = nullptr;
+  long best = 1l << 62;
+  for (auto &[low, r] : regions) {
+    const long d = p < low ? low - p : p - (low + r.size);
+    if (d < best) best = d, near = &r;
+  }
+  simt_fail("out of bounds: %s of %zu bytes %ld %s %s (%zu bytes)", verb, n, best,
+            near && p < near->low ? "before" : "past", near ? near->name.data() : "anything",
+            near ? near->size : 0);
+}
+bool ordered(uint16_t other, uint32_t sync) {
+  return other == me || (other != ANY && other / LANES == me / LANES
+                         && sync != warps[me / LANES].synced);
+}
+void race(const Region &r, size_t at, const char *what, uint32_t when, uint16_t other) {
+  if (when < block_first)
+    simt_fail("race between blocks: %s of %s at byte %zu", what, r.name.data(), at);
+  simt_fail("race: %s of %s at byte %zu, by thread %d and thread %d, with no barrier between", what,
+            r.name.data(), at, me, other == ANY ? -1 : other);
+}
+// Whether an access at an epoch is of this launch, and nothing orders it before now.
+bool clashes(const Region &r, uint32_t when, uint16_t who, uint32_t sync) {
+  if (when == epoch) return !ordered(who, sync);
+  return !r.shared && when >= launch_first && when < block_first;
+}
+void touch(Region &r, size_t at, bool write) {
+  Cell &c = r.cells[at];
+  const uint32_t sync = warps[me / LANES].synced;
+  if (c.wrote && clashes(r, c.wrote, c.writer, c.wrote_sync))
+    race(r, at, write ? "two writes" : "write and read", c.wrote, c.writer);
+  if (write) {
+    if (c.read && clashes(r, c.read, c.reader, c.read_sync))
+      race(r, at, "read and write", c.read, c.reader);
+    c.wrote = epoch, c.writer = me, c.wrote_sync = sync, c.known = true;
+    return;
+  }
+  if (r.shared ? c.wrote < block_first : !c.known)
+    simt_fail("uninitialised read of %s at byte %zu", r.name.data(), at);
+  const bool others = c.read == epoch && c.reader != me && !ordered(c.reader, c.read_sync);
+  c.read = epoch, c.reader = others ? ANY : me, c.read_sync = sync;
+}
+void access(void *pointer, size_t n, bool write) {
+  char *p = (char *)pointer;
+  if (me < 0 || (p >= stacks && p < stacks + STACK * MOST)) return;
+  Region *r = find(p);
+  if (!r || p + n > r->low + r->size) outside(p, n, write ? "write" : "read");
+  if ((n & (n - 1)) == 0 && n <= 16 && (uintptr_t)p % n)
+    simt_fail("misaligned %s of %zu bytes in %s at byte %zu", write ? "write" : "read", n,
+              r->name.data(), (size_t)(p - r->low));
+  for (size_t i = 0; i < n; i++) touch(*r, p - r->low + i, write);
+}
+
+// ---- a launch
+void arrange(int how) {
+  order.resize(thread_count);
+  for (unsigned i = 0; i < thread_count; i++) order[i] = how == 1 ? thread_count - 1 - i : i;
+  for (unsigned i = thread_count; how == 2 && i > 1; i--) {
+    seed = seed * 1664525u + 1013904223u;
+    std::swap(order[i - 1], order[(seed >> 8) % i]);
+  }
+}
+void run_block() {
+  block_first = ++epoch;
+  if (shared_low) memset(shared_low, 0xff, shared_high - shared_low);
+  live = thread_count, waiting = 0;
+  for (unsigned w = 0; w * LANES < thread_count; w++) warps[w] = Warp{};
+  for (unsigned i = 0; i < thread_count; i++) {
+    Fiber &f = fibers[i];
+    f.state = READY;
+    warps[i / LANES].live |= 1u << i % LANES;
+    getcontext(&f.context);
+    f.context.uc_stack.ss_sp = stacks + i * STACK;
+    f.context.uc_stack.ss_size = STACK;
+    f.context.uc_link = nullptr;
+    makecontext(&f.context, run_fiber, 0);
+  }
+  step_to(order[0]);
+}
+}  // namespace
+
+extern "C" {
+unsigned simt_thread(void) { return me; }
+unsigned simt_block(void) { return block; }
+unsigned simt_threads(void) { return thread_count; }
+unsigned simt_blocks(void) { return block_count; }
+
+void simt_fail(const char *format, ...) {
+  va_list a;
+  va_start(a, format);
+  const int n = snprintf(message, sizeof message, "block %u, thread %d: ", block, me);
+  vsnprintf(message + n, sizeof message - n, format, a);
+  va_end(a);
+  failed = true;
+  step_to(-1);
+  __builtin_trap();
+}
+const char *simt_message(void) { return message; }
+
+void simt_barrier(int line) {
+  if (live != thread_count)
+    simt_fail("barrier of line %d, and %u threads have returned", line, thread_count - live);
+  if (waiting && barrier_line != line)
+    simt_fail("divergent barriers: this thread at line %d, others at line %d", line, barrier_line);
+  barrier_line = fibers[me].line = line;
+  if (++waiting < live) {
+    wait_as(AT_BARRIER);
+    return;
+  }
+  for (unsigned i = 0; i < thread_count; i++)
+    if (fibers[i].state == AT_BARRIER) fibers[i].state = READY;
+  waiting = 0;
+  epoch++;
+}
+const char *simt_exchange(unsigned mask, const void *mine, size_t n, int line, const char *what) {
+  const unsigned lane = me % LANES;
+  Warp &w = warps[me / LANES];
+  if (!(mask >> lane & 1)) simt_fail("%s at line %d: lane %u is not in its own mask", what, line, lane);
+  if (w.arrived && (w.mask != mask || w.line != line || strcmp(w.what, what)))
+    simt_fail("divergent warp: this lane is in %s at line %d, others in %s at line %d", what, line,
+              w.what, w.line);
+  w.mask = mask, w.line = fibers[me].line = line, w.what = what;
+  char (*slots)[SIMT_SLOT] = w.slots[w.turn];
+  memcpy(slots[lane], mine, n);
+  w.arrived |= 1u << lane;
+  if ((w.arrived & w.live) == (mask & w.live)) release(me / LANES);
+  else wait_as(AT_WARP);
+  return slots[0];
+}
+// Two exchanges: one to meet, and one so that nobody is still in front when the order is counted.
+void simt_warp_barrier(unsigned mask, int line) {
+  const char nothing = 0;
+  const uint32_t before = warps[me / LANES].synced;
+  simt_exchange(mask, &nothing, 1, line, "__syncwarp");
+  warps[me / LANES].synced = before + 1;
+  simt_exchange(mask, &nothing, 1, line, "__syncwarp (left)");
+}
+
+// ---- what Python calls
+void simt_add(void *p, size_t n, const char *name, int shared) {
+  regions[(char *)p] = Region{(char *)p, n, std::vector<char>(name, name + strlen(name) + 1),
+                              std::vector<Cell>(n), shared != 0};
+  last = nullptr;
+}
+void simt_drop(void *p) {
+  regions.erase((char *)p);
+  last = nullptr;
+}
+void simt_known(void *p, size_t n) {  // the host has written it
+  Region *r = find((char *)p);
+  for (size_t i = 0; r && i < n; i++) r->cells[(char *)p - r->low + i].known = true;
+}
+int simt_launch(void (*kernel)(void *), void *args, unsigned blocks, unsigned threads, int how,
+                void *low, void *high) {
+  if (threads < 1 || threads > MOST) return 2;
+  if (!stacks)
+    stacks = (char *)mmap(nullptr, STACK * MOST, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  body = kernel, arguments = args, thread_count = threads, block_count = blocks;
+  failed = false, message[0] = 0;
+  shared_low = (char *)low, shared_high = (char *)high;
+  if (high > low) simt_add(low, shared_high - shared_low, "shared memory", 1);
+  launch_first = ++epoch;
+  arrange(how);
+  for (unsigned b = 0; b < blocks && !failed; b++) {
+    block = how == 1 ? blocks - 1 - b : b;
+    run_block();
+  }
+  me = -1;
+  if (high > low) simt_drop(low);
+  return failed;
+}
+
+// ---- the hooks that -fsanitize=thread calls
+#define ACCESS(N) \
+  void __tsan_read##N(void *p) { access(p, N, false); } \
+  void __tsan_write##N(void *p) { access(p, N, true); } \
+  void __tsan_unaligned_read##N(void *p) { access(p, N, false); } \
+  void __tsan_unaligned_write##N(void *p) { access(p, N, true); } \
+  void __tsan_volatile_read##N(void *p) { access(p, N, false); } \
+  void __tsan_volatile_write##N(void *p) { access(p, N, true); }
+ACCESS(1) ACCESS(2) ACCESS(4) ACCESS(8) ACCESS(16)
+// ... and those of -fsanitize=alignment,bounds
+struct Mismatch {
+  const char *file;
+  uint32_t line, column;
+  const void *type;
+  unsigned char log_alignment, kind;
+};
+void __ubsan_handle_type_mismatch_v1(Mismatch *m, uintptr_t p) {
+  simt_fail("access at line %u to an address that is no multiple of %d", m->line,
+            1 << m->log_alignment);
+}
+void __ubsan_handle_out_of_bounds(Mismatch *m, uintptr_t index) {
+  simt_fail("line %u reads or writes index %ld of a fixed array, beyond its end", m->line,
+            (long)index);
+}
+void __tsan_read_range(void *p, size_t n) { access(p, n, false); }
+void __tsan_write_range(void *p, size_t n) { access(p, n, true); }
+void __tsan_func_entry(void *) {}
+void __tsan_func_exit(void) {}
+void __tsan_init(void) {}
+}

@@ -1,0 +1,19 @@
+// What compiled kernels ask of the machine. Threads of a block are fibers of one OS thread.
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+#define SIMT_PLAIN __attribute__((no_sanitize("thread", "alignment"), unused))
+enum { SIMT_SLOT = 16 };  // bytes that a lane can hand to its warp
+
+extern "C" {
+unsigned simt_thread(void);
+unsigned simt_block(void);
+unsigned simt_threads(void);
+unsigned simt_blocks(void);
+void simt_barrier(int line);
+void simt_warp_barrier(unsigned mask, int line);
+// Hands n bytes to the warp, waits for all lanes of the mask; lane k's bytes lie at k * SIMT_SLOT.
+const char *simt_exchange(unsigned mask, const void *mine, size_t n, int line, const char *what);
+void simt_fail(const char *format, ...);
+}

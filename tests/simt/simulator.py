@@ -1,0 +1,111 @@
+"""Emitted CUDA C compiled unchanged by g++ and run on a machine of fibers that checks every access."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import functools
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+HERE = Path(__file__).parent
+ORDERS = (0, 1, 2)  # of the threads of a block: as counted, reversed, shuffled
+_FLAGS = ("-std=c++17", "-O1", "-fPIC", "-shared", "-ffp-contract=off", "-fno-strict-aliasing",
+          "-fno-threadsafe-statics", "-fno-exceptions", "-Wall", "-Wno-unused-variable",
+          "-Wno-unused-function", "-Werror")
+_GAP = 4096  # bytes around an array that belong to nobody
+
+
+class SimulatorError(Exception):
+    """A kernel did what a GPU must not: the machine's own words."""
+
+
+@functools.cache
+def _folder() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="tegg-simt-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def _compile(command: Sequence[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SimulatorError(done.stderr[:3000])
+
+
+@functools.cache
+def machine() -> ctypes.CDLL:
+    """The machine; kernels that are loaded later find it among the global names."""
+    path = _folder() / "machine.so"
+    _compile(["g++", "-std=c++17", "-O2", "-fPIC", "-shared", str(HERE / "machine.cpp"), "-o",
+              str(path)])
+    lib = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+    lib.simt_message.restype = ctypes.c_char_p
+    return lib
+
+
+class Memory:
+    """Bytes of the device between bytes that belong to nobody."""
+
+    def __init__(self, nbytes: int, name: str) -> None:
+        self._raw = np.zeros(nbytes + 2 * _GAP + 256, np.uint8)
+        self.address = (self._raw.ctypes.data + _GAP + 255) // 256 * 256
+        at = self.address - self._raw.ctypes.data
+        self.nbytes, self.bytes = nbytes, self._raw[at:at + nbytes]
+        self.bytes[...] = 0x5a  # what nobody has written is no plausible value
+        machine().simt_add(ctypes.c_void_p(self.address), ctypes.c_size_t(nbytes), name.encode(), 0)
+
+    def write(self, data: np.ndarray, at: int = 0) -> None:
+        """The host writes: from now on these bytes may be read."""
+        raw = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
+        self.bytes[at:at + raw.size] = raw
+        machine().simt_known(ctypes.c_void_p(self.address + at), ctypes.c_size_t(raw.size))
+
+    def free(self) -> None:
+        machine().simt_drop(ctypes.c_void_p(self.address))
+
+
+class Module:
+    """One translation unit of kernels."""
+
+    _count = 0
+
+    def __init__(self, source: str) -> None:
+        machine()
+        Module._count += 1
+        stem = _folder() / f"unit{Module._count}"
+        self.names = re.findall(r"^KERNEL\(\d+\) (\w+)\(", source, re.MULTILINE)
+        self.names += re.findall(r"^extern \"C\" __global__ void (?:__launch_bounds__\(\d+\) )?"
+                                 r"(\w+)\(", source, re.MULTILINE)
+        exports = "".join(f"SIMT_EXPORT({n})\n" for n in self.names)
+        Path(f"{stem}.cpp").write_text(f'#include "cuda.h"\n#line 1 "kernels.cu"\n{source}\n'
+                                       f'#line 1 "exports"\nSIMT_MODULE\n{exports}')
+        # the sanitizer's hooks are the machine's: its own library must not be linked
+        _compile(["g++", *(f for f in _FLAGS if f != "-shared"), f"-I{HERE}", "-fsanitize=thread,alignment,bounds",
+                  "-c", f"{stem}.cpp", "-o", f"{stem}.o"])
+        _compile(["g++", "-shared", f"{stem}.o", "-o", f"{stem}.so"])
+        self._library = ctypes.CDLL(f"{stem}.so")
+        low, high = ctypes.c_void_p(), ctypes.c_void_p()
+        self._library.simt_shared_range(ctypes.byref(low), ctypes.byref(high))
+        self._shared = low, high
+
+    def run(self, name: str, blocks: int, threads: int, arguments: Sequence[int],
+            order: int = 0) -> None:
+        """Launch a kernel on addresses and sizes. Raises SimulatorError for what it did wrong."""
+        if name not in self.names:
+            raise SimulatorError(f"no kernel {name!r}; there are {', '.join(self.names)}")
+        count = self._library[f"simt_arguments_{name}"]()
+        if count != len(arguments):
+            raise SimulatorError(f"{name} takes {count} arguments, {len(arguments)} were given")
+        values = [ctypes.c_int64(a) for a in arguments]
+        table = (ctypes.c_void_p * max(1, len(values)))(*map(ctypes.addressof, values))
+        failed = machine().simt_launch(self._library[f"simt_body_{name}"], table, blocks, threads,
+                                       order, *self._shared)
+        if failed:
+            raise SimulatorError(f"{name}: {machine().simt_message().decode()}")

@@ -1,0 +1,88 @@
+"""Contractions for CUDA on the simulator: all fragments and random ones, in every tile."""
+
+from __future__ import annotations
+
+import pytest
+from contractions import CASES, SYMBOLIC
+from tegg.testing.draw import Draw
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from kernels import random_inputs
+from simt import cases
+from test_contraction_random import fragment
+from test_cuda_kernels import agree, compiled
+from tegg.backends.cuda.contraction import lower_contraction
+from tegg.backends.cuda.emit import CudaC
+from tegg.backends.cuda.templates import TILES, Forms, Tile, tiles
+
+from tegg.dtype import f32
+from tegg.errors import LoweringError
+
+SIZES = [dict(m=m, b=b, s=s) for m, b, s in ((0, 1, 0), (1, 0, 5), (7, 3, 1), (9, 1, 17),
+                                              (70, 2, 40))]
+
+def lowered(name: str, g: Draw, outputs, anchors, tile) -> cases.Case:
+    code = lower_contraction(g, outputs, anchors, name, CudaC(), Tile(*tile))
+    return cases.Case(g, outputs, {}, random_inputs(g, {}) if not code.symbols else {}, code)
+
+
+def recorded(table, names, tile) -> list[cases.Case]:
+    """The fragments of these names."""
+    drawn = {name: Draw() for name in names}
+    return [lowered(f"k_{name}", g, *table[name](g), tile) for name, g in drawn.items()]
+
+
+@pytest.mark.parametrize("tile", TILES)
+def test_fragments(tile):
+    names = sorted(CASES)[TILES.index(tile)::len(TILES)]
+    found = recorded(CASES, names, tile)
+    unit = cases.module([c.code for c in found])
+    for number, c in enumerate(found):
+        if c.code.work.iterations < 3e6:
+            agree(unit, c, number % 3, 4)
+    compiled([c.code for c in found])
+
+
+def test_symbolic_sizes():
+    found = recorded(SYMBOLIC, sorted(SYMBOLIC), TILES[-1])
+    unit = cases.module([c.code for c in found])
+    for number, c in enumerate(found):
+        for sizes in SIZES:
+            c.sizes, c.inputs = sizes, random_inputs(c.graph, sizes)
+            agree(unit, c, number % 3, 4)
+
+
+@settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_random(data):
+    found = []
+    for number in range(12):
+        g = Draw()
+        dtype = data.draw(st.sampled_from(("f32", "f32", "f64", "f16", "i32", "u8")))
+        outputs, anchor = data.draw(fragment(g, dtype, frozenset()))
+        try:
+            found.append(lowered(f"k{number}", g, outputs, [anchor],
+                                 data.draw(st.sampled_from(TILES))))
+        except LoweringError:
+            continue
+    unit = cases.module([c.code for c in found])
+    for number, c in enumerate(found):
+        agree(unit, c, number % 3, 4)
+
+
+def test_small_products_are_offered_the_smallest_tile():
+    assert tiles((8, 64), (64, 8), "a,k;k,b;a,b") == [TILES[-1]]
+    assert tiles((512, 64), (64, 512), "a,k;k,b;a,b") == list(TILES)
+    assert Forms().completions("cuda-tile", _Operand((8, 4)), _Operand((4, 8)),
+                               "a,k;k,b;a,b") == [TILES[-1]]
+
+
+class _Operand:
+    def __init__(self, shape):
+        self.shape, self.dtype = shape, f32
+
+
+def test_an_empty_result_needs_no_kernel():
+    g = Draw()
+    outputs, anchors = CASES["no_rows"](g)
+    assert lower_contraction(g, outputs, anchors, "k", CudaC(), Tile(32, 32, 32)).stages == ()
