@@ -8,15 +8,16 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from profiles import examples
-from tegg.rewrite.compiler import Bf16, Fp16, Generic, stack
+from tegg.rewrite.compiler import Bf16, Fp16, Generic, lowering, stack
 from tegg.dtype import DTYPES
-from tegg.runtime.driver import Options, resolve
+from tegg.backends.cuda.target import Cuda
+from tegg.planning.target import find
 from tegg.rewrite.rulefile import read_rules
 from tegg.testing.instance import instance
 from tegg.testing.soundness import Claim, check_rule, relations
 from tegg.testing.workbench import guard_needed, guards_of, live, reads_memory
 
-COMPILERS, TARGET = resolve(Options((Generic(), Bf16(), Fp16())))  # with the device's own
+COMPILERS = (Generic(), Bf16(), Fp16(), lowering(find("cpu")), lowering(Cuda(80)))
 STACK = stack(COMPILERS)
 HOME = {r.name: (r, s) for s in STACK.rule_sets for r in s.rules}
 

@@ -77,13 +77,14 @@ def sound(rule: Rule, home: RuleSet, stacked: Stack, seed: int = 0) -> Finding:
 
 def live(rule: Rule, stacked: Stack, compilers: Sequence[Compiler], seed: int = 0) -> Finding:
     """Whether a rule fires on a graph that is its own left side, and the phases come to an end."""
+    features = {"cpu", *(t.replace(">=", "=") for x in stacked.rule_sets for t in x.header.targets)}
     hits: set[str] = set()
     for i in range(LIVE_DRAWS):
         made = instance(rule, stacked.table, relations(stacked), tuple(DTYPES.values()),
                         Random(f"{seed} {i}"), providers=stacked.providers)
         made.graph.outputs = {f"y{n.id}": n for n in made.graph.nodes}
         try:
-            report = saturate(made.graph, compilers).report
+            report = saturate(made.graph, compilers, features=features).report
         except RuleError as e:
             return Finding(rule.name, "live", str(e))
         hits |= {f"phase {p.name} was {p.stopped}" for p in report.phases if p.hit}
