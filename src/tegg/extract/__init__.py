@@ -15,7 +15,7 @@ from tegg.extract.cones import Cones
 from tegg.extract.fragment import fragment
 from tegg.extract.heuristic import search
 from tegg.extract.limits import Limits
-from tegg.extract.milp import solve
+from tegg.extract.milp import TOLERANCE, solve
 from tegg.extract.problem import Problem
 from tegg.extract.prune import Lowerable, anything
 from tegg.extract.roles import assign
@@ -30,7 +30,7 @@ Accepts = Callable[[KernelSpec], str | None]
 """Why the target refuses a kernel, or None. Called on kernels of covers only, not on candidates."""
 
 SEARCH = 2.0  # seconds that the heuristic may take even where the budget is spent
-GAP = 1e-9  # below this a cover is as good as the bound, within what the solver can tell
+GAP = 2 * TOLERANCE  # below this a cover is as good as the bound, within what the solver tells
 
 
 def extract(classes: EClasses, costs: Costs, *, lowerable: Lowerable = anything,

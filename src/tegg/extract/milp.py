@@ -14,7 +14,7 @@ import numpy as np
 
 from tegg.extract.covering import Covering
 
-TOLERANCE = 1e-9     # relative gap that counts as solved
+TOLERANCE = 1e-6     # relative gap that counts as solved: prices are not known that well
 MICROSECONDS = 1e6  # the unit in which HiGHS sees costs: its tolerances are absolute
 
 
