@@ -30,7 +30,7 @@ Accepts = Callable[[KernelSpec], str | None]
 """Why the target refuses a kernel, or None. Called on kernels of covers only, not on candidates."""
 
 SEARCH = 2.0  # seconds that the heuristic may take even where the budget is spent
-GAP = 2 * TOLERANCE  # below this a cover is as good as the bound, within what the solver tells
+GAP = TOLERANCE  # below this a cover is as good as the bound, within what the solver tells apart
 
 
 def extract(classes: EClasses, costs: Costs, *, lowerable: Lowerable = anything,
