@@ -1,5 +1,7 @@
 """From a graph to a program: what is refused, what is cached, what a stack means."""
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -219,3 +221,14 @@ def test_a_function_that_computes_nothing_is_named():
 
     with pytest.raises(ArgumentError, match="nothing returns no tensor and updates no state"):
         tegg.compile(nothing)(np.ones(3, np.float32))
+
+
+def test_what_decides_a_plan_is_the_same_in_every_process():
+    """A cached plan is found again only if nothing in its key is an address or a time."""
+    code = ("from tegg.rewrite.compiler import *\nfrom tegg.planning.target import find\n"
+            "import hashlib\nstack = (Generic(), Bf16(), Fp16(), lowering(find('cpu')))\n"
+            "text = ' '.join([find('cpu').identity(), *(c.identity() for c in stack)])\n"
+            "print(hashlib.sha256(text.encode()).hexdigest())")
+    seen = {subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
+                           check=True).stdout for _ in range(2)}
+    assert len(seen) == 1 and seen != {""}

@@ -300,5 +300,6 @@ def _written(thing: Any) -> str:
         return f"{thing!r} {time.time_ns()}"
     if isinstance(thing, type):
         return f"{thing.__qualname__} {text}"
-    closed = [c.cell_contents for c in thing.__closure__ or ()]
+    closed = [_written(c) if callable(c) else repr(c)  # a function's repr is its address
+              for c in (cell.cell_contents for cell in thing.__closure__ or ())]
     return f"{thing.__code__.co_firstlineno} {thing.__defaults__} {closed} {text}"
