@@ -17,9 +17,10 @@ from tegg.rewrite.egraph import saturate
 from tegg.rewrite.rulefile import Rule, RuleSet
 from tegg.rewrite.sexpr import List
 from tegg.testing.guards import POLICIES
-from tegg.testing.instance import instance, leaves
+from tegg.testing.instance import instance
 from tegg.testing.reproduce import shrink
 from tegg.testing.soundness import Unsound, check_rule, differ, relations
+from tegg.testing.terms import leaves
 
 SOUND_DRAWS = 100    # graphs on which a rule must hold
 GUARD_DRAWS = 400    # graphs among which one must break a rule that lacks a guard
