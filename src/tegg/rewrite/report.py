@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 class PhaseReport:
     """One phase. ``hit``: the limit that ended it, or an empty text where it saturated.
 
-    matches: rule -> how often it matched in this phase.
+    made: rule -> how many terms its matches in this phase stated, old ones among them.
     """
 
     name: str
@@ -19,13 +19,14 @@ class PhaseReport:
     hit: str = ""
     provided: dict[str, int] = field(default_factory=dict)  # provider -> facts it stated
     provider_ms: float = 0.0
-    matches: dict[str, int] = field(default_factory=dict)
+    made: dict[str, int] = field(default_factory=dict)
 
     @property
     def stopped(self) -> str:
-        """Where a limit ended it: which, and the rule that matched most."""
-        most = max(self.matches, key=lambda n: (self.matches[n], n), default="none")
-        return f"stopped by {self.hit}; the rule that matched most is {most}" if self.hit else ""
+        """Where a limit ended it: which, and the rule that grew most."""
+        most = max(self.made, key=lambda n: (self.made[n], n), default="none")
+        return (f"stopped by {self.hit}; the rule that grew most is {most}, with "
+                f"{self.made.get(most, 0)} terms" if self.hit else "")
 
 
 @dataclass(slots=True)

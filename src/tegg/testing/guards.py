@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tegg.bits import bits_of, value_of
 from tegg.dim import exact_div, product
-from tegg.dtype import DTYPES, DType, dtype as as_dtype, i64
+from tegg.dtype import DTYPES, DType, dtype as as_dtype, f64, i64
 from tegg.ir.expand import contract
 from tegg.ir.graph import Node
 from tegg.ir.oracle import evaluate
@@ -20,6 +20,10 @@ from tegg.testing.sizes import at_least
 
 if TYPE_CHECKING:
     from tegg.testing.instance import Instance
+
+LIKELY = MappingProxyType({  # guard -> which argument is what few draws are, and what it may be
+    "inverse-dim": (3, tuple(bits_of(1.0 / n, f64) for n in (1, 2, 3, 4))),
+    "inverse-split": (3, tuple(bits_of(1.0 / n, f64) for n in (4, 6, 8, 9, 12)))})
 
 
 class Miss(Exception):
@@ -264,7 +268,7 @@ def _split(s: tuple, k: int, d: object, v: int) -> tuple | None:
         n = s[k]
         if (isinstance(d, DType) and d.is_float and isinstance(n, int) and n > 1
                 and v in inverses(n * m, d)):
-            return (bits_of(1.0 / m, as_dtype("f64")),)
+            return (bits_of(1.0 / m, f64),)
     return None
 
 

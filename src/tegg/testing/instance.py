@@ -15,7 +15,7 @@ from tegg.ir.op import Op, OpTable
 from tegg.rewrite.providers import Completing, Provider
 from tegg.rewrite.rulefile import Relation, Rule
 from tegg.rewrite.sexpr import Expr, List, Symbol
-from tegg.testing.guards import BUILDERS, DOMAINS, POLICIES, TESTS, Miss
+from tegg.testing.guards import BUILDERS, DOMAINS, LIKELY, POLICIES, TESTS, Miss
 from tegg.testing.preimage import choose
 from tegg.testing.sizes import Sizes
 from tegg.testing.terms import const_bits, is_kind, leaves, literal, rename
@@ -47,6 +47,7 @@ class Instance:
     made: set[str] = field(default_factory=set)  # of them, those that an op may compute
     typed: dict[str, DType] = field(default_factory=dict)  # variable -> the dtype a guard names
     near: dict[str, list[int]] = field(default_factory=dict)  # variable -> what it is compared with
+    likely: dict[str, tuple[int, ...]] = field(default_factory=dict)  # what a guard says it may be
     inputs: list[tuple[Node, str]] = field(default_factory=list)  # node, domain
     owner: Node | None = None  # of constants on a right side: the class that was matched
 
@@ -84,8 +85,12 @@ class Instance:
                 self.note(fact)
 
     def note(self, guard: List) -> None:
-        """Remember the dtype that ``(= "f32" (dtype x))`` names, and the ends of comparisons."""
+        """Remember the dtype that ``(= "f32" (dtype x))`` names, the ends of comparisons, and what
+        an argument is that few draws would be."""
         sides = guard.items[1:]
+        if guard.head in LIKELY:
+            place, values = LIKELY[guard.head]
+            self.likely[str(sides[place])] = values
         if guard.head in COMPARE:
             for name, end in (sides, sides[::-1]):
                 if isinstance(end, Symbol) and end.is_int:
@@ -105,7 +110,7 @@ class Instance:
         inner |= {str(s) for _, args in self.built.values() for a in args for s in leaves(a)}
         roots = [v for v in (*self.defined, *self.built, *self.loose) if v not in inner]
         for v in roots:
-            shape = tuple(self.sizes.any() for _ in range(self.rng.randrange(4)))
+            shape = self.sizes.shape()
             self.node(Symbol(v, None), shape, self.typed.get(v) or self.rng.choice(self.dtypes))
         waiting = list(self.guards)
         while waiting:
@@ -280,8 +285,10 @@ class Instance:
         return self.env.get(e.text) if e.is_name else literal(e)
 
     def beside(self, e: Expr) -> Any:
-        """An attribute; of a free one that guards compare with numbers, often one beside these."""
+        """An attribute; of a free one that guards speak of, often what they say, or beside it."""
         known = self.attribute(e)
+        if known is None and str(e) in self.likely and self.rng.random() < 0.9:
+            return self.rng.choice(self.likely[str(e)])
         if known is None and str(e) in self.near and self.rng.random() < 0.5:
             return self.rng.choice(self.near[str(e)]) + self.rng.choice((-1, 0, 1))
         return known

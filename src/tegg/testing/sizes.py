@@ -9,7 +9,7 @@ from tegg.dim import NO_FACTS, Dim, Symbol, dim, exact_div
 
 NUMBERS = (0, *(1, 2, 3, 4) * 4)  # an empty axis now and then
 N, M = dim("n", 0, 3, hint=3), dim("m", 1, 3, hint=2)
-SYMBOLIC: tuple[Dim, ...] = (1, 2, 3, *(N, M) * 3, N + 1, 2 * N, 2 * M, N + M, N * M)
+SYMBOLIC: tuple[Dim, ...] = (1, 2, 3, 1, 2, 3, *(N, M) * 3, N + 1, 2 * N, 2 * M, N + M, N * M)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,12 @@ class Sizes:
     def any(self) -> Dim:
         """A size, which may be 0, or may be 0 at run time."""
         return self.rng.choice(SYMBOLIC if self.symbolic else NUMBERS)
+
+    def shape(self) -> tuple[Dim, ...]:
+        """The shape of a result; one of three has many axes of size 1, as sums leave them."""
+        ones = 0.6 if self.rng.random() < 0.3 else 0.0
+        return tuple(1 if self.rng.random() < ones else self.any()
+                     for _ in range(self.rng.randrange(4)))
 
     def positive(self) -> Dim:
         """A size that is proven to be at least 1."""
