@@ -230,12 +230,12 @@ class _Saturation:
         except Conflict as e:
             raise self.culprit(names, e) from None
         for name, count in run.matches.items():
-            plain = plain_name(name)
-            rule = self.report.rules[plain]
-            rule.matches += count
+            plain, ms = plain_name(name), run.seconds.get(name, 0.0) * 1e3
+            counted = [self.report.rules[plain]]
             if count:
-                report.made[plain] = report.made.get(plain, 0) + count * self.terms(plain)
-            rule.ms += run.seconds.get(name, 0.0) * 1e3
+                counted.append(report.rules.setdefault(plain, RuleReport()))
+            for c in counted:
+                c.add(count, ms, self.terms(plain) if count else 0)
         return run.changed
 
     def terms(self, rule: str) -> int:
