@@ -37,7 +37,7 @@ def rule_files(source: str | Path) -> list[tuple[Path, Path | None]]:
         if inside.with_suffix(".egg").is_file():
             return [(inside.with_suffix(".egg"), root)]
     if path.is_dir():
-        found = [(p, None) for p in sorted(path.rglob("*.egg"))]
+        found: list[tuple[Path, Path | None]] = [(p, None) for p in sorted(path.rglob("*.egg"))]
         if not found:
             raise RuleError(f"{source}: the folder holds no .egg file; give another")
         return found
