@@ -74,7 +74,9 @@ def test_a_counterexample_is_small():
 
 
 def test_a_rule_that_cannot_fire():
-    relation = ";; (doubled e x) means (= e (Add x x))\n(relation doubled (Tensor Tensor))\n"
+    relation = (";; (doubled e x) means (= e (Add x x))\n(relation doubled (Tensor Tensor))\n\n"
+                ";; of softmaxes only\n(rule ((= e (Add x x)) (= x (Softmax y k))) ((doubled e x)) "
+                ":ruleset mine :name \"mine/mark\")\n")
     problem = findings("rule ((doubled e x)) ((union e (Mul x (Const 2.0))))", "reals", "doubled",
                        relation)["live"].problem
     assert "never fired on 20 graphs of its own left side" in problem
@@ -132,3 +134,17 @@ def test_a_law_of_numbers_that_fails_where_two_sizes_coincide():
     out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
                          check=True).stdout
     assert out.splitlines() == ["left  True", "right False"]
+
+
+def test_a_guard_that_nobody_proves():
+    relation = ";; (alone a) means (= a (Neg a))\n(relation alone (Tensor))\n"
+    with pytest.raises(RuleError, match=r"mine.egg:15:33: nobody proves \(alone x\), which guards "
+                                        r"rule 'mine/rule': no rule of the stack states alone, and "
+                                        r"no provider; stack what does"):
+        findings("rewrite (Maximum x x) x :when ((alone x))", uses="alone", relation=relation)
+
+
+def test_a_left_side_that_holds_itself():
+    found = findings("rule ((= y (Neg x)) (= x (Neg y))) ((union x (Relu y)))")
+    assert set(found) == {"sound", "live"}
+    assert all("stands inside of its own term" in f.problem for f in found.values())

@@ -348,9 +348,27 @@ def instance(rule: Rule, table: OpTable, relations: Mapping[str, Relation],
         made = Instance(sizes, table, relations, dtypes, providers, Graph(table))
         try:
             made.take(rule.query)
+            if i == 0 and (name := _inside_itself(made.defined)) is not None:
+                raise AssertionError(f"{rule!r}: {name} stands inside of its own term, and no "
+                                     f"graph is recorded so; write the rule without that")
             made.draw()
         except Miss:
             continue
         return made
     raise AssertionError(f"{rule!r}: no graph was found that its left side matches; a guard may be "
                          f"false always, or has no strategy in tegg.testing.guards")
+
+
+def _inside_itself(defined: Mapping[str, Expr]) -> str | None:
+    """A variable that must be a term which it is part of."""
+    holds = {name: set(map(str, leaves(term))) for name, term in defined.items()}
+    for name, todo in holds.items():
+        seen: set[str] = set()
+        todo = set(todo)
+        while todo and name not in seen:
+            inner = todo.pop()
+            todo |= holds.get(inner, set()) - seen
+            seen.add(inner)
+        if name in seen:
+            return name
+    return None

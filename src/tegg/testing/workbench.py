@@ -81,8 +81,11 @@ def live(rule: Rule, stacked: Stack, compilers: Sequence[Compiler], seed: int = 
     features = {"cpu", *(t.replace(">=", "=") for x in stacked.rule_sets for t in x.header.targets)}
     hits: set[str] = set()
     for i in range(LIVE_DRAWS):
-        made = instance(rule, stacked.table, relations(stacked), tuple(DTYPES.values()),
-                        Random(f"{seed} {i}"), providers=stacked.providers)
+        try:
+            made = instance(rule, stacked.table, relations(stacked), tuple(DTYPES.values()),
+                            Random(f"{seed} {i}"), providers=stacked.providers)
+        except AssertionError as e:
+            return Finding(rule.name, "live", str(e))
         made.graph.outputs = {f"y{n.id}": n for n in made.graph.nodes}
         try:
             report = saturate(made.graph, compilers, features=features).report
