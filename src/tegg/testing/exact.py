@@ -202,21 +202,32 @@ class Rationals:
 
 
 def simplest(value: float, dtype: DType = f64) -> Fraction:
-    """The first convergent of a float's continued fraction that rounds to it in a dtype."""
-    if not np.isfinite(value):
+    """The fraction of the smallest denominator that rounds to a float in a dtype."""
+    kind = dtype.numpy.type
+    with np.errstate(over="ignore"):
+        here = kind(value)
+        ends = np.nextafter(here, kind(0)), np.nextafter(here, kind(np.inf))
+    if not np.isfinite(here):
         raise Undecided("an infinity or NaN")
-    def rounded(x: float) -> float:
-        return float(np.asarray(x).astype(dtype.numpy))
+    if here < 0:
+        return -simplest(-value, dtype)
+    if here == 0:
+        return Fraction(0)
+    exact = Fraction(float(here))
+    low = (exact + Fraction(float(ends[0]))) / 2
+    beyond = Fraction(float(ends[1])) if np.isfinite(ends[1]) else 3 * exact - 2 * low
+    return _between(low, (exact + beyond) / 2)
 
-    exact = rest = Fraction(float(value))
-    low, high = (0, 1), (1, 0)  # the last two convergents, as numerator and denominator
-    while True:
-        whole = rest.numerator // rest.denominator
-        low, high = high, (whole * high[0] + low[0], whole * high[1] + low[1])
-        found = Fraction(*high)
-        if found == exact or rounded(float(found)) == rounded(float(value)):
-            return found
-        rest = 1 / (rest - whole)
+
+def _between(low: Fraction, high: Fraction) -> Fraction:
+    """The fraction of the smallest denominator with ``low < it < high``, for ``0 <= low``."""
+    whole = low.numerator // low.denominator
+    if whole + 1 < high:
+        return Fraction(whole + 1)
+    if low == whole:  # between whole and at most whole + 1: the first 1 / n that is small enough
+        n = 1 / (high - whole)
+        return whole + Fraction(1, n.numerator // n.denominator + 1)
+    return whole + 1 / _between(1 / (high - whole), 1 / (low - whole))
 
 
 def rationals(array: np.ndarray) -> np.ndarray:
