@@ -95,7 +95,7 @@ def cdist(x: Operand, y: Operand, p: float = 2.0) -> Tensor:
     """The p-norm of each row of x minus each row of y: (..., n, d), (..., m, d) -> (..., n, m).
 
     For p = 2 as sqrt(|x|^2 + |y|^2 - 2 x.y): one product, which loses digits where rows nearly
-    agree, as PyTorch's for more than 25 rows.
+    agree, and is NaN where a row holds inf, as PyTorch's for more than 25 rows.
     """
     graph, (a, b) = operands("cdist", x, y)
     canon = graph.facts.canonical

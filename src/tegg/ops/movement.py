@@ -98,6 +98,15 @@ def swapaxes(x: Operand, dim0: int, dim1: int) -> Tensor:
     return wrap(graph, graph.permute(a, tuple(axes)))
 
 
+@public()
+def t(x: Operand) -> Tensor:
+    """A matrix with its axes swapped, as in PyTorch; x of rank 1 or 0 as it is."""
+    _, a = one("t", x)
+    if len(a.shape) > 2:
+        fail(ShapeError, f"t: {show(a.shape)} has more than two axes; name two in transpose")
+    return permute(x, tuple(range(len(a.shape)))[::-1])
+
+
 @public("moveaxis")
 def movedim(x: Operand, source: int, destination: int) -> Tensor:
     """x with one axis moved to another place."""

@@ -41,14 +41,16 @@ def excise(x: Operand, spacing: int, size: int, dim: int = -1) -> Tensor:
         return wrap(graph, a)
     n, period = a.shape[axis], keep + drop
     groups, rest = _divided(n, period)
+    kept = groups * keep + min(rest, keep)
     missing = (period - rest) % period
+    groups = groups + (1 if rest else 0)
     lead, after = a.shape[:axis], a.shape[axis + 1:]
     none = (0,) * len(a.shape)
     a = graph.pad(a, none, (*none[:axis], missing, *none[axis + 1:]))
-    a = graph.reshape(a, (*lead, groups + bool(rest), period, *after))
+    a = graph.reshape(a, (*lead, groups, period, *after))
     a = graph.narrow(a, axis + 1, 0, keep)
-    a = graph.reshape(a, (*lead, (groups + bool(rest)) * keep, *after))
-    return wrap(graph, graph.narrow(a, axis, 0, groups * keep + min(rest, keep)))
+    a = graph.reshape(a, (*lead, groups * keep, *after))
+    return wrap(graph, graph.narrow(a, axis, 0, kept))
 
 
 def _divided(n: Dim, period: int) -> tuple[Dim, int]:

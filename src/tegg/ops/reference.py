@@ -81,6 +81,7 @@ _TOLD: dict[tuple[str, str, str], str] = {
         "reshape unflatten",
     ("x's axes in the new order", "any", f"{_AXIS}, or given twice"):
         "permute transpose swapaxes movedim",
+    ("of rank 2 at most, the axes swapped", "any", "ShapeError for higher rank"): "t",
     ("x's with the axes as their product", "any", f"{_AXIS}, or out of order"): "flatten",
     ("x's without axes of size 1", "any", f"{_AXIS}, or of another size"): "squeeze",
     ("x's with one more axis of size 1", "any", _AXIS): "unsqueeze",
