@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from tegg.ir.classes import Fragment
 from tegg.extract.cost import Costs, load_costs
+from tegg.extract.profile import Profile, measured_costs
 from tegg.dim import Dim, Symbol
 from tegg.dtype import DType
 from tegg.kernel.code import KernelCode
@@ -25,6 +26,7 @@ from .attention_forms import AttentionForms, attention_row, blocks_of
 from .caller import Caller
 from .contraction import lower_contraction
 from .emit import C
+from .identity import processor
 from .library import load, prelude
 from .program import Program, Step, copy_step, steps_of, with_barriers
 from .templates import Forms, templates, tile_of
@@ -53,7 +55,24 @@ class Cpu:
         return f"cpu {self.language.width} {threads()}\n{prelude(self.language.width)}"
 
     def costs(self) -> Costs:
-        return load_costs("cpu/generic", threads())
+        """What the user measured on this processor, or the profile that is shipped."""
+        found = measured_costs(self.name, self.machine())
+        return load_costs("cpu/generic", threads()) if found is None \
+            else found.with_threads(threads())
+
+    def machine(self) -> str:
+        """The processor, in words: what its measured profile is kept by."""
+        return processor(self.toolchain)
+
+    def tune(self, quick: bool = False, step: Callable[[str], None] = lambda name: None) -> Profile:
+        """Measure this machine. ``step`` is told what has been done, ``tune_steps`` times."""
+        from .tune.measure import tune
+        return tune(self, quick, step)
+
+    def tune_steps(self, quick: bool = False) -> int:
+        """How many steps ``tune`` tells of."""
+        from .tune.measure import steps
+        return steps(quick)
 
     def unsupported(self, op: Op, dtype: DType) -> str | None:
         if op.kind in PRODUCTS and op.template is None:
