@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from tegg.cli.output import print_json, print_table, print_text, progress
+from tegg.cli.output import print_json, print_table, print_text
 from tegg.cli.program import load_program
 from tegg.cli.template import new_rule_file
 from tegg.errors import ArgumentError
@@ -16,6 +16,7 @@ from tegg.explain.difference import difference
 from tegg.explain.explanation import explain
 from tegg.explain.whynot import why_not
 from tegg.planning.target import Target, find as find_target
+from tegg.progress import progress
 from tegg.rewrite.compiler import Compiler, Stack, lowering, named_stack, stack
 from tegg.rewrite.egraph import saturate
 from tegg.rewrite.rulefile import Rule, RuleSet

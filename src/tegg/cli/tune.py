@@ -8,11 +8,12 @@ from typing import Any
 
 import click
 
-from tegg.cli.output import print_json, print_table, print_text, progress
+from tegg.cli.output import print_json, print_table, print_text
 from tegg.errors import ArgumentError, BackendError
 from tegg.extract.cost import Costs
 from tegg.extract.profile import Profile, read_profile, user_profile
 from tegg.planning.target import Target, Tunable, find as find_target
+from tegg.progress import progress
 
 
 @click.command()
