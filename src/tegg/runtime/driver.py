@@ -18,7 +18,6 @@ from tegg.errors import ArgumentError
 from tegg.ir.fingerprint import describe
 from tegg.ir.graph import Graph
 from tegg.planning.plan import Plan
-from tegg.planning.make import KernelRefused, make_plan
 from tegg.runtime.compiled import Compiled
 from tegg.ir.signature import Signature
 from tegg.planning.target import Target, find
@@ -206,6 +205,7 @@ def _lowered(classes: EClasses, cover: Cover, signature: Signature, target: Targ
              refused: dict[tuple, str]) -> Plan | None:
     """The plan of a cover; None where the target cannot lower a kernel, which is then refused."""
     from tegg.extract import fragment
+    from tegg.planning.make import KernelRefused, make_plan
     try:
         return make_plan(classes, cover, tuple(s.name for s in signature.symbols),
                          lambda s: fragment(s, classes), target.lower)
