@@ -49,7 +49,7 @@ def sizes(*values):
 
 
 def program(kernels, calls, symbols, shared=frozenset(), extra=()):
-    steps = [*steps_of(kernels, calls, symbols), *extra]
+    steps = [*steps_of(kernels, calls, symbols, serial=2e-6), *extra]
     return Program(with_barriers(steps, shared), library.load(kernels).functions, symbols)
 
 

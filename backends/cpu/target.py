@@ -88,14 +88,14 @@ class Cpu:
         return lower_fragment(fragment, name, constant, self.language)
 
     def build(self, plan: Plan) -> Loaded:
-        return Loaded(plan, self.language.width)
+        return Loaded(plan, self.language.width, self.costs().serial)
 
 
 class Loaded:
     """A plan whose kernels are loaded: one foreign call runs all of it."""
 
-    def __init__(self, plan: Plan, lanes: int) -> None:
-        self.plan = plan
+    def __init__(self, plan: Plan, lanes: int, serial: float) -> None:
+        self.plan, self._serial = plan, serial
         self._library = load(plan.kernels, lanes=lanes)
         self._program = self._made(plan.run, plan.before, plan.after)
         self._ahead = self._made(plan.ahead)
@@ -107,7 +107,8 @@ class Loaded:
         buffers = self.plan.buffers
         copies = [[copy_step(a, b, buffers[a].size * buffers[a].dtype.itemsize) for a, b in pairs]
                   for pairs in (before, after)]
-        steps: list[Step] = [*copies[0], *steps_of(self.plan.kernels, calls, self.plan.symbols),
+        steps: list[Step] = [*copies[0], *steps_of(self.plan.kernels, calls, self.plan.symbols,
+                                              self._serial),
                              *copies[1]]
         shared = {i for i, b in enumerate(buffers) if b.kind == "arena"}
         return Program(with_barriers(steps, shared), self._library.functions, self.plan.symbols)

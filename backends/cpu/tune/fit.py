@@ -12,7 +12,7 @@ from tegg.ir.op import OPS
 
 from .kernels import Case
 
-_LEVELS = 4       # of memory that a profile tells apart
+_LEVELS = 6       # of memory that a profile tells apart
 _WORTH = 0.04     # by how much a further level must lessen the squared errors of logarithms
 _FAIR = 2.0       # a buffer shares its level with others: so many times its size must fit
 _CHEAPEST, _DEAREST = 0.3, 10.0     # of stores, against loads
@@ -47,10 +47,9 @@ def fitted(base: Costs, threads: int, traffic: Traffic, timed: Sequence[Timed]) 
     costs = _chains(costs, one)
     costs = _weights(costs, one)
     costs = _launch(costs, timed, traffic.barrier)
-    costs = _searched(costs, [t for t in timed if _is_loop(t.case)], _LOOPS)
+    costs = _searched(costs, [t for t in timed if t.case.of == "stream"], _OVERLAP)
     costs = _weights(costs, one)
-    costs = _products(costs, timed)
-    return costs
+    return _products(costs, timed)
 
 
 # ---- memory
@@ -162,10 +161,8 @@ def _launch(costs: Costs, timed: Sequence[Timed], barrier: float) -> Costs:
 
 # ---- a search that changes one number at a time
 Parameter = tuple[Callable[[Costs], float], Callable[[Costs, float], Costs], float, float]
-_LOOPS: tuple[Parameter, ...] = (
-    (lambda c: 1.0 - c.overlap, lambda c, v: replace(c, overlap=1.0 - v), 0.02, 1.0),
-    (lambda c: c.loop_rate, lambda c, v: replace(c, loop_rate=v), 1e8, 1e13),
-)
+_OVERLAP: tuple[Parameter, ...] = (
+    (lambda c: 1.0 - c.overlap, lambda c, v: replace(c, overlap=1.0 - v), 0.02, 1.0),)
 
 
 def _products(costs: Costs, timed: Sequence[Timed]) -> Costs:
@@ -173,7 +170,7 @@ def _products(costs: Costs, timed: Sequence[Timed]) -> Costs:
     mine = [t for t in timed if t.case.anchors]
     plain = [t for t in mine if t.case.dtype.name == "f32"]
     names = sorted({t.case.of for t in plain})
-    fixed = names[0] if names else ""
+    fixed = max(names, key=[t.case.of for t in plain].count, default="")
     parameters: list[Parameter] = [
         (lambda c: c.product_rate, lambda c, v: replace(c, product_rate=v), 1e8, 1e14),
         (lambda c: c.product_half[2], _with_half, 1.0, 512.0),

@@ -13,6 +13,9 @@ from tegg.errors import ArgumentError
 from tegg.ir.demand import Demand, Product
 
 
+_SERIAL = 2e-6  # seconds: what is predicted to take less is done before other threads hear of it
+
+
 @dataclass(frozen=True, slots=True)
 class Level:
     """Where a buffer lies that takes up to ``size`` bytes: bytes a second of one thread, of all;
@@ -29,7 +32,7 @@ class Costs:
     """A device as extraction sees it. Rates are per second and thread; see docs of each field.
 
     launch: seconds to start a stage of a kernel and wait for all its threads; call: the same
-      where one thread runs, ``launch`` if it is not given.
+      where one thread runs it, which is done where it is sooner; ``launch`` if it is not given.
     overlap: share of the shorter of memory and compute time that hides behind the longer one; a
       plain roofline (1.0) cannot tell a kernel that saves bytes under a product from one that
       does not.
@@ -89,7 +92,16 @@ class Costs:
     def seconds(self, work: Demand, loaded: Sequence[float], stored: Sequence[float]) -> float:
         """Predicted time of one kernel that reads and writes buffers of so many bytes: memory
         against compute, then its launch."""
-        threads = min(self.threads, max(1, work.rows)) if work.rows is not None else self.threads
+        alone = self._seconds(work, loaded, stored, 1)
+        if self.threads == 1:
+            return alone
+        together = self._seconds(work, loaded, stored, self.threads)
+        return together if self.call is None else min(alone, together)
+
+    def _seconds(self, work: Demand, loaded: Sequence[float], stored: Sequence[float],
+                 most: int) -> float:
+        """The same with at most so many threads."""
+        threads = min(most, max(1, work.rows)) if work.rows is not None else most
         memory = (sum(self.memory(b, threads) for b in loaded)
                   + sum(self.written(b, threads) for b in stored))
         compute = sum(self.product(p) for p in work.products)
@@ -99,12 +111,20 @@ class Costs:
         memory += sum(self.copies(p, threads) for p in work.products)
         stages = 1 + max(map(self.stages, work.products), default=0)
         longer, shorter = max(memory, compute), min(memory, compute)
-        return longer + (1.0 - self.overlap) * shorter + self.start * (stages + work.splits)
+        start = self.launch if most > 1 or self.call is None else self.call
+        return longer + (1.0 - self.overlap) * shorter + start * (stages + work.splits)
 
     @property
     def start(self) -> float:
-        """Seconds to start a stage on all threads of this device."""
-        return self.launch if self.threads > 1 or self.call is None else self.call
+        """The least that a stage costs."""
+        return self.launch if self.call is None else self.call
+
+    @property
+    def serial(self) -> float:
+        """A kernel whose predicted seconds are fewer is done sooner by one thread."""
+        if self.call is None or self.threads == 1:
+            return _SERIAL
+        return self.launch * self.threads / (self.threads - 1)
 
     def memory(self, size: float, threads: int) -> float:
         """Seconds to read a buffer of ``size`` bytes from where it lies since it was written.
