@@ -40,16 +40,20 @@ class Traffic:
 
 
 def fitted(base: Costs, threads: int, traffic: Traffic, timed: Sequence[Timed]) -> Costs:
-    """The profile that tells these times best; what was not measured stays as in ``base``."""
+    """The profile that tells these times best; what was not measured stays as in ``base``.
+
+    Rates are those of one thread, which prices share among all: times of several threads, which
+    any other program on the machine disturbs, tell of starting and of what memory gives to all.
+    """
     levels = levels_of(traffic.read[1], traffic.read[threads])
     costs = _stores(replace(base, threads=threads, levels=levels), traffic)
     one = [t for t in timed if t.threads == 1]
     costs = _chains(costs, one)
     costs = _weights(costs, one)
     costs = _launch(costs, timed, traffic.barrier)
-    costs = _searched(costs, [t for t in timed if t.case.of == "stream"], _OVERLAP)
+    costs = _searched(costs, [t for t in one if t.case.of == "stream"], _OVERLAP)
     costs = _weights(costs, one)
-    return _products(costs, timed)
+    return _products(costs, [t for t in one if t.case.anchors])
 
 
 # ---- memory
@@ -165,9 +169,8 @@ _OVERLAP: tuple[Parameter, ...] = (
     (lambda c: 1.0 - c.overlap, lambda c, v: replace(c, overlap=1.0 - v), 0.02, 1.0),)
 
 
-def _products(costs: Costs, timed: Sequence[Timed]) -> Costs:
-    """Rates of products: of all at first, then template by template."""
-    mine = [t for t in timed if t.case.anchors]
+def _products(costs: Costs, mine: Sequence[Timed]) -> Costs:
+    """Rates of products, and of each template against the one that most cases tell of."""
     plain = [t for t in mine if t.case.dtype.name == "f32"]
     names = sorted({t.case.of for t in plain})
     fixed = max(names, key=[t.case.of for t in plain].count, default="")

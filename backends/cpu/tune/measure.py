@@ -44,7 +44,8 @@ def tune(target: Cpu, quick: bool = False, step: Step = lambda name: None) -> Pr
         for n in sorted({1, every}):
             samples["kernel", i, n] = kernels.sample(i, n)
     step("memory is touched")
-    taken = _rounds(samples, _ROUNDS[quick], _SECONDS[quick], step)
+    seen = _rounds(samples, _ROUNDS[quick], _SECONDS[quick], step)
+    taken = {k: statistics.median(v) for k, v in seen.items()}
     traffic = Traffic(*({n: {s: taken[mode, s, n] for s in machine.sizes()}
                          for n in {1, every}} for mode in ("read", "copy")),
                       taken.get(("barrier",), 0.0))
@@ -52,7 +53,7 @@ def tune(target: Cpu, quick: bool = False, step: Step = lambda name: None) -> Pr
     costs = fitted(base, every, traffic, timed)
     step("the profile is fitted")
     return Profile(replace(costs, name="cpu/measured"), "cpu", target.machine(), every,
-                   figures=figures(taken, found, costs, timed))
+                   figures=figures(taken, found, costs, timed), unrest=_unrest(seen))
 
 
 def steps(quick: bool) -> int:
@@ -74,9 +75,9 @@ def _machine(machine: Machine, every: int) -> dict[tuple, Sample]:
 
 
 def _rounds(samples: dict[tuple, Sample], rounds: int, seconds: float,
-            step: Step) -> dict[tuple, float]:
-    """The median over rounds of the best of a few tries, all samples in turn in each round: what
-    disturbs the machine for a while disturbs no sample in most rounds."""
+            step: Step) -> dict[tuple, list[float]]:
+    """Per round the best of a few tries of each sample, all in turn: what disturbs the machine for
+    a while disturbs no sample in most rounds."""
     seen: dict[tuple, list[float]] = {k: [] for k in samples}
     end = time.monotonic() + seconds
     for r in range(rounds):
@@ -90,7 +91,12 @@ def _rounds(samples: dict[tuple, Sample], rounds: int, seconds: float,
     if not all(seen.values()):
         raise BackendError("nothing can be measured while other threads of this process run "
                            "programs: they hold the threads; tune in a process of its own")
-    return {k: statistics.median(v) for k, v in seen.items()}
+    return seen
+
+
+def _unrest(seen: dict[tuple, list[float]]) -> float:
+    """By how much the usual sample is above its best."""
+    return statistics.median(statistics.median(v) / min(v) - 1.0 for v in seen.values())
 
 
 def _fastest(sample: Sample) -> list[float]:

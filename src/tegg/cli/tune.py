@@ -15,6 +15,8 @@ from tegg.extract.profile import Profile, read_profile, user_profile
 from tegg.planning.target import Target, Tunable, find as find_target
 from tegg.progress import progress
 
+UNREST = 0.15  # above this a profile is worth measuring again
+
 
 @click.command()
 @click.option("--device", default="cpu", show_default=True)
@@ -106,6 +108,10 @@ def _print(costs: Costs, profile: Profile | None) -> None:
                          ("time of form", costs.templates)):
         rows += [(f"{title} {name}", f"{value:.3g}") for name, value in sorted(table.items())]
     print_table(f"profile {costs.name}", ("what", "value"), rows)
+    if profile is not None and profile.unrest > UNREST:
+        print_text(f"Other programs disturbed the measures: half of them were {profile.unrest:.0%} "
+                   f"or more above their best. Measure again when the machine has nothing else to "
+                   f"do.")
     if profile is not None and profile.figures:
         print_table("measured", ("what", "value"),
                     [(name, f"{value:.4g}") for name, value in profile.figures.items()])

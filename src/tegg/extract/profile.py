@@ -24,7 +24,8 @@ _TEXTS = ("device", "machine", "date")
 @dataclass(frozen=True, slots=True)
 class Profile:
     """Costs that were measured. machine: what tells one processor from another, in words;
-    figures: what was measured on the way (name -> number), for people to look at."""
+    figures: what was measured on the way (name -> number), for people to look at; unrest: by how
+    much the usual sample of all was above its best, which other programs cause."""
 
     costs: Costs
     device: str
@@ -32,10 +33,11 @@ class Profile:
     threads: int
     date: str = field(default_factory=lambda: date.today().isoformat())
     figures: Mapping[str, float] = field(default_factory=dict)
+    unrest: float = 0.0
 
     def text(self) -> str:
         """The profile as TOML."""
-        about = {"version": VERSION, **{n: getattr(self, n) for n in (*_TEXTS, "threads")}}
+        about = {"version": VERSION, **{n: getattr(self, n) for n in (*_TEXTS, "threads", "unrest")}}
         body = {k: v for k, v in asdict(self.costs).items() if v is not None}
         body["levels"] = [{k: v for k, v in level.items() if v is not None}
                           for level in body["levels"]]
@@ -87,7 +89,8 @@ def read_profile(path: Path, device: str, machine: str) -> Profile:
         costs = checked_costs(data, str(path))
     except ArgumentError as e:
         raise ArgumentError(f"{e}; {again}") from None
-    return Profile(costs, device, machine, costs.threads, about["date"], about.get("figures", {}))
+    return Profile(costs, device, machine, costs.threads, about["date"], about.get("figures", {}),
+                   about.get("unrest", 0.0))
 
 
 def measured_costs(device: str, machine: str) -> Costs | None:
