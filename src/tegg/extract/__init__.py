@@ -27,7 +27,8 @@ from tegg.extract.show import show
 from tegg.extract.stitch import stitch
 from tegg.ir.demand import Values
 
-__all__ = ["Accepts", "Limits", "Lowerable", "Wanted", "extract", "fragment", "show"]
+__all__ = ["Accepts", "Limits", "Lowerable", "Wanted", "extract", "fragment", "problem_of",
+           "show"]
 
 Accepts = Callable[[KernelSpec], str | None]
 """Why the target refuses a kernel, or None. Called on kernels of covers only, not on candidates."""
@@ -75,6 +76,13 @@ def extract(classes: EClasses, costs: Costs, *, lowerable: Lowerable = anything,
         named = [(_structure(pricer, problem.kernels[k]), s) for k, s in specs.items()]
         cover.others = _others(cover, named, pricer, others, (lowerable, target, limits, accepts))
     return cover
+
+
+def problem_of(classes: EClasses, costs: Costs, *, lowerable: Lowerable = anything,
+               target: str = "the target", limits: Limits | None = None) -> Problem:
+    """The covering that ``extract`` solves, for those who compare ways to solve it."""
+    pricer = _pricer(classes, costs, lowerable, target)
+    return Problem(pricer, _candidates(pricer, limits or Limits())[0])
 
 
 def _pricer(classes: EClasses, costs: Costs, lowerable: Lowerable, target: str) -> Pricer:
