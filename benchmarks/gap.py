@@ -78,8 +78,8 @@ def text(rows: dict[str, dict]) -> str:
         took = ", ".join(f"{r['seconds'][w] * 1e3:.0f}" for w in ("milp", "heuristic", "stitched"))
         lines.append(f"| {name} | {r['candidates']} | {r['best_us']:.1f} | "
                      f"{'yes' if r['optimal'] else 'no'} | {' | '.join(gaps)} | {took} |")
-    worst = {w: max((r["gap"][w] for r in rows.values() if r["gap"][w] is not None), default=math.nan)
-             for w in WAYS}
+    worst = {w: max((r["gap"][w] for r in rows.values() if r["gap"][w] is not None),
+                    default=math.nan) for w in WAYS}
     lines += ["", "Largest gap: " + ", ".join(f"{w} {v:.2%}" for w, v in worst.items()) + ".", ""]
     return "\n".join(lines)
 

@@ -4,8 +4,8 @@
 
 Per workload of the suite: the median time with 1, 2, 4 ... threads, in turns, and the speed against
 one thread; then calls per second of 1, 2, 4 ... Python threads that call the program at once, and
-how many threads of the process exist then: one pool serves all, and callers that find it busy run
-alone, so there are never more than the pool and the callers. Best run on a quiet machine.
+how many threads of the process exist then: one pool serves all, callers that find it busy run
+alone, and each who does takes a thread from the rounds of the others. Best run on a quiet machine.
 """
 
 from __future__ import annotations

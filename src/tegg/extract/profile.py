@@ -37,7 +37,8 @@ class Profile:
 
     def text(self) -> str:
         """The profile as TOML."""
-        about = {"version": VERSION, **{n: getattr(self, n) for n in (*_TEXTS, "threads", "unrest")}}
+        names = (*_TEXTS, "threads", "unrest")
+        about = {"version": VERSION, **{n: getattr(self, n) for n in names}}
         body = {k: v for k, v in asdict(self.costs).items() if v is not None}
         body["levels"] = [{k: v for k, v in level.items() if v is not None}
                           for level in body["levels"]]
