@@ -6,6 +6,7 @@ import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tegg import env
 from tegg.ir.classes import Fragment
 from tegg.extract.cost import Costs, load_costs
 from tegg.extract.profile import Profile, measured_costs
@@ -50,7 +51,10 @@ class Cpu:
         return f"cpu {self.language.width} {threads()}\n{prelude(self.language.width)}"
 
     def costs(self) -> Costs:
-        """What the user measured on this processor, or the profile that is shipped."""
+        """``TEGG_COSTS``, what was measured on this processor, or the profile that is shipped."""
+        chosen = env.COSTS.get()
+        if chosen is not None:
+            return load_costs(chosen, threads())
         found = measured_costs(self.name, self.machine())
         return load_costs("cpu/generic", threads()) if found is None \
             else found.with_threads(threads())

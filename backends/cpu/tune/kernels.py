@@ -6,7 +6,7 @@ import ctypes
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -57,8 +57,10 @@ class Case:
         return self.graph.inputs[0].dtype
 
     def seconds(self, costs: Costs, threads: int) -> float:
-        """The predicted time with so many threads."""
+        """The predicted time with so many threads, also where one would be sooner."""
         costs = costs.with_threads(threads)
+        if threads > 1:
+            costs = replace(costs, call=None)
         nodes = self.graph.reachable(list(self.outputs))
         values = Values.of({n.id: n.shape for n in nodes}, {n.id: n.dtype for n in nodes},
                            self.graph.table)

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from tegg.cli.output import print_json, print_table, print_text
+from tegg.env import COSTS
 from tegg.errors import ArgumentError, BackendError
 from tegg.extract.cost import Costs
 from tegg.extract.profile import Profile, read_profile, user_profile
@@ -47,14 +48,14 @@ def tune(device: str, quick: bool, show: bool, output: Path | None, as_json: boo
         return
     _print(profile.costs, profile)
     print_text(f"wrote {path} after {seconds:.0f} s" + (
-        "" if output is None else f"; kept as {user_profile(profile.device, profile.machine)} it "
-                                  f"would be used"))
+        "" if output is None else f"; TEGG_COSTS={path} makes programs use it"))
 
 
 def _show(target: Target, as_json: bool) -> None:
     """The profile in use, and why it is that one."""
     path, profile, problem = None, None, ""
-    if isinstance(target, Tunable):
+    chosen = COSTS.get()
+    if isinstance(target, Tunable) and chosen is None:
         path = user_profile(target.name, target.machine())
         if path.exists():
             try:
@@ -70,6 +71,8 @@ def _show(target: Target, as_json: bool) -> None:
         why = f"measured on {profile.date}: {path}"
     elif problem:
         why = f"shipped, since what was measured cannot be used: {problem}"
+    elif chosen is not None and isinstance(target, Tunable):
+        why = f"as TEGG_COSTS={chosen} says"
     else:
         why = "shipped" + (f"; tegg tune --device {target.name} measures this machine"
                            if isinstance(target, Tunable) else "")

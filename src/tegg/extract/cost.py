@@ -13,6 +13,7 @@ from tegg.errors import ArgumentError
 from tegg.ir.demand import Demand, Product
 
 
+MEASURED = "measured"  # the table of a profile that says where and when it was measured
 _SERIAL = 2e-6  # seconds: what is predicted to take less is done before other threads hear of it
 
 
@@ -185,7 +186,7 @@ class Costs:
 
 
 def load_costs(source: str | Path, threads: int | None = None) -> Costs:
-    """The profile of a TOML file, or of a shipped one named ``"cpu/generic"``.
+    """The profile of a TOML file, measured or not, or of a shipped one named ``"cpu/generic"``.
 
     ``threads`` overrides the profile's. Raises ArgumentError for a missing or malformed profile.
     """
@@ -197,6 +198,7 @@ def load_costs(source: str | Path, threads: int | None = None) -> Costs:
                             f"'cpu/generic'") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
         raise ArgumentError(f"the cost profile {source!s} is not TOML: {e}") from None
+    data.pop(MEASURED, None)
     if threads is not None:
         data["threads"] = threads
     return checked_costs(data, str(source))

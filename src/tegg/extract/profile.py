@@ -14,10 +14,9 @@ from typing import Any
 
 from tegg.cache import content_key, default, write_atomic
 from tegg.errors import ArgumentError
-from tegg.extract.cost import Costs, checked_costs
+from tegg.extract.cost import MEASURED, Costs, checked_costs
 
 VERSION = 1  # of what the numbers mean; a profile of another version is measured again
-_TABLE = "measured"  # of a profile's file: what was measured, where, when
 _TEXTS = ("device", "machine", "date")
 
 
@@ -44,7 +43,7 @@ class Profile:
                           for level in body["levels"]]
         head = (f"# Measured by `tegg tune --device {self.device}`: measure again rather than edit."
                 f"\n# Rates are per second and thread; times are seconds.\n")
-        return head + _toml({**body, _TABLE: {**about, "figures": dict(self.figures)}})
+        return head + _toml({**body, MEASURED: {**about, "figures": dict(self.figures)}})
 
     def write(self, path: Path | None = None) -> Path:
         """Write it, at once or not at all: to the user's cache, or to another file."""
@@ -75,10 +74,10 @@ def read_profile(path: Path, device: str, machine: str) -> Profile:
         raise ArgumentError(f"no cost profile {path}: {e.strerror or e}; {again}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
         raise ArgumentError(f"the cost profile {path} is not TOML: {e}; {again}") from None
-    about = data.pop(_TABLE, None)
+    about = data.pop(MEASURED, None)
     if not isinstance(about, dict) or not isinstance(about.get("figures", {}), dict) or not all(
             isinstance(about.get(n), str) for n in _TEXTS):
-        raise ArgumentError(f"the cost profile {path} has no table [{_TABLE}] with "
+        raise ArgumentError(f"the cost profile {path} has no table [{MEASURED}] with "
                             f"{', '.join(_TEXTS)}; {again}")
     if about.get("version") != VERSION:
         raise ArgumentError(f"the cost profile {path} is of version {about.get('version')}, and "
@@ -146,7 +145,7 @@ def _key(name: str) -> str:
 
 def _value(value: Any) -> str:
     if isinstance(value, str):
-        escaped = "".join(c if c.isprintable() and c not in '"\\' else f"\\u{ord(c):04x}"
+        escaped = "".join(c if c.isprintable() and c not in '"\\' else f"\\U{ord(c):08x}"
                           for c in value)
         return f'"{escaped}"'
     if isinstance(value, (list, tuple)):
