@@ -20,6 +20,7 @@ from tegg.ir.graph import Graph
 from tegg.planning.plan import Plan
 from tegg.runtime.compiled import Compiled
 from tegg.ir.signature import Signature
+from tegg.ir.template import form_of
 from tegg.planning.target import Target, find
 from tegg.version import code_stamp
 
@@ -157,7 +158,7 @@ def _make(graph: Graph, signature: Signature, stack: Sequence[Compiler], target:
     costs = target.costs().with_ops(stacked(stack, graph.table).cost)
     plan = _measured(graph, saturated.classes, signature, stack, target, costs, options) \
         if options.search == "measure" else \
-        _planned(saturated.classes, signature, target, costs, options)[0]
+        _planned(saturated.classes, signature, target, costs, options)[0][0]
     plan.stats["saturate_seconds"] = seconds
     return plan, saturated.report.show()
 
@@ -176,8 +177,10 @@ def _measured(graph: Graph, classes: EClasses, signature: Signature, stack: Sequ
 
 
 def _planned(classes: EClasses, signature: Signature, target: Target, costs: Costs,
-             options: Options, others: Wanted | None = None) -> list[Plan]:
-    """The plan of the cheapest cover whose kernels the target takes, and of others.
+             options: Options, others: Wanted | None = None
+             ) -> list[tuple[Plan, tuple[str, ...]]]:
+    """The plan of the cheapest cover whose kernels the target takes, and of others, each with what
+    its kernels are.
 
     A kernel that it cannot lower is refused by name, and the choice is made again.
     """
@@ -197,8 +200,18 @@ def _planned(classes: EClasses, signature: Signature, target: Target, costs: Cos
             continue
         plan.stats.update(extract_seconds=middle - start,
                           lower_seconds=time.perf_counter() - middle)
-        more = [_lowered(classes, c, signature, target, refused) for c in cover.others]
-        return [plan, *(p for p in more if p is not None)]
+        more = [(_lowered(classes, c, signature, target, refused), c) for c in cover.others]
+        return [(plan, _kernels(cover)), *((p, _kernels(c)) for p, c in more if p is not None)]
+
+
+def _kernels(cover: Cover) -> tuple[str, ...]:
+    """What the kernels of a cover are, forms with their attributes."""
+    out = []
+    for spec in (s for s in cover.kernels if not s.ahead):
+        anchor = None if spec.anchor is None else spec.body[spec.anchor]
+        form = "" if anchor is None else f"({', '.join(map(str, form_of(anchor)[1:]))})"
+        out.append(spec.label + form)
+    return tuple(out)
 
 
 def _lowered(classes: EClasses, cover: Cover, signature: Signature, target: Target,

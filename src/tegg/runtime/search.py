@@ -38,9 +38,10 @@ _SPAN = 8          # integers are drawn below this where nothing is looked up by
 
 @dataclass(slots=True)
 class _Runner:
-    """One plan, built."""
+    """One plan, what its kernels are, and the program that was built of it."""
 
     plan: Plan
+    kernels: tuple[str, ...]
     program: Compiled | None = None
     run: Callable[[], None] | None = None
     results: list[np.ndarray] = field(default_factory=list)
@@ -52,11 +53,15 @@ class _Runner:
         return statistics.median(self.times) if self.times else None
 
 
-def fastest(graph: Graph, plans: Sequence[Plan], build: Callable[[Plan], Compiled], *,
-            deadline: float, seed: int, coarse: bool) -> Plan:
-    """The plan of ``plans``, best by prediction first, that runs fastest; ``tried`` says what was
-    measured. ``deadline``: in monotonic time. The first plan is always built and timed."""
-    runners = [_Runner(p) for p in plans]
+def fastest(graph: Graph, plans: Sequence[tuple[Plan, tuple[str, ...]]],
+            build: Callable[[Plan], Compiled], *, deadline: float, seed: int, coarse: bool) -> Plan:
+    """The plan that runs fastest; its ``tried`` says what was measured.
+
+    plans: with what their kernels are, the best by prediction first, which is always built and
+    timed. deadline: in monotonic time. coarse: whether the stack rounds what rests in memory.
+    Raises what building the first one raises.
+    """
+    runners = [_Runner(*p) for p in plans]
     budget = max(0.0, deadline - time.monotonic())
     last_build = time.monotonic() + budget * BUILDING / (1.0 - CHOOSING)
     with progress("measuring plans", len(runners) + ROUNDS) as step:
@@ -69,8 +74,7 @@ def fastest(graph: Graph, plans: Sequence[Plan], build: Callable[[Plan], Compile
         _timed([r for r in runners if r.run is not None and not r.note], deadline, step)
     chosen = _chosen(runners)
     chosen.note = "chosen"
-    chosen.plan.tried = [Tried(tuple(c.label for c in r.plan.run), r.plan.seconds, r.seconds,
-                               r.note) for r in runners]
+    chosen.plan.tried = [Tried(r.kernels, r.plan.seconds, r.seconds, r.note) for r in runners]
     chosen.plan.stats.update(plans_measured=sum(bool(r.times) for r in runners))
     return chosen.plan
 
