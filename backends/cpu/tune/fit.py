@@ -12,6 +12,7 @@ from tegg.ir.op import OPS
 
 from .kernels import Case
 
+_CALL = 1e-7      # seconds that a stage takes at least: its code and buffers are seldom at hand
 _LEVELS = 6       # of memory that a profile tells apart
 _WORTH = 0.04     # by how much a further level must lessen the squared errors of logarithms
 _FAIR = 2.0       # a buffer shares its level with others: so many times its size must fit
@@ -159,7 +160,7 @@ def _launch(costs: Costs, timed: Sequence[Timed], barrier: float) -> Costs:
                  if threads(t.threads) and t.case.small]
         return max(least, statistics.median(found)) if found else least
 
-    call = rest(lambda n: n == 1, 2e-8)
+    call = rest(lambda n: n == 1, _CALL)
     return replace(costs, call=call, launch=max(call, rest(lambda n: n > 1, barrier)))
 
 

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from ..target import Cpu
 
 _ROUNDS = {False: 9, True: 3}
-_SECONDS = {False: 25.0, True: 5.0}    # for all rounds; the first is always whole
-_LARGEST = {False: 256 << 20, True: 64 << 20}
-_TRIES, _TRIED = 5, 4e-3  # samples of each in a round, of which the fastest counts, or seconds
+_SECONDS = {False: 22.0, True: 5.0}    # for all rounds; the first is always whole
+_LARGEST = {False: 128 << 20, True: 64 << 20}
+_LEAST, _TRIES, _TRIED = 2, 6, 4e-3  # samples of each in a round, whose fastest counts; seconds
 
 Step = Callable[[str], None]
 
@@ -45,7 +45,7 @@ def tune(target: Cpu, quick: bool = False, step: Step = lambda name: None) -> Pr
             samples["kernel", i, n] = kernels.sample(i, n)
     step("memory is touched")
     seen = _rounds(samples, _ROUNDS[quick], _SECONDS[quick], step)
-    taken = {k: statistics.median(v) for k, v in seen.items()}
+    taken = {k: _usual(v) for k, v in seen.items()}
     traffic = Traffic(*({n: {s: taken[mode, s, n] for s in machine.sizes()}
                          for n in {1, every}} for mode in ("read", "copy")),
                       taken.get(("barrier",), 0.0))
@@ -94,6 +94,11 @@ def _rounds(samples: dict[tuple, Sample], rounds: int, seconds: float,
     return seen
 
 
+def _usual(seconds: list[float]) -> float:
+    """The median of the better half: disturbances only ever add time."""
+    return statistics.median(sorted(seconds)[:-(-len(seconds) // 2)])
+
+
 def _unrest(seen: dict[tuple, list[float]]) -> float:
     """By how much the usual sample is above its best."""
     return statistics.median(statistics.median(v) / min(v) - 1.0 for v in seen.values())
@@ -103,6 +108,6 @@ def _fastest(sample: Sample) -> list[float]:
     """The best of a few tries, if there was one."""
     tries: list[float] = []
     start = time.perf_counter()
-    while len(tries) < _TRIES and (not tries or time.perf_counter() - start < _TRIED):
+    while len(tries) < _LEAST or (len(tries) < _TRIES and time.perf_counter() - start < _TRIED):
         tries.append(sample())
     return [min(found)] if (found := [t for t in tries if t > 0]) else []
