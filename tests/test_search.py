@@ -103,7 +103,7 @@ def test_what_is_drawn_looks_something_up():
 
 # ---- the race
 class Racer:
-    """A program in the place of a compiled one: what it gives, and how long it takes."""
+    """A program in the place of a compiled one: what it gives, and how long it is said to take."""
 
     def __init__(self, real: Compiled, seconds: float, factor: float = 1.0) -> None:
         self.signature, self.seconds, self.factor, self.real = real.signature, seconds, factor, real
@@ -112,17 +112,17 @@ class Racer:
         run = self.real.bind(*arrays)
 
         def call():
-            time.sleep(self.seconds)
             run()
             for v in run.outputs.values():
                 v *= self.factor
-        call.outputs = run.outputs
+        call.outputs, call.seconds = run.outputs, self.seconds
         return call
 
 
-def race(monkeypatch, racers, deadline=60.0):
-    """The plan that wins, and what was tried."""
-    monkeypatch.setattr(search, "SLOT", 0.001)
+def race(monkeypatch, racers, deadline=60.0, asked=None):
+    """The plan that wins, and what was tried; clocks say what the racers say."""
+    asked = [] if asked is None else asked
+    monkeypatch.setattr(search, "_sample", lambda run: asked.append(run) or run.seconds)
     g = Graph()
     (g.tensor((8,), name="x") + 1.0).output("y")
     real = compile_graph(g, Options())
@@ -146,9 +146,9 @@ def test_the_fastest_wins(monkeypatch):
     assert tried[1].kernels == ("p1",) and tried[1].predicted == pytest.approx(2e-6)
 
 
-def test_a_tie_goes_to_the_first(monkeypatch):
-    monkeypatch.setattr(search, "BETTER", 0.9)
-    assert race(monkeypatch, [(2e-3,), (2e-3,)])[0] == 0
+def test_what_is_hardly_faster_does_not_replace_the_first(monkeypatch):
+    assert race(monkeypatch, [(2e-3,), (2e-3 * (1 - search.BETTER / 2),)])[0] == 0
+    assert race(monkeypatch, [(2e-3,), (2e-3 * (1 - search.BETTER * 2),)])[0] == 1
 
 
 def test_a_plan_with_other_results_is_not_taken(monkeypatch):
@@ -171,11 +171,19 @@ def test_time_that_is_over_builds_no_more(monkeypatch):
 
 
 def test_hopeless_plans_drop_out(monkeypatch):
-    calls = []
-    monkeypatch.setattr(search, "_sample", lambda run: calls.append(run) or (
-        1e-3 if run is calls[0] else 1.0))
-    race(monkeypatch, [(0.0,), (0.0,)])
-    assert sum(c is not calls[0] for c in calls) == search.LEAST_ROUNDS
+    asked: list = []
+    race(monkeypatch, [(1e-3,), (9e-3,), (1.1e-3,)], asked=asked)
+    times = [run.seconds for run in asked]
+    assert times.count(9e-3) == search.LEAST_ROUNDS
+    assert times.count(1e-3) == times.count(1.1e-3) == search.ROUNDS
+
+
+def test_a_sample_is_the_best_run_of_a_slot(monkeypatch):
+    monkeypatch.setattr(search, "SLOT", 0.05)
+    waits = iter([0.02, 0.001, *[0.01] * 99])
+    assert 0.001 <= search._sample(lambda: time.sleep(next(waits))) < 0.02
+    monkeypatch.setattr(search, "SLOT", 0.0)
+    assert search._sample(lambda: time.sleep(0.002)) >= 0.002
 
 
 def test_what_counts_as_the_same_result():
