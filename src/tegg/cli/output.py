@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, is_dataclass
 from math import isfinite
 from typing import Any
 
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
@@ -43,18 +41,6 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
     if not console.is_terminal:
         console = Console(width=400)
     console.print(table)
-
-
-@contextmanager
-def progress(what: str, total: int, quiet: bool = False) -> Iterator[Callable[[str], None]]:
-    """A bar on standard error, where that is a terminal; the function it gives counts one."""
-    console = Console(stderr=True)
-    if quiet or not console.is_terminal:
-        yield lambda name: None
-        return
-    with Progress(console=console, transient=True) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda name: bar.update(task, advance=1, description=name)
 
 
 def print_text(text: str) -> None:

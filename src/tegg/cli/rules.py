@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from tegg.cli.output import print_json, print_table, print_text, progress
+from tegg.cli.output import print_json, print_table, print_text
 from tegg.cli.program import load_program
 from tegg.cli.template import new_rule_file
 from tegg.errors import ArgumentError
@@ -18,6 +18,7 @@ from tegg.explain.explanation import explain
 from tegg.explain.whynot import why_not
 from tegg.planning.target import Target, find as find_target
 from tegg.plugins import offered
+from tegg.progress import progress
 from tegg.rewrite.compiler import Compiler, Stack, find, lowering, named_stack, stack
 from tegg.rewrite.egraph import saturate
 from tegg.rewrite.rulefile import Rule, RuleSet
