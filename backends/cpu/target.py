@@ -29,6 +29,8 @@ from .library import load, prelude
 from .program import Program, Step, copy_step, steps_of, with_barriers
 from .templates import Forms, templates, tile_of
 from .threads import threads
+from .winograd import lower_winograd
+from .winograd_forms import WinogradForms, tiles_of, winograd_row
 
 _LONG = 20e-6  # seconds: a run this long lets other Python threads go on meanwhile
 
@@ -45,8 +47,8 @@ class Cpu:
         self.language = C(lanes or self.toolchain.lanes)
         self.features = frozenset({f"lanes={self.language.width}"})
         width = self.language.width
-        self.ops = (*templates(width), attention_row(width))
-        self.providers = (Forms(width), AttentionForms(width))
+        self.ops = (*templates(width), attention_row(width), winograd_row(width))
+        self.providers = (Forms(width), AttentionForms(width), WinogradForms(width))
 
     def identity(self) -> str:
         """Lanes decide the source, threads the costs; the shared object is keyed by its text."""
@@ -78,6 +80,9 @@ class Cpu:
             if first.op.kind == "attention":
                 made = lower_attention(graph, outputs, fragment.anchors, name, language,
                                        blocks_of(first.attrs))
+            elif first.op.name == "CpuWinograd":
+                made = lower_winograd(graph, outputs, fragment.anchors, name, language,
+                                      tiles_of(first.attrs, language.width))
             else:
                 made = lower_contraction(graph, outputs, fragment.anchors, name, language,
                                          tile_of(first.op, first.attrs), constant)

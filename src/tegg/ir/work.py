@@ -49,7 +49,7 @@ class Values:
 @dataclass(frozen=True, slots=True)
 class Product:
     """A contraction: extents of its loops, and what the template ``op`` executes for them (None
-    for a plain contraction). ready: whether its second operand is known before a run."""
+    for a plain contraction). ready: whether the operand that it packs is known before a run."""
 
     extents: Extents
     op: str = "Contract"
@@ -394,7 +394,8 @@ class _Walk:
         if execution and self.seen < 1:
             execution = replace(execution, flops=execution.flops * self.seen,
                                 beside=execution.beside * self.seen)
-        self.out.products.append(Product(done, node.op.name, execution, self._ready(y)))
+        packed = node.args[execution.packs] if execution else y
+        self.out.products.append(Product(done, node.op.name, execution, self._ready(packed)))
         self._rows(execution.pieces if execution else
                    done.batch * -(-done.m // 8) * -(-done.n // 16))
         for a, other in ((x, done.n), (y, done.m)):
