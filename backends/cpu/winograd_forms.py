@@ -12,6 +12,7 @@ from tegg.backends.cpu.templates import issue_slots
 from tegg.contraction import Spec
 from tegg.dim import Shape, product
 from tegg.dtype import DType, f32
+from tegg.ir.graph import Graph
 from tegg.ir.op import Op
 from tegg.ir.template import OWN, Execution, Extents, template
 from tegg.kernel.contraction_shape import TILES
@@ -143,6 +144,15 @@ class WinogradForms:
                     if found:
                         yield ("cpu-winograd", *n.args, n.attrs[0], *found)
 
+    def example(self) -> Graph:
+        """A convolution of as many channels as it takes."""
+        g = Graph()
+        x, y = g.input("x", (_LEAST, _LEAST, TAPS, TAPS), f32), g.input("y", (_LEAST, 6, 6), f32)
+        for axis in (1, 3):
+            y = g.op("Window", y, axis, TAPS, 1, 1)
+        g.op("Contract", x, y, "a,d,e,f;d,b,e,c,f;a,b,c", (_LEAST, 4, 4))
+        return g
+
     def _tiles(self, shapes: tuple[Shape, Shape], text: str, dtype: DType, filters: int, i: int,
                j: int) -> tuple[int, ...] | None:
         """What the relation says where axes i, i + 1 and j, j + 1 of the other operand are places
@@ -157,7 +167,7 @@ class WinogradForms:
         if not (dtype is f32 and shape[i + 1] == shape[j + 1] == TAPS and all(places)
                 and set(places) <= set(free) and all(taps) and set(taps) <= set(spec.k)
                 and isinstance(m, int) and isinstance(k, int) and isinstance(down, int)
-                and isinstance(across, int) and m >= _LEAST and k >= _LEAST * TAPS**2):
+                and isinstance(across, int) and down > 1 and across > 1 and m >= _LEAST and k >= _LEAST * TAPS**2):
             return None
         channels = k // TAPS**2
         most = TILES[32 if self.width == 16 else 16]

@@ -12,8 +12,10 @@ from random import Random
 
 from tegg.dtype import DTYPES
 from tegg.errors import RuleError
+from tegg.ir.graph import Graph
 from tegg.rewrite.compiler import Compiler, Stack, stack
 from tegg.rewrite.egraph import saturate
+from tegg.rewrite.providers import Showing
 from tegg.rewrite.rulefile import Rule, RuleSet
 from tegg.rewrite.sexpr import List
 from tegg.testing.guards import POLICIES
@@ -79,12 +81,10 @@ def live(rule: Rule, stacked: Stack, compilers: Sequence[Compiler], seed: int = 
     """Whether a rule fires on a graph that is its own left side, and the phases come to an end."""
     features = {"cpu", *(t.replace(">=", "=") for x in stacked.rule_sets for t in x.header.targets)}
     hits: set[str] = set()
-    for i in range(LIVE_DRAWS):
-        made = instance(rule, stacked.table, relations(stacked), tuple(DTYPES.values()),
-                        Random(f"{seed} {i}"), providers=stacked.providers)
-        made.graph.outputs = {f"y{n.id}": n for n in made.graph.nodes}
+    for graph in _left_sides(rule, stacked, seed):
+        graph.outputs = {f"y{n.id}": n for n in graph.nodes}
         try:
-            report = saturate(made.graph, compilers, features=features).report
+            report = saturate(graph, compilers, features=features).report
         except RuleError as e:
             return Finding(rule.name, "live", str(e))
         hits |= {f"phase {p.name} was {p.stopped}" for p in report.phases if p.hit}
@@ -95,6 +95,17 @@ def live(rule: Rule, stacked: Stack, compilers: Sequence[Compiler], seed: int = 
     return Finding(rule.name, "live", f"{rule.place}: rule {rule.name!r} never fired on "
                                       f"{LIVE_DRAWS} graphs of its own left side; an earlier phase "
                                       f"may rewrite what it looks for")
+
+
+def _left_sides(rule: Rule, stacked: Stack, seed: int) -> Iterator[Graph]:
+    """Programs that a rule should match: those that providers of its facts show, and drawn ones."""
+    reads = {fact.head for fact in rule.query if isinstance(fact, List)}
+    for p in stacked.providers:
+        if isinstance(p, Showing) and reads & set(p.relations):
+            yield p.example()
+    for i in range(LIVE_DRAWS):
+        yield instance(rule, stacked.table, relations(stacked), tuple(DTYPES.values()),
+                       Random(f"{seed} {i}"), providers=stacked.providers).graph
 
 
 def guard_needed(rule: Rule, home: RuleSet, stacked: Stack, guard: int, seed: int = 0) -> Finding:
