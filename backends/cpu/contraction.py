@@ -171,7 +171,7 @@ class _Kernel:
                 slot = text.slots.get(t.anchor)
                 if slot is not None:
                     parts.append(text.stage_pack(t, axis, slot))
-                    self.stages.append(Stage(f"{self.name}_stage{t.anchor}", _reads([t.b]),
+                    self.stages.append(Stage(f"{self.name}_stage{t.anchor}", reads_of([t.b]),
                                              frozenset({slot})))
         parts.append(text.stage())
         self._main_stage(text, self.params.inline)
@@ -185,7 +185,7 @@ class _Kernel:
         c, slot = self.contraction, self.first + len(self.temporaries)
         parts = Parts(text, slot)
         self.temporaries.append(Temporary(self.shape.accumulator, parts.size))
-        operands = _reads([c.a, *(t.b for g in c.groups for t in g.terms)])
+        operands = reads_of([c.a, *(t.b for g in c.groups for t in g.terms)])
         self.stages.append(Stage(f"{self.name}_parts", operands, frozenset({slot})))
         self.stages.append(Stage(self.name, self._beside() | {slot}, self._writes()))
         return parts.stages()
@@ -193,13 +193,13 @@ class _Kernel:
     def _main_stage(self, text: Text, reads_b: bool) -> None:
         c = self.contraction
         inline = [t.b for g in c.groups for t in g.terms] if reads_b else []
-        reads = _reads([c.a, *inline]) | self._beside() | frozenset(text.slots.values())
+        reads = reads_of([c.a, *inline]) | self._beside() | frozenset(text.slots.values())
         self.stages.append(Stage(self.name, reads, self._writes()))
 
     def _beside(self) -> frozenset[int]:
         """Slots that are read beside the operands."""
         groups = self.contraction.groups
-        return _reads([v for g in groups for w in g.writes for v in w.needs()],
+        return reads_of([v for g in groups for w in g.writes for v in w.needs()],
                       {t.sum.id for g in groups for t in g.terms})
 
     def _writes(self) -> frozenset[int]:
@@ -220,7 +220,7 @@ class _Kernel:
                     loaded + between, stored + between)
 
 
-def _reads(roots: Sequence[Val], sums: Collection[int] = ()) -> frozenset[int]:
+def reads_of(roots: Sequence[Val], sums: Collection[int] = ()) -> frozenset[int]:
     """Slots that values load from, the operands of sums left out."""
     todo, seen, slots = list(roots), set(), set()
     while todo:

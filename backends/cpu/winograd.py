@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tegg.backends.cexpr import dim
-from tegg.backends.cpu.contraction import nothing
+from tegg.backends.cpu.contraction import nothing, reads_of
 from tegg.backends.cpu.contraction_hooks import Axis, Hooks
 from tegg.backends.cpu.contraction_text import template
 from tegg.backends.cpu.emit import C
@@ -21,7 +21,7 @@ from tegg.kernel.domain import spread
 from tegg.kernel.flops import flops
 from tegg.kernel.index import Form, Var
 from tegg.kernel.lower import kernel_symbols
-from tegg.kernel.value import Val, reachable
+from tegg.kernel.value import reachable
 
 _APART = 48  # elements between planes of transformed tiles, so that they share no set of a cache
 
@@ -112,8 +112,8 @@ class _Kernel:
         hooks.operand_b(params, term, column, ("_n", "_n_left"))
         hooks.result(params, 0, group, column)
         source = "\n".join([*hooks.lines, self._text(hooks, params)])
-        reads, sums = _slots([term.b]), _slots([term.a])
-        beside = _slots([v for w in group.writes for v in w.needs()], {term.sum.id})
+        reads, sums = reads_of([term.b]), reads_of([term.a])
+        beside = reads_of([v for w in group.writes for v in w.needs()], {term.sum.id})
         written = frozenset(w.slot for w in group.writes)
         stages = (Stage(f"{self.name}_filters", sums, frozenset({self.temporary})),
                   Stage(self.name, reads | beside | {self.temporary}, written))
@@ -125,8 +125,8 @@ class _Kernel:
     def _channels(self) -> int:
         n = product(tuple(v.extent for v in self.convolution.channels))
         if not isinstance(n, int) or not isinstance(spread(self.contraction.m), int):
-            raise LoweringError("a convolution in tiles has a known number of channels and filters; "
-                                "use another template")
+            raise LoweringError("a convolution in tiles has a known number of channels and "
+                                "filters; use another template")
         return n
 
     def _filters(self) -> Dim:
@@ -212,16 +212,3 @@ def _choose(name: str, t: Tiles, planes: int, sums: int) -> str:
     args = f"(f, v + xi * {planes}, m + xi * {sums} + b * {t.rows * t.columns}); break;"
     cases = [f"            case {v}: {name}_product_{v}{args}" for v in range(1, t.vectors)]
     return "\n".join([*cases, f"            default: {name}_product_{t.vectors}{args}"])
-
-
-def _slots(roots: Sequence[Val], without: frozenset[int] | set[int] = frozenset()) -> frozenset[int]:
-    """Slots that values load from, those of sums left out."""
-    todo, seen, slots = list(roots), set(), set()
-    while todo:
-        v = todo.pop()
-        if v.id not in seen and v.id not in without:
-            seen.add(v.id)
-            if v.op == "load":
-                slots.add(v.attr.slot)
-            todo.extend(v.args)
-    return frozenset(slots)

@@ -164,10 +164,11 @@ class WinogradForms:
         size = spec.sizes(*shapes)
         m, k = (product(tuple(size[c] for c in letters)) for letters in (own, spec.k))
         down, across = shape[i], shape[j]
-        if not (dtype is f32 and shape[i + 1] == shape[j + 1] == TAPS and all(places)
-                and set(places) <= set(free) and all(taps) and set(taps) <= set(spec.k)
-                and isinstance(m, int) and isinstance(k, int) and isinstance(down, int)
-                and isinstance(across, int) and down > 1 and across > 1 and m >= _LEAST and k >= _LEAST * TAPS**2):
+        known = all(isinstance(n, int) for n in (m, k, down, across))
+        if not (dtype is f32 and known and shape[i + 1] == shape[j + 1] == TAPS
+                and all(places) and set(places) <= set(free) and down > 1 and across > 1
+                and all(taps) and set(taps) <= set(spec.k)
+                and m >= _LEAST and k >= _LEAST * TAPS**2):
             return None
         channels = k // TAPS**2
         most = TILES[32 if self.width == 16 else 16]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from contender import Contender
-from workloads import BATCH, D_HEADS, D_SLOTS, D_WIDTH, EPS, HEADS, LAYERS, RATE, SEQUENCE, TRAINED, WIDTH
+from workloads import (
+    BATCH, D_HEADS, D_SLOTS, D_WIDTH, EPS, HEADS, LAYERS, RATE, SEQUENCE, TRAINED, WIDTH)
 
 
 class Tegg(Contender):
@@ -19,7 +20,7 @@ class Tegg(Contender):
     def __init__(self, threads):
         super().__init__(threads)
         import tegg
-        self.t = tegg
+        self.t, self.stack = tegg, ()  # the usual compilers
 
     def build(self, workload, inputs):
         given = {k: v.copy() for k, v in inputs.items()}
@@ -29,7 +30,7 @@ class Tegg(Contender):
         def body(*args):
             return run(**{**given, **dict(zip(free, args))})
         # a plan from the cache of another run would hide the time of the first call
-        bound = self.t.compile(body, cache=False).bind(*free.values())
+        bound = self.t.compile(body, *self.stack, cache=False).bind(*free.values())
         out = tuple(bound.outputs.values())
         if workload.name == "train_mlp":
             out += tuple(free[k] for k in TRAINED)
@@ -120,3 +121,16 @@ class Tegg(Contender):
         return loss
 
 
+
+
+class Winograd(Tegg):
+    """With a rule that rounds more: for convolutions by 3 x 3 taps."""
+
+    name = "tegg.winograd"
+
+    def __init__(self, threads):
+        super().__init__(threads)
+        self.stack = (self.t.Generic(), self.t.Winograd())
+
+    def supports(self, workload):
+        return workload.name in ("conv3x3", "resblock")

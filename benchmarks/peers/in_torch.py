@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from contender import Contender
 from workloads import D_HEADS, D_WIDTH, EPS, HEADS, RATE, SEQUENCE, TRAINED, WIDTH
@@ -37,8 +39,8 @@ class Torch(Contender):
             return self.training([given[k] for k in TRAINED], given["x"], given["y"].long())
         space = {"run": getattr(self, workload.name)}
         # a code object for each workload: compilations are counted per code object
-        exec("def forward(self, **xs):\n    return run(**xs, **dict(self.named_parameters()))",
-             space)
+        exec("def forward(self, **xs):\n"  # noqa: S102  the text is this one
+             "    return run(**xs, **dict(self.named_parameters()))", space)
         module = type("Model", (torch.nn.Module,), {"forward": space["forward"]})()
         for k in workload.weights:
             module.register_parameter(k, torch.nn.Parameter(given.pop(k), requires_grad=False))
@@ -133,7 +135,7 @@ class Torch(Contender):
 
 class TorchCompile(Torch):
     name = "torch.compile"
-    options: dict[str, object] = {}
+    options: Mapping[str, object] = MappingProxyType({})
 
     def compiled(self, f):
         return self.torch.compile(f, dynamic=False, **self.options)
@@ -156,10 +158,10 @@ class TorchCompile(Torch):
 
 class TorchMax(TorchCompile):
     name = "torch.max"
-    options = {"mode": "max-autotune-no-cudagraphs"}
+    options = MappingProxyType({"mode": "max-autotune-no-cudagraphs"})
 
     def compiled(self, f):
-        import torch._inductor.config as config
+        from torch._inductor import config
         config.freezing = True
         config.cpp_wrapper = True
         return super().compiled(f)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -180,7 +181,7 @@ def _decode(g):
 
 def _train(g):
     out = dict(x=f32(g, BATCH, LAYERS[0]), y=g.integers(0, 10, BATCH).astype(np.int32))
-    for n, (a, b) in enumerate(zip(LAYERS, LAYERS[1:]), 1):
+    for n, (a, b) in enumerate(pairwise(LAYERS), 1):
         out |= {f"w{n}": f32(g, a, b, scale=(2 / a) ** 0.5), f"b{n}": f32(g, b, scale=0.01)}
     return out
 
