@@ -70,8 +70,9 @@ def convolution(c: Contraction) -> Convolution:
     across = [pair for pair in pairs if columns and pair[0] is columns[-1]]
     down = [pair for pair in pairs if pair not in across]
     if len(across) != 1 or len(down) != 1 or across[0][1] is down[0][1]:
-        raise LoweringError("the second operand is no array of windows of 3 x 3 elements with stride "
-                            "1, the places across innermost in the result; use another template")
+        raise LoweringError("the second operand is no array of windows of 3 x 3 elements with "
+                            "stride 1, the places across innermost in the result; use another "
+                            "template")
     taken = {*across[0], *down[0]}
     return Convolution(down[0], across[0], tuple(v for v in c.k if v not in taken),
                        tuple(v for v in columns if v not in taken))
