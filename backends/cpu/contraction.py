@@ -23,6 +23,9 @@ from tegg.kernel.value import Val, reachable
 from tegg.kernel.work import bytes_read, bytes_written
 
 
+_LONG = 8  # steps of the innermost of several variables from which vectors may follow it
+
+
 def lower_contraction(graph: Graph, outputs: Sequence[Node], anchors: Sequence[Node], name: str,
                       language: C, tile: Tile, constant: Collection[int] = ()) -> KernelCode:
     """The kernel that computes ``outputs``, whose products ``anchors`` (contractions, or sums of
@@ -91,7 +94,8 @@ def _plain(c: Contraction) -> bool:
 def unit(operand: Val, free: tuple[Var, ...], k: tuple[Var, ...]) -> str:
     """Whether memory is contiguous along k, along the free variables, or along neither."""
     forms = [v.attr.form for v in reachable([operand]) if v.op == "load"]
-    along_k = sum(f.coefficient(k[-1]) == 1 for f in forms) if k else 0
+    long = bool(k) and (len(k) == 1 or hint(k[-1].extent) >= _LONG)
+    along_k = sum(f.coefficient(k[-1]) == 1 for f in forms) if long else 0
     along = sum(f.coefficient(free[-1]) == 1 for f in forms) if free else 0
     return "k" if along_k > along else "free" if along else "none"
 
