@@ -10,7 +10,7 @@ from tegg.backends.cpu.contraction_parts import Parts
 from tegg.backends.cpu.contraction_text import Text
 from tegg.backends.cpu.emit import C
 from tegg.backends.cpu.templates import register
-from tegg.dim import Dim, hint
+from tegg.dim import Dim, hint, product
 from tegg.ir.graph import Graph, Node
 from tegg.kernel.code import KernelCode, Stage, Temporary, Work
 from tegg.kernel.contraction_classify import Contraction, classify
@@ -83,11 +83,13 @@ def _cost(operand: Val, batch: Sequence[Var], rows: Sequence[Var], depth: Dim) -
 
 
 def _plain(c: Contraction) -> bool:
-    """Whether A is memory in which rows are evenly spaced and contiguous along k."""
+    """Whether A is memory in which rows are evenly spaced and contiguous along all of k."""
     load = c.a.attr
-    if c.a.op != "load" or load.guards or len(c.k) != 1 or len(c.m) > 1:
+    if c.a.op != "load" or load.guards or not c.k or len(c.m) > 1:
         return False
-    return (register(c.a.dtype) is c.a.dtype and load.form.coefficient(c.k[0]) == 1
+    steps = [product(tuple(v.extent for v in c.k[i + 1:])) for i in range(len(c.k))]
+    return (register(c.a.dtype) is c.a.dtype
+            and all(load.form.coefficient(v) == step for v, step in zip(c.k, steps))
             and all(isinstance(atom, Var) for atom in load.form.terms))
 
 
