@@ -22,7 +22,8 @@ def test_cases(name: str) -> None:
 @pytest.mark.parametrize("width", (8, 4))
 @pytest.mark.parametrize("name", ("transposed_b", "transposed_a", "sliced", "rms_norm", "gated",
                                   "typed_f64_transposed", "typed_i8", "half_weights",
-                                  "few_rows_transposed", "few_rows"))
+                                  "few_rows_transposed", "few_rows", "strided_convolution",
+                                  "large_strided_convolution"))
 def test_narrow_vectors(name: str, width: int) -> None:
     g = Draw()
     outputs, anchors = CASES[name](g)

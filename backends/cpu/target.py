@@ -27,6 +27,7 @@ from .library import load, prelude
 from .program import Program, Step, copy_step, steps_of, with_barriers
 from .templates import Forms, templates
 from .threads import threads
+from .winograd_forms import WinogradForms, winograd_row
 
 _LONG = 20e-6  # seconds: a run this long lets other Python threads go on meanwhile
 
@@ -43,8 +44,8 @@ class Cpu:
         self.language = C(lanes or self.toolchain.lanes)
         self.features = frozenset({f"lanes={self.language.width}"})
         width = self.language.width
-        self.ops = (*templates(width), attention_row(width))
-        self.providers = (Forms(width), AttentionForms(width))
+        self.ops = (*templates(width), attention_row(width), winograd_row(width))
+        self.providers = (Forms(width), AttentionForms(width), WinogradForms(width))
 
     def identity(self) -> str:
         """Lanes decide the source, threads the costs; the shared object is keyed by its text."""

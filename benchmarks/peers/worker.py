@@ -21,7 +21,8 @@ from contender import Contender
 from workloads import SUITE
 
 CONTENDERS = {
-    "tegg": "in_tegg:Tegg", "numpy": "in_numpy:NumPy", "numba": "in_numpy:Numba",
+    "tegg": "in_tegg:Tegg", "tegg.winograd": "in_tegg:Winograd",
+    "numpy": "in_numpy:NumPy", "numba": "in_numpy:Numba",
     "torch": "in_torch:Torch", "torch.compile": "in_torch:TorchCompile",
     "torch.max": "in_torch:TorchMax", "jax": "in_jax:Jax", "onnxruntime": "in_onnx:OnnxRuntime",
 }

@@ -128,6 +128,12 @@ def Fp16() -> Compiler:
     return Compiler("half.f16", providers=(ROUNDING, BOUNDS), name="Fp16", rounds=True)
 
 
+def Winograd() -> Compiler:
+    """Convolutions by 3 x 3 taps with stride 1 may go in transformed tiles: a quarter of the
+    multiplications, and an error some ten times that of the direct form. For the CPU."""
+    return Compiler("lower.winograd", name="Winograd", rounds=True)
+
+
 def lowering(target: Target) -> Compiler:
     """What a target puts last into every stack: its rule sets, templates and providers."""
     return Compiler(*target.rules, ops=target.ops, providers=target.providers, name=target.name)
