@@ -85,7 +85,7 @@ def test_results_do_not_depend_on_threads() -> None:
     g = Draw()
     c = convolution(g, 2, 5, 9, 23, 40)
     code = lowered(g, [c], c)
-    library, inputs = build(code.source, 16), random_inputs(g, {}, 0)
+    library, inputs = build(code, 16), random_inputs(g, {}, 0)
     first, *others = (call(library, code, g, [c], inputs, {}, n, False, None)[0]
                       for n in (1, 2, 3, 7))
     assert all(first.tobytes() == o.tobytes() for o in others)
