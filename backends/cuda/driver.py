@@ -1,7 +1,7 @@
 """A GPU: its context, memory, streams, events and loaded kernels, through NVIDIA's driver.
 
-Where PyCUDA is installed, which is imported here alone, it holds the context, so that its arrays and
-ours live in one; without it the driver does.
+Where PyCUDA is installed, which is imported here alone, it holds the context, so that its arrays
+and ours live in one; without it the driver does.
 """
 
 from __future__ import annotations

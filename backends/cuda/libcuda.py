@@ -1,4 +1,4 @@
-"""NVIDIA's driver by ctypes: the calls of ``libcuda.so.1`` that a run needs, and what they refuse."""
+"""NVIDIA's driver by ctypes: the calls of ``libcuda.so.1`` that runs need, and their refusals."""
 
 from __future__ import annotations
 

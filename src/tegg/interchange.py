@@ -1,4 +1,4 @@
-"""Arrays of other libraries that lie on a device: how they are known, and what they say of themselves.
+"""Arrays of other libraries that lie on a device: how they are known, and what they say.
 
 Two protocols: ``__cuda_array_interface__``, and DLPack. Nothing here touches their memory.
 """
