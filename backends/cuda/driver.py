@@ -11,7 +11,7 @@ import ctypes
 import functools
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from ctypes import byref, c_float, c_int, c_size_t, c_uint64, c_void_p
 from typing import Any
@@ -251,10 +251,14 @@ class Device:
         return out.value * 1e-3
 
     def released(self, call: str, *arguments: Any) -> None:
-        """Free a thing of the driver's, unless it went with its context or with a fork."""
+        """Free a thing of the driver's by a call."""
+        self.finish(lambda: getattr(self._driver, call)(*arguments))
+
+    def finish(self, free: Callable[[], None]) -> None:
+        """Free something, unless it went with its context or stayed behind in a fork."""
         if os.getpid() == self._process and not self._lost:
             with contextlib.suppress(BackendError), self.current():
-                getattr(self._driver, call)(*arguments)
+                free()
 
 
 class Memory:

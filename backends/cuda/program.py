@@ -209,7 +209,7 @@ class Loaded:
         found = next((i for i, (r, _) in enumerate(self._replays) if r.fits(launches)), None)
         if found is None:
             while len(self._replays) >= KEPT:
-                self._replays.pop(0)
+                self._replays.pop(0)[0].close()
             replay = self._device.replay(launches)
         else:
             replay, _ = self._replays.pop(found)
@@ -252,6 +252,10 @@ class Loaded:
                                       stage.launch.threads, _shared(stage.launch),
                                       pointers + values))
         return out
+
+    def __del__(self) -> None:
+        for replay, _ in getattr(self, "_replays", ()):
+            self._device.finish(replay.close)
 
     # ---- what else an executable is asked
     def source(self) -> str:

@@ -6,9 +6,8 @@ import ctypes
 from collections.abc import Sequence
 from ctypes import byref, c_int64, c_uint, c_void_p
 from dataclasses import dataclass
-from typing import Any
 
-from .libcuda import Libcuda
+from .libcuda import Libcuda, Refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +55,16 @@ class Replay:
         self._graph = driver.handle("cuGraphCreate", 0)
         self._nodes: list[int] = []
         self._executable = 0
-        for launch in launches:
-            before = (c_void_p * 1)(self._nodes[-1] if self._nodes else 0)
-            node, _keep = _node(launch)
-            self._nodes.append(driver.handle("cuGraphAddKernelNode", self._graph, before,
-                                             1 if self._nodes else 0, byref(node)))
-        self._executable = driver.handle("cuGraphInstantiateWithFlags", self._graph, 0)
+        try:
+            for launch in launches:
+                before = (c_void_p * 1)(self._nodes[-1] if self._nodes else 0)
+                node, _keep = _node(launch)
+                self._nodes.append(driver.handle("cuGraphAddKernelNode", self._graph, before,
+                                                 1 if self._nodes else 0, byref(node)))
+            self._executable = driver.handle("cuGraphInstantiateWithFlags", self._graph, 0)
+        except Refused:
+            self.close()
+            raise
 
     def fits(self, launches: Sequence[Launch]) -> bool:
         """Whether launches are these kernels in this order, with whatever arguments."""
@@ -91,7 +94,8 @@ class Replay:
             self._graph = 0
 
 
-def start(driver: Libcuda, launch: Launch, stream: int) -> Any:
+def start(driver: Libcuda, launch: Launch, stream: int) -> None:
     """One launch by itself."""
+    keep = Parameters(launch.arguments)  # the table points into it
     driver.cuLaunchKernel(launch.function, launch.blocks, 1, 1, launch.threads, 1, 1,
-                          launch.shared, stream, Parameters(launch.arguments).table, None)
+                          launch.shared, stream, keep.table, None)
