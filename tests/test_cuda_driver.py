@@ -146,8 +146,8 @@ def test_too_much_shared_memory(gpu):
 def test_a_grid_beyond_what_devices_have(gpu):
     """Launches are cut to blocks that take several points; one that was not is refused."""
     device = driver.open_device()
-    code = nvrtc.find().compile("KERNEL(32) f(int64_t n) {}".join(
-        ["#define KERNEL(n) extern \"C\" __global__ void __launch_bounds__(n)\n", "\n"]), 90)[0]
+    source = 'extern "C" __global__ void __launch_bounds__(32) f(long n) {}'
+    code, _ = nvrtc.find().compile(source, 90)
     with device.current():
         module = device.load(code, ["f"])
     with pytest.raises(BackendError, match="refuses a call .*a grid or a block that the device"), \
