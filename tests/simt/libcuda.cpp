@@ -236,9 +236,18 @@ Result cuDeviceGetName(char *s, int n, int) {
   return OK;
 }
 Result cuDeviceTotalMem_v2(size_t *n, int) { ENTER(false); *n = settings["memory"]; return OK; }
+Result cuDeviceComputeCapability(int *major, int *minor, int) {
+  ENTER(false);
+  *major = settings["major"], *minor = settings["minor"];
+  return OK;
+}
 Result cuDeviceGetAttribute(int *v, int which, int) {
   ENTER(false);
   switch (which) {
+    case 1: case 39: *v = 1024; break;  // threads of a block, of a multiprocessor
+    case 10: *v = 32; break;            // of a warp
+    case 8: *v = 49152; break;          // shared memory of a block
+    case 12: *v = 65536; break;         // registers
     case 16: *v = settings["multiprocessors"]; break;
     case 38: *v = 50 << 20; break;
     case 75: *v = settings["major"]; break;
