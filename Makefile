@@ -6,10 +6,10 @@ JOBS   ?= 2
 
 .DEFAULT_GOAL := help
 BUNDLE ?= build/gpu
-.PHONY: help run test test-long bench gpu-bundle gpu lint clean
+.PHONY: help run test test-long bench pycuda-wheel gpu-bundle gpu lint clean
 
 help:            ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(VENV)/.models  ## embed sentences with the real MiniLM, compiled for this machine
 	$(BIN)/python examples/minilm.py
@@ -22,6 +22,9 @@ test-long: $(VENV)/.dev  ## every test, with many more examples
 
 bench: $(VENV)/.dev  ## times against NumPy, and PyTorch where it is installed
 	$(BIN)/python benchmarks/run.py
+
+pycuda-wheel: $(VENV)/.dev  ## a wheel of PyCUDA in dist/, without a GPU: minutes, once
+	$(BIN)/python tools/pycuda_wheel.py dist
 
 gpu-bundle: $(VENV)/.dev  ## programs and a runner for a machine with a GPU, in build/gpu
 	$(BIN)/python benchmarks/gpu_bundle/make.py $(BUNDLE) --wheels dist
