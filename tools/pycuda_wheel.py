@@ -1,8 +1,8 @@
 """Build a wheel of PyCUDA where there is neither a GPU nor a driver: ``pycuda_wheel.py DIST``.
 
 Needs a C++ compiler and the headers of a CUDA toolkit (``CUDA_HOME``, or /usr/local/cuda); takes
-some minutes. PyCUDA is linked with a library that has one call of the driver: the rest is found when the
-real one is loaded. cuRAND is left out.
+some minutes. PyCUDA is linked with a library that has one call of the driver: the rest is found
+when the real one is loaded. cuRAND is left out.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ from tegg.errors import BackendError
 
 @dataclass(frozen=True, slots=True)
 class Instructions:
-    """Counts in the text of one kernel. loads, stores: of global memory, by bits. copies:
-    from global memory to shared memory past registers, by bits. spills: loads and stores of the stack."""
+    """Counts in the text of one kernel. loads, stores: of global memory, by bits. copies: from
+    there to shared memory past registers, by bits. spills: loads and stores of the stack."""
 
     kernel: str
     count: int
