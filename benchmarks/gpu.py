@@ -141,10 +141,10 @@ def main() -> int:
     top = ceilings(device, torch, options.copy_bytes)
     print(f"{device.name}: " + ", ".join(f"{k} {v:.3g}/s" for k, v in top.items()))
     for w in WORKLOADS:
-        if options.only not in w.name or w.name not in at:
+        if options.only not in w.name or f"bench_{w.name}" not in at:
             continue
         try:
-            row = judged(measured(device, w, at[w.name], torch, not options.no_reference), top,
+            row = judged(measured(device, w, at[f"bench_{w.name}"], torch, not options.no_reference), top,
                          w.inputs[0][1])
         except BackendError as e:
             row = {"name": w.name, "ok": False, "says": str(e)}

@@ -110,7 +110,7 @@ def cases() -> Iterator[Any]:
     import tegg
     from cases import Case, Input
     for w in WORKLOADS:
-        yield Case(w.name, "workloads", _of(w, tegg, len(w.inputs)),
+        yield Case(f"bench_{w.name}", "workloads", _of(w, tegg, len(w.inputs)),
                    [Input(shape, dtype) for shape, dtype in w.inputs], w.tolerance, big=True)
 
 

@@ -42,7 +42,7 @@ def bundle(maker, tmp_path_factory):
     import gpu_workloads
     wanted = {"softmax_short", "product_uneven", "gather", "symbolic", "elementwise_bf16"}
     found = [shrunk(c) for c in cases.FAMILIES if c.name in wanted]
-    found += [c for c in gpu_workloads.cases() if c.name == "tiny"]
+    found += [c for c in gpu_workloads.cases() if c.name == "bench_tiny"]
     found += [cases.decoder_step(layers=1, size=32, slots=8)]
     folder = tmp_path_factory.mktemp("gpu") / "bundle"
     size = maker.make(folder, found, (90,), fake_driver.Compiler().compile)
