@@ -144,8 +144,8 @@ def main() -> int:
         if options.only not in w.name or f"bench_{w.name}" not in at:
             continue
         try:
-            row = judged(measured(device, w, at[f"bench_{w.name}"], torch, not options.no_reference), top,
-                         w.inputs[0][1])
+            row = measured(device, w, at[f"bench_{w.name}"], torch, not options.no_reference)
+            row = judged(row, top, w.inputs[0][1])
         except BackendError as e:
             row = {"name": w.name, "ok": False, "says": str(e)}
         rows.append(row)
