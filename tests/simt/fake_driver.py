@@ -34,7 +34,7 @@ def library_path() -> Path:
     """The fake, compiled, beside the machine that it runs on. It has a name of its own: NVRTC looks
     for a libcuda.so.1 in its process, and takes it for a whole one."""
     path = machine_path().parent / "libcuda.so.1"
-    run_compiler(["g++", "-std=c++20", "-O1", "-fPIC", "-shared", "-Wl,-soname,libcuda-played.so",
+    run_compiler(["g++", "-std=c++20", "-O0", "-fPIC", "-shared", "-Wl,-soname,libcuda-played.so",
                   str(HERE / "libcuda.cpp"), str(machine_path()), "-o", str(path), "-ldl"])
     return path
 
