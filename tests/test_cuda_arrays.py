@@ -12,7 +12,6 @@ from tegg.backends.cuda import dlpack, driver, streams
 from tegg.backends.cuda.arrays import DeviceArray
 
 import tegg
-from tegg import backends
 from tegg.backends.cuda import stream
 from tegg.errors import ArgumentError, BackendError, DTypeError, ShapeError
 from tegg.ir.graph import Graph
@@ -437,4 +436,13 @@ def test_a_dtype_that_programs_lack(gpu, program):
     found._key = (2, 16, 4)
     with pytest.raises(DTypeError, match="DLPack code 2, 16 bits, 4 lanes"):
         _ = found.dtype
-    assert backends is not None
+    with pytest.MonkeyPatch.context() as m:
+        m.setattr(dlpack, "_CODES", {(2, 32): np.float32})
+        held = Strange()
+        m.setitem(dlpack._CODES, (5, 64), np.float32)
+        m.delitem(dlpack._CODES, (2, 32))
+        with pytest.raises(DTypeError, match="input 'x': it has a dtype that programs do not know"):
+            capsule = held.__dlpack__()
+            m.delitem(dlpack._CODES, (5, 64))
+            m.setattr(held.__class__, "__dlpack__", lambda self, stream=None: capsule)
+            program(held)

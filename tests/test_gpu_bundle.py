@@ -31,7 +31,7 @@ def maker():
         m.syspath_prepend(str(HERE))
         import make
         yield make
-        for name in ("make", "cases", "arrays", "gpu_workloads"):
+        for name in ("make", "cases", "arrays", "machine", "gpu_workloads"):
             sys.modules.pop(name, None)
 
 
@@ -58,11 +58,12 @@ def shrunk(case):
                     min(x.high, 40.0)) for x in case.inputs]) if case.name != "symbolic" else case
 
 
-def run(folder: Path, *argv: str, path: str | None = None) -> subprocess.CompletedProcess:
+def run(folder: Path, *argv: str, path: str | None = None,
+        played: str = "") -> subprocess.CompletedProcess:
     libraries = str(fake_driver.library_path().parent) if path is None else path
     code = RUN.format(argv=[str(folder / argv[0]), *argv[1:]])
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False,
-                          env={**os.environ, "LD_LIBRARY_PATH": libraries})
+                          env={**os.environ, "LD_LIBRARY_PATH": libraries, "PLAYED_DEVICE": played})
 
 
 def test_every_program_is_right(bundle, tmp_path):
@@ -94,6 +95,27 @@ def test_what_is_missing_is_said(bundle, tmp_path):
     assert done.returncode == 2 and "no program can run: NVIDIA's driver cannot be" in done.stdout
     done = run(bundle, "gpu.py", "--json", str(tmp_path / "r.json"), path=str(tmp_path))
     assert done.returncode == 2 and "nothing can be measured" in done.stdout
+
+
+def test_a_gpu_that_the_bundle_is_not_for(bundle):
+    done = run(bundle, "run.py", played="major=8 minor=6")
+    assert done.returncode == 2
+    assert "planned for [90], all newer than Simulated GPU, which is sm_86" in done.stdout
+
+
+def test_which_machine_code_runs(bundle, maker, monkeypatch, tmp_path):
+    import machine
+    from tegg.errors import BackendError
+    folder = bundle / "programs" / "sm_90" / "gather"
+    code, architecture = machine.machine_code(folder, 90)
+    assert architecture == 90 and code == (folder / "sm_90.cubin").read_bytes()
+    monkeypatch.setattr(machine.nvrtc, "find", lambda: None)
+    with pytest.raises(BackendError, match="machine code for .90., none runs on sm_100, and NVRTC"):
+        machine.machine_code(folder, 100)
+    monkeypatch.setattr(machine, "ROOT", bundle)
+    monkeypatch.setattr(machine.nvrtc, "find", fake_driver.Compiler)
+    code, architecture = machine.machine_code(folder, 100)
+    assert architecture == 100 and code.startswith(b"\x7fELF")
 
 
 def test_times_are_written(bundle, tmp_path):

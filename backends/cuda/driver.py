@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import functools
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -256,7 +257,7 @@ class Device:
 
     def finish(self, free: Callable[[], None]) -> None:
         """Free something, unless it went with its context or stayed behind in a fork."""
-        if os.getpid() == self._process and not self._lost:
+        if not sys.is_finalizing() and os.getpid() == self._process and not self._lost:
             with contextlib.suppress(BackendError), self.current():
                 free()
 

@@ -62,7 +62,7 @@ class Loaded:
             self._module = device.load(made.code, list(self._stages))
             for name, s in self._stages.items():
                 assert s.launch is not None, f"{name} was not lowered for blocks of threads"
-                device.allow_shared(self._module.functions[name], _shared(s.launch))
+                device.allow_shared(self._module.functions[name], s.launch.shared)
         self._weights = {i for i, b in enumerate(plan.buffers)  # that go along each time
                          if b.kind == "weight" and symbols(b.size)}
         self._fixed: dict[int, Memory] = {}                 # weights, and what they make
@@ -249,7 +249,7 @@ class Loaded:
                 if blocks:
                     pointers = tuple(addresses[call.buffers[b]] for b in stage.launch.buffers)
                     out.append(Launch(self._module.functions[stage.function], blocks,
-                                      stage.launch.threads, _shared(stage.launch),
+                                      stage.launch.threads, stage.launch.shared,
                                       pointers + values))
         return out
 
@@ -273,8 +273,3 @@ class Loaded:
         def run() -> None:
             self.run(buffers, sizes, resident, keep)
         return run
-
-
-def _shared(launch: Any) -> int:
-    """Bytes of dynamic shared memory that a function is started with."""
-    return int(getattr(launch, "shared", 0))

@@ -117,7 +117,7 @@ class Written:
             for i in call.stages:
                 launch = kernel.stages[i].launch
                 out.append([kernel.stages[i].function, launch.blocks(self.sizes, 2**31 - 1),
-                            launch.threads, getattr(launch, "shared", 0),
+                            launch.threads, launch.shared,
                             [call.buffers[b] for b in launch.buffers],
                             [self.sizes[s] for s in kernel.symbols]])
         return out
