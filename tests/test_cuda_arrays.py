@@ -238,6 +238,7 @@ def test_a_run_follows_the_stream_of_its_arguments(gpu):
     x = floats(100)
     f = tegg.compile(lambda x: x + 1, tegg.Generic(), tegg.Cuda(results="device"), cache=False)
     source = Foreign(gpu, np.zeros(100, np.float32), stream=made_on.handle)
+    f(source)  # compiling waits for all streams
     with device.current():  # another library writes it, on its own stream, some time
         device.upload(source._at, x.ctypes.data, x.nbytes, made_on.handle)
     with stream(mine):
@@ -254,6 +255,7 @@ def test_runs_of_one_program_on_several_streams_share_its_arena(gpu):
     f = tegg.compile(lambda x: x.softmax(-1).sum(0), tegg.Generic(), tegg.Cuda(results="device"),
                      cache=False)
     inputs = [floats(9, 40) for _ in every]
+    f(inputs[0])
     held = [Foreign(gpu, x) for x in inputs]
     got = []
     for s, x in zip(every, held):

@@ -12,6 +12,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -30,8 +31,10 @@ enum { OK, INVALID = 1, NO_MEMORY = 2, NOT_STARTED = 3, NO_DEVICE = 100, BAD_DEV
        BAD_IMAGE = 200, NO_CONTEXT = 201, NO_BINARY = 209, NOT_FOUND = 500, NOT_READY = 600,
        FAILED = 719, UNSUPPORTED = 801 };
 typedef std::function<Result()> Work;
-struct Event { long wanted = 0, done = 0; struct Stream *on = nullptr; double time = 0; };
-struct Op { Work work; Event *records = nullptr; Event *waits = nullptr; long target = 0; };
+struct Point { struct Stream *on; bool done = false; double time = 0; };  // one record of an event
+typedef std::shared_ptr<Point> Mark;
+struct Event { Mark last; };
+struct Op { Work work; Mark records, waits; };
 struct Stream { std::deque<Op> todo; bool blocking = true; };
 struct Allocation { size_t size, mapped; int device; void *context; bool registered; };
 struct Module { void *handle; char *low, *high; std::string path; };
@@ -82,21 +85,35 @@ Allocation *inside(const void *p, size_t n) {
   --it;
   return (char *)p + n <= it->first + it->second.size ? &it->second : nullptr;
 }
-void drain(Stream *s, Event *until = nullptr);
+Op of(Work work) {
+  Op op;
+  op.work = std::move(work);
+  return op;
+}
+void drain(Stream *s, Point *until = nullptr);
 void step(Stream *s) {
   Op op = std::move(s->todo.front());
   s->todo.pop_front();
   if (op.waits) {
-    while (op.waits->done < op.target && !op.waits->on->todo.empty()) step(op.waits->on);
+    while (!op.waits->done && !op.waits->on->todo.empty()) step(op.waits->on);
   } else if (op.records) {
-    op.records->done++;
+    op.records->done = true;
     op.records->time = clock_ms += 0.25;
   } else if (Result r = op.work()) {
     if (!sticky) sticky = r;
   }
 }
-void drain(Stream *s, Event *until) {
-  while (!s->todo.empty() && !(until && until->done >= until->wanted)) step(s);
+// While one stream is waited for, the others go on beside it.
+void drain(Stream *s, Point *until) {
+  while (!s->todo.empty() && !(until && until->done)) {
+    step(s);
+    for (size_t i = 0; i < streams.size(); i++) {
+      Stream *other = streams[i];
+      if (other == s || other->todo.empty()) continue;
+      const Op &next = other->todo.front();
+      if (!next.waits || next.waits->done) step(other);
+    }
+  }
 }
 Stream *stream_of(void *s) { return (uintptr_t)s <= 2 ? &legacy : (Stream *)s; }
 // The default stream and those that are not "non-blocking" follow one another.
@@ -324,7 +341,7 @@ Result cuLaunchKernel(Function *f, unsigned gx, unsigned gy, unsigned gz, unsign
   const unsigned grid[] = {gx, gy, gz}, block[] = {bx, by, bz};
   if (Result r = checked(f, grid, block, shared)) return r;
   auto arguments = values(f, parameters);
-  put(s, Op{[=] { return run(f, gx, bx, arguments); }});
+  put(s, of([=] { return run(f, gx, bx, arguments); }));
   return OK;
 }
 
@@ -334,7 +351,7 @@ Result cuMemFree_v2(uint64_t p) { ENTER(); settled(); return freed(p); }
 Result cuMemAllocAsync(uint64_t *out, size_t n, void *) { ENTER(); return allocated(out, n); }
 Result cuMemFreeAsync(uint64_t p, void *s) {
   ENTER();
-  put(s, Op{[=] { return freed(p); }});
+  put(s, of([=] { return freed(p); }));
   return OK;
 }
 Result cuMemGetInfo_v2(size_t *free, size_t *total) {
@@ -347,17 +364,17 @@ Result cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t n, void *s) {
   ENTER();
   if (settings["dry"]) return OK;
   std::vector<char> staged((const char *)from, (const char *)from + n);
-  put(s, Op{[=] { return copied((void *)to, staged.data(), n, true, false); }});
+  put(s, of([=] { return copied((void *)to, staged.data(), n, true, false); }));
   return OK;
 }
 Result cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t n, void *s) {
   ENTER();
-  put(s, Op{[=] { return copied(to, (void *)from, n, false, true); }});
+  put(s, of([=] { return copied(to, (void *)from, n, false, true); }));
   return OK;
 }
 Result cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t n, void *s) {
   ENTER();
-  put(s, Op{[=] { return copied((void *)to, (void *)from, n, true, true); }});
+  put(s, of([=] { return copied((void *)to, (void *)from, n, true, true); }));
   return OK;
 }
 Result cuMemcpyHtoD_v2(uint64_t to, const void *from, size_t n) {
@@ -408,29 +425,28 @@ Result cuStreamSynchronize(void *s) {
 Result cuStreamWaitEvent(void *s, Event *e, unsigned) {
   ENTER();
   Op op;
-  op.waits = e, op.target = e->wanted;
-  put(s, op);
+  op.waits = e->last;
+  if (op.waits) put(s, op);
   return OK;
 }
 Result cuEventCreate(Event **e, unsigned) { ENTER(); *e = new Event; return OK; }
 Result cuEventDestroy_v2(Event *) { ENTER(); return settled(); }
 Result cuEventRecord(Event *e, void *s) {
   ENTER();
-  e->on = stream_of(s), e->wanted++;
   Op op;
-  op.records = e;
+  op.records = e->last = std::make_shared<Point>(Point{stream_of(s)});
   put(s, op);
   return OK;
 }
 Result cuEventSynchronize(Event *e) {
   ENTER();
-  if (e->on) drain(e->on, e);
+  if (e->last) drain(e->last->on, e->last.get());
   return sticky;
 }
 Result cuEventElapsedTime(float *ms, Event *a, Event *b) {
   ENTER();
-  if (a->done < a->wanted || b->done < b->wanted) return NOT_READY;
-  *ms = b->time - a->time;
+  if (!a->last || !b->last || !a->last->done || !b->last->done) return NOT_READY;
+  *ms = b->last->time - a->last->time;
   return OK;
 }
 
@@ -472,7 +488,7 @@ Result cuGraphLaunch(Graph *g, void *s) {
       if (ready) pick = i;
     }
     Node now = *left[pick];
-    put(s, Op{[=] { return run(now.function, now.blocks, now.threads, now.arguments); }});
+    put(s, of([=] { return run(now.function, now.blocks, now.threads, now.arguments); }));
     left.erase(left.begin() + pick);
   }
   return OK;
