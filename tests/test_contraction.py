@@ -35,7 +35,7 @@ def test_symbolic_sizes(name: str) -> None:
     outputs, anchors = SYMBOLIC[name](g)
     code = lowered(g, outputs, anchors)
     for sizes in SIZES:
-        check(g, outputs, sizes, code=code, library=build(code.source, 16))
+        check(g, outputs, sizes, code=code, library=build(code, 16))
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -54,4 +54,4 @@ def test_every_form_with_symbolic_sizes(name: str, form: str) -> None:
     outputs, anchors = SYMBOLIC[name](g)
     code = lowered(g, outputs, anchors, tile=FORMS[form])
     for sizes in SIZES:
-        check(g, outputs, sizes, code=code, library=build(code.source, 16))
+        check(g, outputs, sizes, code=code, library=build(code, 16))

@@ -7,7 +7,7 @@ from tegg import ops
 from tegg.dim import dim
 from tegg.dtype import DType, bf16, bool_, dtype, f16, f32, f64, i8, i32, i64, u8
 from tegg.errors import (ArgumentError, BackendError, CacheError, DTypeError, ExtractionError,
-                         RuleError, ShapeError, TeggError, WeightsError)
+                         LimitWarning, RuleError, ShapeError, TeggError, WeightsError)
 from tegg.ir.graph import Graph
 from tegg.ops import *
 from tegg.ops.public import nearest
@@ -63,6 +63,7 @@ __all__ = [
     "Fp16",
     "Generic",
     "Graph",
+    "LimitWarning",
     "Op",
     "RuleError",
     "ShapeError",

@@ -45,7 +45,7 @@ def test_its_guard_is_needed(name, guard):
 def test_false_facts_and_relations_without_a_meaning_are_caught():
     rule, home = HOME["sub/mark"]
     made = instance(rule, STACK.table, relations(STACK), (DTYPES["f32"],), Random(0))
-    claim = Claim(rule, home.header, made, relations(STACK), {})
+    claim = Claim(rule, home.header, made, relations(STACK), ())
     with pytest.raises(AssertionError, match=r"is not .*: the relation odd has no test in "
                                              r"tegg\.testing\.soundness"):
         claim.words("odd", (rule.query[0].items[1],))

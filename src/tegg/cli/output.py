@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
+from math import isfinite
 from typing import Any
 
 from rich.console import Console
@@ -15,7 +16,7 @@ from rich.text import Text
 
 
 def print_json(value: Any) -> None:
-    """A value as JSON; dataclasses as objects, infinities as null."""
+    """A value as JSON; dataclasses as objects, infinities and NaN as null."""
     print(json.dumps(_plain(value), indent=2, ensure_ascii=False))
 
 
@@ -26,7 +27,7 @@ def _plain(value: Any) -> Any:
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(v) for v in value]
-    if isinstance(value, float) and abs(value) == float("inf"):
+    if isinstance(value, float) and not isfinite(value):
         return None
     return value
 

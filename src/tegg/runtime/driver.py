@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import sys
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from tegg.cache import Cache, content_key, default
 from tegg.ir.classes import EClasses, KernelSpec
 from tegg.rewrite.compiler import Compiler, Generic, lowering, stack as stacked
 from tegg.env import DEBUG
-from tegg.errors import ArgumentError
+from tegg.errors import ArgumentError, LimitWarning
 from tegg.ir.fingerprint import describe
 from tegg.ir.graph import Graph
 from tegg.planning.plan import Plan
@@ -134,6 +135,11 @@ def _make(graph: Graph, signature: Signature, stack: Sequence[Compiler], target:
     saturated = saturate(graph, stack, precision=options.precision,
                          features=(target.name, *target.features))
     seconds = time.perf_counter() - start
+    for phase in saturated.report.phases:
+        if phase.hit:
+            warnings.warn(f"phase {phase.name} of the rules was {phase.stopped}; the program is "
+                          f"right, and may be slower than it could be; bound that rule by "
+                          f"'grows:', or give the phase other limits", LimitWarning, stacklevel=2)
     costs = target.costs().with_ops(stacked(stack, graph.table).cost)
     plan = _planned(saturated.classes, signature, target, costs, options)
     plan.stats["saturate_seconds"] = seconds

@@ -17,9 +17,10 @@ from tegg.rewrite.egraph import saturate
 from tegg.rewrite.rulefile import Rule, RuleSet
 from tegg.rewrite.sexpr import List
 from tegg.testing.guards import POLICIES
-from tegg.testing.instance import instance, leaves
+from tegg.testing.instance import instance
 from tegg.testing.reproduce import shrink
 from tegg.testing.soundness import Unsound, check_rule, differ, relations
+from tegg.testing.terms import leaves
 
 SOUND_DRAWS = 100    # graphs on which a rule must hold
 GUARD_DRAWS = 400    # graphs among which one must break a rule that lacks a guard
@@ -80,8 +81,11 @@ def live(rule: Rule, stacked: Stack, compilers: Sequence[Compiler], seed: int = 
     features = {"cpu", *(t.replace(">=", "=") for x in stacked.rule_sets for t in x.header.targets)}
     hits: set[str] = set()
     for i in range(LIVE_DRAWS):
-        made = instance(rule, stacked.table, relations(stacked), tuple(DTYPES.values()),
-                        Random(f"{seed} {i}"), providers=stacked.providers)
+        try:
+            made = instance(rule, stacked.table, relations(stacked), tuple(DTYPES.values()),
+                            Random(f"{seed} {i}"), providers=stacked.providers)
+        except AssertionError as e:
+            return Finding(rule.name, "live", str(e))
         made.graph.outputs = {f"y{n.id}": n for n in made.graph.nodes}
         try:
             report = saturate(made.graph, compilers, features=features).report
