@@ -19,14 +19,14 @@ TREES = {"tegg": ROOT / "src" / "tegg", "tegg.backends": ROOT / "backends"}
 # From the ground up. A layer: its modules (a package stands for all of itself), and the layers
 # above the ground that it may import besides its own.
 LAYERS = {
-    "ground": ("bits cache contraction dim dtype env errors locks plugins shape tree version", ""),
+    "ground": ("bits cache contraction dim dtype env errors interchange locks plugins shape tree version", ""),
     "program": ("ir", ""),
     "display": ("display drawing progress", "program"),
     "front": ("models nn ops tensor trace weights", "program"),
     "rewrite": ("rewrite", "program"),
     "kernel": ("kernel", "program"),
     "choose": ("extract planning", "program kernel"),
-    "backends": ("backends", "program kernel choose"),
+    "backends": ("backends", "program rewrite kernel choose"),
     "drive": ("explain runtime", "program display rewrite choose"),
     "testing": ("testing", "program kernel rewrite choose drive"),
     "extend": ("extend", "program kernel rewrite choose"),
