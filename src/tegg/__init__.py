@@ -41,6 +41,7 @@ _LAZY = {
     "models": "",
     "nn": "",
     "testing": "",
+    "Tf32": "tegg.rewrite.compiler",
     "save": "tegg.runtime.saving",
     "save_safetensors": "tegg.weights",
 }
@@ -65,6 +66,7 @@ __all__ = [
     "ShapeError",
     "TeggError",
     "Tensor",
+    "Tf32",
     "WeightsError",
     "__version__",
     "assume",
