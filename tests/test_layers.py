@@ -156,7 +156,7 @@ def test_backends_do_not_import_each_other():
         parts = name.split(".")
         if parts[0] == "backends" and len(parts) > 2:
             others = {m for m in ours(name) if m.startswith("backends.") and m.count(".") > 1
-                      and m.split(".")[1] != parts[1]}
+                      and m.split(".")[1] not in (parts[1], "simt")}
             assert not others, f"{name} imports {others}"
 
 
