@@ -16,6 +16,8 @@ from tegg.planning.plan import Plan
 
 from .driver import open_device
 from .emit import CudaC
+from .mma import lower_mma
+from .mma_forms import MmaForms, mma_row, mma_tile_of
 from .program import Loaded, prelude
 
 _PROFILES = (90,)  # architectures with a cost profile of their own
@@ -28,14 +30,14 @@ class Cuda:
     """
 
     name = "cuda"
-    rules = ("lower.cuda",)
+    rules = ("lower.cuda", "lower.tensorcore")
 
     def __init__(self, architecture: int) -> None:
         self.architecture = architecture
         self.language = CudaC()
         self.features = frozenset({f"sm={architecture}"})
-        self.ops = templates("Cuda")
-        self.providers = (Forms("cuda"),)
+        self.ops = (*templates("Cuda"), mma_row())
+        self.providers = (Forms("cuda"), MmaForms(architecture))
 
     def identity(self) -> str:
         return f"cuda {self.architecture}\n{prelude()}"
@@ -63,6 +65,9 @@ class Cuda:
         first = fragment.anchors[-1]
         if first.op.template is None:
             raise LoweringError("a sum of products has no tile here; a Contract's template has one")
+        if first.op is mma_row():
+            return lower_mma(graph, outputs, fragment.anchors, name, self.language,
+                             mma_tile_of(first.attrs))
         return lower_contraction(graph, outputs, fragment.anchors, name, self.language,
                                  tile_of(first.attrs))
 

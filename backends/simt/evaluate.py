@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tegg.backends.cexpr import dim
-from tegg.backends.cuda.emit import CudaC
+from tegg.backends.simt.language import SimtC
+from tegg.backends.simt.printer import SimtPrinter
 from tegg.dim import Dim
 from tegg.kernel.contraction_classify import AnchoredPropagation
 from tegg.kernel.index import Var
@@ -15,7 +16,6 @@ from tegg.kernel.place import Placer
 from tegg.kernel.simt import LIMITS
 from tegg.kernel.value import Val, reachable
 from tegg.kernel.vectorise import Vectoriser
-from tegg.backends.csimt import SimtPrinter
 
 
 @dataclass(slots=True)
@@ -23,7 +23,7 @@ class Evaluator:
     """Prints, for one thread, values of one propagation."""
 
     propagation: AnchoredPropagation
-    language: CudaC
+    language: SimtC
     p: SimtPrinter
 
     def unpack(self, flat: str, vars: Sequence[Var]) -> None:

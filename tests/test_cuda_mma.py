@@ -1,0 +1,58 @@
+"""Products on tensor cores on the simulator: every kind, tile and way that operands come."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from contractions import CASES, SYMBOLIC, matmul, product
+from kernels import random_inputs
+from simt import cases
+from test_cuda_kernels import agree, compiled
+from tegg.backends.cuda.emit import CudaC
+from tegg.backends.cuda.mma import lower_mma
+from tegg.backends.cuda.mma_forms import MmaTile
+
+from tegg.dtype import f32
+from tegg.errors import LoweringError
+from tegg.testing.draw import Draw
+
+SMALL = {"f16": MmaTile("f16", 32, 64, 32, 4), "bf16": MmaTile("bf16", 32, 64, 32, 3, 2),
+         "tf32": MmaTile("tf32", 32, 64, 16, 3)}
+
+
+def lowered(name: str, g: Draw, outputs, anchors, tile) -> cases.Case:
+    code = lower_mma(g, outputs, anchors, name, CudaC(), tile)
+    return cases.Case(g, outputs, {}, random_inputs(g, {}) if not code.symbols else {}, code)
+
+
+def wide(g: Draw, d: str, *shape: int):
+    """A tensor that rests in 16 bits, and is float32 in a kernel; of TF32 one of float32."""
+    return g.x(*shape) if d == "tf32" else g.op("Cast", g.x(*shape, dtype=d), f32)
+
+
+FORMS = {
+    "rows": lambda g, d: matmul(g, wide(g, d, 40, 64), wide(g, d, 64, 72)),
+    "columns": lambda g, d: product(g, wide(g, d, 64, 40), wide(g, d, 72, 64), "k,a;b,k;a,b", 40, 72),
+    "uneven": lambda g, d: matmul(g, wide(g, d, 37, 51), wide(g, d, 51, 70)),
+    "batch": lambda g, d: product(g, wide(g, d, 3, 17, 40), wide(g, d, 3, 40, 24),
+                                  "c,a,k;c,k,b;c,a,b", 3, 17, 24),
+    "before": lambda g, d: matmul(g, g.op("Sin", wide(g, d, 33, 48)), wide(g, d, 48, 40)),
+    "after": lambda g, d: g.op("Sin", g.add(matmul(g, wide(g, d, 20, 32), wide(g, d, 32, 24)),
+                                            g.expand(g.x(1, 24), (20, 24)))),
+}
+
+
+@pytest.mark.parametrize("kind", SMALL)
+def test_forms(kind):
+    found = []
+    for name, build in FORMS.items():
+        g = Draw()
+        out = build(g, kind)
+        anchor = next(n for n in g.reachable([out]) if n.op.name == "Contract")
+        found.append(lowered(f"k_{name}", g, [out], [anchor], SMALL[kind]))
+    unit = cases.module([c.code for c in found])
+    for number, c in enumerate(found):
+        agree(unit, c, number % 3, 600)
+    copied = {name for name, c in zip(FORMS, found) if "copy_start" in c.code.source}
+    assert copied == set(FORMS) - {"uneven"}
+    print(len(found[0].code.source))
