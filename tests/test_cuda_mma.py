@@ -7,7 +7,9 @@ import pytest
 from contractions import CASES, SYMBOLIC, matmul, product
 from kernels import random_inputs
 from simt import cases
-from test_cuda_kernels import agree, compiled
+from test_cuda_contraction import SIZES
+from test_cuda_kernels import agree
+from tegg.backends.cuda import nvrtc
 from tegg.backends.cuda.emit import CudaC
 from tegg.backends.cuda.mma import lower_mma
 from tegg.backends.cuda.mma_forms import MmaTile
@@ -42,8 +44,27 @@ FORMS = {
 }
 
 
+ARCHITECTURES = {"f16": (75, 80, 90), "bf16": (80, 90), "tf32": (80, 90)}
+OPCODES = {"HMMA": 0x23c, "LDSM": 0x83b, "LDGSTS": 0xfae}  # the low twelve bits of an instruction
+
+
+def instructions(code: bytes) -> set[str]:
+    """Which of the opcodes are in machine code: in any section, at any multiple of 16 bytes."""
+    words = np.frombuffer(code[:len(code) // 16 * 16], np.uint64)[::2] & 0xfff
+    return {name for name, op in OPCODES.items() if np.any(words == op)}
+
+
+def machine_code(codes, kind: str) -> dict[int, set[str]]:
+    """Instructions by architecture, where NVIDIA's compiler is installed."""
+    compiler = nvrtc.find()
+    text = "\n".join([cases.prelude(), *(c.source for c in codes)])
+    return {a: instructions(compiler.compile(text, a))
+            for a in ARCHITECTURES[kind] if compiler}
+
+
 @pytest.mark.parametrize("kind", SMALL)
 def test_forms(kind):
+    """Where operands rest as they are multiplied they are copied; anything else is computed."""
     found = []
     for name, build in FORMS.items():
         g = Draw()
@@ -51,8 +72,43 @@ def test_forms(kind):
         anchor = next(n for n in g.reachable([out]) if n.op.name == "Contract")
         found.append(lowered(f"k_{name}", g, [out], [anchor], SMALL[kind]))
     unit = cases.module([c.code for c in found])
-    for number, c in enumerate(found):
-        agree(unit, c, number % 3, 600)
+    for number, (name, c) in enumerate(zip(FORMS, found)):
+        agree(unit, c, number % 3, 4 if name != "before" and kind != "tf32" else 4000)
     copied = {name for name, c in zip(FORMS, found) if "copy_start" in c.code.source}
     assert copied == set(FORMS) - {"uneven"}
-    print(len(found[0].code.source))
+    for architecture, has in machine_code([c.code for c in found], kind).items():
+        wanted = {"HMMA"} | ({"LDSM"} if kind != "tf32" else set())
+        assert has == wanted | ({"LDGSTS"} if architecture >= 80 else set())
+
+
+FLOATS = sorted(n for n in CASES if n not in ("integers", "halves"))
+
+
+@pytest.mark.parametrize("kind", ("bf16", "tf32"))
+def test_fragments(kind):
+    """What is evaluated before and after products, gathered, padded, batched, beside: all cases."""
+    found = []
+    for name in FLOATS[::2] if kind == "tf32" else FLOATS[1::2]:
+        g = Draw()
+        outputs, anchors = CASES[name](g)
+        if all(a.op.name == "Contract" and a.args[0].dtype is f32 for a in anchors):
+            found.append(lowered(f"k_{name}", g, outputs, anchors, SMALL[kind]))
+    unit = cases.module([c.code for c in found])
+    for number, c in enumerate(found):
+        if c.code.work.iterations < 2e6:
+            agree(unit, c, number % 3, 8000)
+    machine_code([c.code for c in found], kind)
+    assert len(found) > 15
+
+
+def test_symbolic_sizes():
+    found = []
+    for name in sorted(SYMBOLIC):
+        g = Draw()
+        outputs, anchors = SYMBOLIC[name](g)
+        found.append(lowered(f"k_{name}", g, outputs, anchors, SMALL["bf16"]))
+    unit = cases.module([c.code for c in found])
+    for number, c in enumerate(found):
+        for sizes in SIZES:
+            c.sizes, c.inputs = sizes, random_inputs(c.graph, sizes)
+            agree(unit, c, number % 3, 8000)
