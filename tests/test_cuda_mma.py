@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
+import tegg
 from contractions import CASES, SYMBOLIC, matmul, product
 from kernels import random_inputs
-from simt import cases
+from simt import cases, fake_driver
+from simt.simulator import Module, SimulatorError
 from test_cuda_contraction import SIZES
 from test_cuda_kernels import agree
 from tegg.backends.cuda import nvrtc
@@ -16,6 +20,7 @@ from tegg.backends.cuda.mma_forms import MmaTile
 
 from tegg.dtype import f32
 from tegg.errors import LoweringError
+from tegg.ir.oracle import evaluate
 from tegg.testing.draw import Draw
 
 SMALL = {"f16": MmaTile("f16", 32, 64, 32, 4), "bf16": MmaTile("bf16", 32, 64, 32, 3, 2),
@@ -112,3 +117,62 @@ def test_symbolic_sizes():
         for sizes in SIZES:
             c.sizes, c.inputs = sizes, random_inputs(c.graph, sizes)
             agree(unit, c, number % 3, 8000)
+
+
+def compiled_text(dtype: str, *compilers) -> str:
+    """The source of a product, over the stand-in for a GPU of compute capability 9.0."""
+    x, w = (np.random.default_rng(0).standard_normal(s).astype(dtype) for s in ((48, 64), (64, 96)))
+    with fake_driver.installed():
+        f = tegg.compile(lambda x, w: tegg.exp2(x) @ (w * 2), tegg.Generic(), *compilers,
+                         device="cuda", cache=False)
+        out = f(x, w)
+        want = np.exp2(x.astype(np.float64)) @ (2 * w.astype(np.float64))
+        assert np.max(np.abs(out - want)) < 2e-2 * np.max(np.abs(want))
+        return f.program(x, w).source()
+
+
+@pytest.mark.parametrize("compilers, letter", [((), ""), ((tegg.Bf16(),), "g"), ((tegg.Tf32(),), "t"),
+                                               ((tegg.Fp16(),), "")])
+def test_float32_is_rounded_only_where_a_compiler_says_so(compilers, letter):
+    """2 w has no bound, so float16 is no choice either."""
+    source = compiled_text("float32", *compilers)
+    body = source[source.index("KERNEL(256)"):]
+    assert {n for n in "hgt" if f"mma_{n}(" in body} == set(letter)
+
+
+def test_halves_are_multiplied_as_they_are():
+    body = compiled_text("float16")
+    assert "mma_h(" in body[body.index("KERNEL(256)"):]
+
+
+def several_tiles() -> cases.Case:
+    g = Draw()
+    out = matmul(g, wide(g, "f16", 72, 152), wide(g, "f16", 152, 72))
+    return lowered("k", g, [out], [out], SMALL["f16"])
+
+
+MUTANTS = {
+    "copies are not waited for": (r"copies_wait\(2\);", "copies_wait(3);"),
+    "no barrier before the products": (r"(copies_wait\(2\);\s*)__syncthreads\(\);", r"\1"),
+    "no barrier after a tile": (r"(copies_wait\(0\);\s*)__syncthreads\(\);", r"\1"),
+    "a copy is never committed": (r"copies_commit\(\);(\s*const)", r"\1"),
+    "the wrong stage": (r"ahead = step \+ 3", "ahead = step + 2"),
+    "the wrong lane": (r"lane_id\(\) / 16 \* 8", "lane_id() / 8 * 8"),
+    "the wrong row of a result": (r"lane_id\(\) / 4, at_n", "lane_id() % 8, at_n"),
+    "two columns exchanged": (r"\+ 2 \* \(j % 2\)", "+ 2 * (1 - j % 2)"),
+    "swizzled on one side": (r"\^ \(\(line\) / 2 % 4\)", "^ ((line) % 4)"),
+    "past the depth": (r"at_k < 152", "at_k < 160"),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_seeded_bugs_are_found(name):
+    c, (right, wrong) = several_tiles(), MUTANTS[name]
+    body, count = re.subn(right, wrong, c.code.source)
+    assert count >= 1, c.code.source
+    unit = Module(f"{cases.prelude()}\n{body}")
+    want = evaluate(c.outputs, c.inputs, {})[0]
+    try:
+        assert not np.allclose(cases.run(unit, c)[0], want, rtol=1e-4, atol=1e-4)
+    except SimulatorError:
+        pass

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tegg.contraction import Spec
 from tegg.dim import Shape, hint, product
+from tegg.dtype import f32
 from tegg.ir.op import Op
 from tegg.ir.template import OWN, Execution, Extents, template
 from tegg.rewrite.providers.multiplying import LICENCE
@@ -93,7 +94,7 @@ def mma_tiles(x: Shape, y: Shape, spec: str, kind: str) -> list[tuple[int, int, 
                   for letters in (s.batch, s.m, s.n, s.k))
     tiles = _WHOLE if kind == "tf32" else _HALF
     found = [t for t in tiles if 2 * m >= t[0] and 2 * n >= t[1]]
-    found = found or [min(tiles, key=lambda t: -(-m // t[0]) * t[0] * (-(-n // t[1])) * t[1])]
+    found = found[:2] or [min(tiles, key=lambda t: -(-m // t[0]) * t[0] * (-(-n // t[1])) * t[1])]
     out = []
     for t in found:
         out.append((*t, 1))
@@ -124,9 +125,7 @@ class MmaForms:
         if relation in LICENCE:
             return []
         x, y, spec, kind = given
-        kind = getattr(kind, "name", kind)
-        own = x.dtype.name == kind or (x.dtype.name == "f32" and kind in _LEAST)
-        if not own or x.dtype is not y.dtype or _LEAST.get(kind, 1 << 30) > self.architecture:
+        if not x.dtype is y.dtype is f32 or _LEAST[kind] > self.architecture:
             return []
         return list(mma_tiles(x.shape, y.shape, spec, kind))
 

@@ -96,9 +96,11 @@ SIMT_PLAIN static void simt_mma(float *d, const uint32_t *a, const uint32_t *b, 
 #define mma_t(D, A, B) simt_mma(D, A, B, 1, simt_tf32, __LINE__, "mma_t")
 struct alignas(16) simt_row { uint16_t x[8]; };
 // Four squares of 8 by 8 halves; lane 8 i + j gives the address of row j of square i.
-template <bool TURNED> SIMT_PLAIN static void simt_squares(uint32_t *r, simt_row mine, int line,
+template <bool TURNED> SIMT_PLAIN static void simt_squares(uint32_t *r, const void *row, int line,
                                                            const char *what) {
-  simt_row all[32];
+  simt_row mine, all[32];
+  simt_read(row, sizeof mine);
+  memcpy(&mine, row, sizeof mine);
   const char *slots = simt_exchange(0xffffffffu, &mine, sizeof mine, line, what);
   for (int i = 0; i < 32; i++) memcpy(&all[i], slots + i * SIMT_SLOT, sizeof mine);
   const int g = (threadIdx.x & 31) / 4, t = threadIdx.x % 4;
@@ -108,8 +110,8 @@ template <bool TURNED> SIMT_PLAIN static void simt_squares(uint32_t *r, simt_row
     r[i] = low | high << 16;
   }
 }
-#define squares(R, ROW) simt_squares<false>(R, *(const simt_row *)(ROW), __LINE__, "squares")
-#define squares_turned(R, ROW) simt_squares<true>(R, *(const simt_row *)(ROW), __LINE__, "squares_turned")
+#define squares(R, ROW) simt_squares<false>(R, ROW, __LINE__, "squares")
+#define squares_turned(R, ROW) simt_squares<true>(R, ROW, __LINE__, "squares_turned")
 #define copy_start(TO, FROM, FILLED) simt_copy(TO, FROM, 16, FILLED, __LINE__)
 #define copies_commit() simt_commit()
 #define copies_wait(GROUPS) simt_wait(GROUPS)

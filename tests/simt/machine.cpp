@@ -287,6 +287,7 @@ void simt_copy(void *to, const void *from, int n, int filled, int line) {
   for (int i = 0; i < n; i++) r->cells[c.to - r->low + i].flying = true;
   flights[me].back().push_back(c);
 }
+void simt_read(const void *from, size_t n) { access((void *)from, n, false); }
 void simt_commit(void) { flights[me].push_back(Group()); }
 void simt_wait(int groups) {
   std::vector<Group> &f = flights[me];

@@ -19,6 +19,7 @@ const char *simt_exchange(unsigned mask, const void *mine, size_t n, int line, c
 // thread after a wait for the group that the copy was committed to, and for others after a barrier.
 void simt_copy(void *to, const void *from, int n, int filled, int line);
 void simt_commit(void);
+void simt_read(const void *from, size_t n);  // what the compiler does not see
 void simt_wait(int groups);  // for all but the last groups
 void simt_fail(const char *format, ...);
 }
