@@ -9,23 +9,19 @@ from tegg.backends.cexpr import dim
 from tegg.backends.cuda.emit import CudaC
 from tegg.backends.cuda.mma_forms import MmaTile
 from tegg.backends.cuda.mma_operand import LETTERS, Operand
-from tegg.backends.simt.contraction_before import Before, stored_reductions
 from tegg.backends.simt.evaluate import Evaluator, padded
 from tegg.backends.simt.printer import SimtPrinter
-from tegg.dim import Dim, hint
-from tegg.dtype import DType, f32
+from tegg.backends.simt.products import Products, loads, nothing, products_of, stage
+from tegg.dim import Dim
+from tegg.dtype import f32
 from tegg.errors import LoweringError
 from tegg.ir.graph import Graph, Node
-from tegg.kernel.code import KernelCode, Launch, Stage, Temporary, Work
-from tegg.kernel.contraction_classify import Contraction, Group, Term, classify
+from tegg.kernel.code import KernelCode, Temporary
+from tegg.kernel.contraction_classify import Contraction, Group, Term
 from tegg.kernel.domain import spread
-from tegg.kernel.flops import flops
 from tegg.kernel.loops import Store
-from tegg.kernel.lower import kernel_symbols
 from tegg.kernel.simt import THREADS
-from tegg.kernel.value import Val
 
-_ROOM = 48 << 10   # bytes of shared memory of a block
 _SUMS = 128        # registers of a thread that sums may take
 
 
@@ -37,19 +33,11 @@ def lower_mma(graph: Graph, outputs: Sequence[Node], anchors: Sequence[Node], na
     lies above while results are stored; reductions among it are made before.
     Raises LoweringError where the fragment has another form, or may not be rounded.
     """
-    live = [o for o in outputs if 0 not in tuple(map(graph.facts.canonical, o.shape))]
-    used = {n.id for n in graph.reachable(live)}
-    first = max([len(graph.inputs)] + [n.attrs[0] + 1 for n in graph.reachable(outputs)
-                                       if n.op.name == "Input"])
-    slots = [first + i for i, o in enumerate(outputs) if o in live]
-    if not live:
-        return KernelCode(name, "", (), (), (), Work(0, 0, 0, 0))
-    c = classify(graph, live, [a for a in anchors if a.id in used], language.native, slots)
-    symbols = kernel_symbols(graph, outputs)
-    c, before = stored_reductions(c, name, language, symbols, first + len(outputs))
-    _check(c, tile)
-    return _Kernel(name, c, tile, language, symbols, before,
-                   first + len(outputs) + len(before.temporaries)).code()
+    found = products_of(graph, outputs, anchors, name, language)
+    if found is None:
+        return nothing(name)
+    _check(found.contraction, tile)
+    return _Kernel(name, found, tile, language).code()
 
 
 def _check(c: Contraction, tile: MmaTile) -> None:
@@ -66,70 +54,52 @@ def _check(c: Contraction, tile: MmaTile) -> None:
 
 @dataclass(slots=True)
 class _Kernel:
-    """One kernel being written. extra: the slot of the first array of partial sums."""
+    """One kernel being written."""
 
     name: str
-    contraction: Contraction
+    products: Products
     tile: MmaTile
     language: CudaC
-    symbols: tuple[str, ...]
-    before: Before
-    extra: int
+
+    @property
+    def contraction(self) -> Contraction:
+        return self.products.contraction
 
     def code(self) -> KernelCode:
-        c, b = self.contraction, self.before
-        products = [_Product(self, g) for g in c.groups]
+        c, found, split = self.contraction, self.products, self.tile.parts > 1
+        groups = [_Product(self, g) for g in c.groups]
         p = self._printer()
-        room = max(x.bytes for g in products for x in g.rooms())
+        room = max(x.bytes for g in groups for x in g.rooms())
         p.line(f"__shared__ __align__(16) uint8_t room[{room}];")
-        for product in products:
-            product.write(Evaluator(c.propagation, self.language, p))
-        sums = self._sums()
-        stages = [self._stage(self.name, p, sums, self._tiles())]
-        sources = [stages[0][0]]
-        if self.tile.parts > 1:
+        for group in groups:
+            group.write(Evaluator(c.propagation, self.language, p))
+        sums = {self.partial(t): f32 for g in c.groups for t in g.terms} if split else {}
+        ends = loads(found.results, found.sums)
+        made = [stage(self.language, self.name, found.symbols, p.lines,
+                      {**loads(found.operands), **({} if split else ends)}, sums or found.writes,
+                      self._tiles())]
+        if split:
             p = self._printer()
-            for product in products:
-                product.total(Evaluator(c.propagation, self.language, p))
-            points = tuple((self._points(g), THREADS) for g in c.groups)
-            stages.append(self._stage(f"{self.name}_total", p, sums, points))
-            sources.append(stages[-1][0])
-        temporaries = tuple(Temporary(f32, self.tile.parts * self._points(g))
-                            for g in c.groups for t in g.terms) if self.tile.parts > 1 else ()
-        return KernelCode(self.name, "\n".join([*b.sources, *sources]),
-                          (*b.stages, *(s for _, s in stages)), (*b.temporaries, *temporaries),
-                          self.symbols, self._work(), (f"{self.tile}",))
+            for group in groups:
+                group.total(Evaluator(c.propagation, self.language, p))
+            made.append(stage(self.language, f"{self.name}_total", found.symbols, p.lines,
+                              {**ends, **sums}, found.writes,
+                              tuple((self._points(g), THREADS) for g in c.groups)))
+        own = tuple(Temporary(f32, self.tile.parts * self._points(g))
+                    for g in c.groups for _ in g.terms) if split else ()
+        b = found.before
+        return KernelCode(self.name, "\n".join([*b.sources, *(s for s, _ in made)]),
+                          (*b.stages, *(s for _, s in made)), (*b.temporaries, *own),
+                          found.symbols, found.work(4 if self.tile.kind == "tf32" else 2),
+                          (f"{self.tile}",))
 
     def _printer(self) -> SimtPrinter:
         return SimtPrinter(self.language.dialect, self.contraction.propagation.algebra)
 
-    def _stage(self, name: str, p: SimtPrinter, sums: dict[int, DType],
-               nests: tuple[tuple[Dim, int], ...]) -> tuple[str, Stage]:
-        """One function, of the lines that were printed, and how it is called."""
-        c, split = self.contraction, self.tile.parts > 1
-        last = not split or name != self.name
-        operands = [c.a, *(t.b for g in c.groups for t in g.terms)]
-        results = [v for g in c.groups for w in g.writes for v in w.needs()]
-        taken = {t.sum.id for g in c.groups for t in g.terms}
-        reads = _loads(operands, set()) if not split or not last else {}
-        reads |= _loads(results, taken) if last else {}
-        writes = {w.slot: w.value.dtype for g in c.groups for w in g.writes} if last else sums
-        reads |= sums if split and last else {}
-        buffers = dict(sorted({**reads, **writes}.items()))
-        source = "\n".join([*self.language.head(name, buffers, self.symbols), *p.lines, "}"])
-        return source + "\n", Stage(name, frozenset(reads), frozenset(writes), True,
-                                    Launch(THREADS, nests, tuple(buffers)))
-
-    def _sums(self) -> dict[int, DType]:
-        """The slots of partial sums."""
-        if self.tile.parts == 1:
-            return {}
-        return {self.partial(t): f32 for g in self.contraction.groups for t in g.terms}
-
     def partial(self, term: Term) -> int:
         """The slot of a term's partial sums."""
         terms = [t for g in self.contraction.groups for t in g.terms]
-        return self.extra + terms.index(term)
+        return self.products.extra + terms.index(term)
 
     def _points(self, g: Group) -> Dim:
         c = self.contraction
@@ -140,30 +110,6 @@ class _Kernel:
         c, t = self.contraction, self.tile
         return tuple((t.parts * spread(c.batch) * padded(spread(c.m), t.rows)
                       * padded(spread(g.n), t.columns), t.rows * t.columns) for g in c.groups)
-
-    def _work(self) -> Work:
-        c = self.contraction
-        rows = hint(spread(c.batch)) * hint(spread(c.m))
-        terms = sum(hint(spread(g.n)) * len(g.terms) for g in c.groups)
-        depth = hint(c.depth)
-        evaluations = rows * terms * depth * (2 + flops(c.a, frozenset()) // 16)
-        size = 4 if self.tile.kind == "tf32" else 2
-        return Work(int(evaluations), rows * terms * depth, size * depth * (rows + terms),
-                    size * rows * terms)
-
-
-def _loads(roots: Sequence[Val], taken: set[int]) -> dict[int, DType]:
-    """What is read below some values; those ``taken`` are known."""
-    todo, seen, out = [v for v in roots if v.id not in taken], set(), {}
-    while todo:
-        v = todo.pop()
-        if v.id in seen:
-            continue
-        seen.add(v.id)
-        if v.op == "load":
-            out[v.attr.slot] = v.dtype
-        todo.extend(a for a in v.args if a.id not in taken)
-    return out
 
 
 @dataclass(slots=True)

@@ -238,6 +238,8 @@ INL void sb_store(uint8_t *p, int x) { *p = x != 0; }
 // TF32, 8 deep. Lane 4 g + t has rows g and g + 8 of a and d, column g of b, columns 2 t, 2 t + 1 of d.
 #ifdef __CUDACC__
 #define UNROLL _Pragma("unroll")
+#define PRAGMA(text) _Pragma(#text)
+#define UNROLL_BY(n) PRAGMA(unroll n)
 #define MMA(NAME, SHAPE, TYPES) \
   INL void NAME(float *d, const uint32_t *a, const uint32_t *b) { \
     asm volatile("mma.sync.aligned." SHAPE ".row.col.f32." TYPES ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, " \
@@ -285,6 +287,7 @@ INL void copies_commit() {}
 #endif
 #else
 #define UNROLL
+#define UNROLL_BY(n)
 #endif
 INL uint32_t f_to_t(float x) {  // the nearest of ten bits, away from zero where two are as near
   return ((uint32_t)__float_as_int(x) & 0x7f800000u) == 0x7f800000u

@@ -19,6 +19,7 @@ from .emit import CudaC
 from .mma import lower_mma
 from .mma_forms import MmaForms, mma_row, mma_tile_of
 from .program import Loaded, prelude
+from .rows import RowForms, lower_rows, rows_of, rows_row
 
 _PROFILES = (90,)  # architectures with a cost profile of their own
 
@@ -36,8 +37,8 @@ class Cuda:
         self.architecture = architecture
         self.language = CudaC()
         self.features = frozenset({f"sm={architecture}"})
-        self.ops = (*templates("Cuda"), mma_row())
-        self.providers = (Forms("cuda"), MmaForms(architecture))
+        self.ops = (*templates("Cuda"), mma_row(), rows_row())
+        self.providers = (Forms("cuda"), MmaForms(architecture), RowForms())
 
     def identity(self) -> str:
         return f"cuda {self.architecture}\n{prelude()}"
@@ -68,6 +69,9 @@ class Cuda:
         if first.op is mma_row():
             return lower_mma(graph, outputs, fragment.anchors, name, self.language,
                              mma_tile_of(first.attrs))
+        if first.op is rows_row():
+            return lower_rows(graph, outputs, fragment.anchors, name, self.language,
+                              rows_of(first.attrs))
         return lower_contraction(graph, outputs, fragment.anchors, name, self.language,
                                  tile_of(first.attrs))
 
