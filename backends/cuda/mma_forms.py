@@ -116,25 +116,23 @@ class MmaForms:
 
     architecture: int
     name = "cuda tensor cores"
-    known = 4
+    known = 3
     relations = MappingProxyType({
         "cuda-mma": ("Tensor", "Tensor", "String", "String", *("i64",) * 5), **LICENCE})
 
     def completions(self, relation: str, *given: Any) -> list[tuple[Any, ...]]:
-        """What the first relation says of two operands, a spec and a kind."""
-        if relation in LICENCE:
+        """What the first relation says of two operands and a spec."""
+        x, y, spec = given
+        if relation in LICENCE or not x.dtype is y.dtype is f32:
             return []
-        x, y, spec, kind = given
-        if not x.dtype is y.dtype is f32 or _LEAST[kind] > self.architecture:
-            return []
-        return list(mma_tiles(x.shape, y.shape, spec, kind))
+        return [(kind, *tile) for kind, least in _LEAST.items() if least <= self.architecture
+                for tile in mma_tiles(x.shape, y.shape, spec, kind)]
 
     def facts(self, view: View) -> Iterable[tuple[Any, ...]]:
         for _, n in view.having("Contract"):
             x, y = (_Operand(view.shape[a], view.dtype[a]) for a in n.args)
-            for kind in _LEAST:
-                for tile in self.completions("cuda-mma", x, y, n.attrs[0], kind):
-                    yield ("cuda-mma", *n.args, n.attrs[0], kind, *tile)
+            for found in self.completions("cuda-mma", x, y, n.attrs[0]):
+                yield ("cuda-mma", *n.args, n.attrs[0], *found)
 
 
 @dataclass(frozen=True, slots=True)

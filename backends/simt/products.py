@@ -81,18 +81,20 @@ def nothing(name: str) -> KernelCode:
     return KernelCode(name, "", (), (), (), Work(0, 0, 0, 0))
 
 
-def loads(roots: Iterable[Val], taken: frozenset[int] = frozenset()) -> dict[int, DType]:
-    """Slots that are read below some values, those ``taken`` not entered."""
-    todo, out = [v for v in roots if v.id not in taken], {}
-    seen: set[int] = set()
+def below(roots: Iterable[Val], taken: frozenset[int] = frozenset()) -> list[Val]:
+    """All that some values are computed from, themselves included; those ``taken`` are known."""
+    todo, seen = [v for v in roots if v.id not in taken], {}
     while todo:
         v = todo.pop()
         if v.id not in seen:
-            seen.add(v.id)
-            if v.op == "load":
-                out[v.attr.slot] = v.dtype
+            seen[v.id] = v
             todo.extend(a for a in v.args if a.id not in taken)
-    return out
+    return list(seen.values())
+
+
+def loads(roots: Iterable[Val], taken: frozenset[int] = frozenset()) -> dict[int, DType]:
+    """Slots that are read below some values."""
+    return {v.attr.slot: v.dtype for v in below(roots, taken) if v.op == "load"}
 
 
 def stage(language: SimtC, name: str, symbols: Sequence[str], lines: Sequence[str],
