@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from attentions import attention, causal, drawn
@@ -9,7 +11,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from kernels import random_inputs
 from simt import cases
-from test_cuda_kernels import compiled
+from simt.simulator import Module, SimulatorError
+from test_cuda_mma import instructions
+from tegg.backends.cuda import nvrtc
 from tegg.backends.cuda.attention import lower_attention
 from tegg.backends.cuda.attention_forms import Blocks
 from tegg.backends.cuda.emit import CudaC
@@ -20,7 +24,7 @@ from tegg.ir.oracle import evaluate
 from tegg.testing.draw import Draw
 from tegg.testing.tolerance import close
 
-PLAIN = Blocks("f32", 32, 32)
+PLAIN, CORES = Blocks("f32", 32, 32), Blocks("f16", 128, 64)
 
 
 def lowered(name, d, blocks=PLAIN) -> cases.Case:
@@ -35,7 +39,7 @@ def agree(unit, c, order, slack=30.0):
         assert (why := close(got, want, node.dtype, slack)) is None, f"{c.code.name}: {why}"
 
 
-@pytest.mark.parametrize("blocks", (PLAIN,), ids=str)
+@pytest.mark.parametrize("blocks", (PLAIN, CORES), ids=str)
 def test_drawn_fragments(blocks):
     @settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck),
               phases=[Phase.explicit, Phase.generate])
@@ -54,19 +58,48 @@ def test_drawn_fragments(blocks):
         for number, (d, c) in enumerate(found):
             c.sizes = {"m": 37, "s": 45, "a": 2} if c.code.symbols else {}
             c.inputs = d.inputs(c.sizes, number)
-            agree(unit, c, number % 3)
+            agree(unit, c, number % 3, 30 if blocks is PLAIN else 3000)
 
     run()
 
 
-def test_causal_masks_leave_out_blocks_of_keys():
+def halves(g: Draw, kind: str, *shape: int):
+    return g.x(*shape) if kind == "f32" else g.op("Cast", g.x(*shape, dtype=kind), f32)
+
+
+@pytest.mark.parametrize("kind, blocks", [("f32", PLAIN), ("f16", CORES),
+                                          ("bf16", Blocks("bf16", 128, 64))])
+def test_causal_masks_leave_out_blocks_of_keys(kind, blocks):
+    """Several blocks of rows and keys; what rests in 16 bits is copied as it is."""
     g = Draw()
-    q, k, v = (g.x(2, 70, 20) for _ in range(3))
-    d = attention(g, q, k, v, lambda scores: causal(g, scores))
-    c = lowered("k", d)
-    assert "block_max_l" in c.code.source
+    q, k, v = (halves(g, kind, 2, n, 32) for n in (150, 150, 150))
+    d = attention(g, q, k, v, lambda scores: causal(g, g.mul(scores, 0.2)))
+    c = lowered("k", d, blocks)
+    assert ("copy_start" in c.code.source) == (kind != "f32")
     c.inputs = random_inputs(g, {})
     unit = cases.module([c.code])
     for order in (0, 1, 2):
-        agree(unit, c, order)
-    compiled([c.code])
+        agree(unit, c, order, 30 if kind == "f32" else 4000 if kind == "f16" else 30000)
+    if compiler := nvrtc.find():
+        code = compiler.compile(f"{cases.prelude()}{c.code.source}", 90)
+        assert kind == "f32" or {"HMMA", "LDSM", "LDGSTS"} <= instructions(code)
+
+
+@pytest.mark.parametrize("name", ("sums are not moved", "rows of other lanes", "past the mask",
+                                  "no wait", "no barrier"))
+def test_seeded_bugs_are_found(name):
+    wrong = {"sums are not moved": (r"\*= shrink\[e / 2\]", "*= 1"),
+             "rows of other lanes": (r"__shfl_xor_sync\(FULL, top, d\)",
+                                     "__shfl_xor_sync(FULL, top, 4 * d)"),
+             "past the mask": (r"at_key < to\[i\]", "at_key <= to[i]"),
+             "no wait": (r"copies_wait\(0\);", ""), "no barrier": (r"__syncthreads\(\);", "")}
+    g = Draw()
+    q, k, v = (halves(g, "f16", 1, 130, 16) for _ in range(3))
+    d = attention(g, q, k, v, lambda scores: causal(g, scores))
+    c = lowered("k", d, CORES)
+    c.inputs = random_inputs(g, {})
+    body, count = re.subn(*wrong[name], c.code.source)
+    assert count
+    unit = Module(f"{cases.prelude()}{body}")
+    with pytest.raises((AssertionError, SimulatorError)):
+        agree(unit, c, 0, 4000)

@@ -19,7 +19,6 @@ from tegg.backends.cuda.mma import lower_mma
 from tegg.backends.cuda.mma_forms import MmaTile
 
 from tegg.dtype import f32
-from tegg.errors import LoweringError
 from tegg.ir.oracle import evaluate
 from tegg.testing.draw import Draw
 

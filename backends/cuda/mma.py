@@ -131,7 +131,7 @@ class _Product:
         """All tiles, as many at a time as there are blocks."""
         c, t, p = self.kernel.contraction, self.kernel.tile, at.p
         m, n, batch = dim(spread(c.m)), dim(spread(self.group.n)), dim(spread(c.batch))
-        (down, across), (i, j) = t.warps, t.fragments
+        across, (i, j) = t.warps[1], t.fragments
         with p.braces(""):
             p.line(f"const int64_t down = ({m} + {t.rows - 1}) / {t.rows}, "
                    f"across = ({n} + {t.columns - 1}) / {t.columns}, steps = "
@@ -207,8 +207,8 @@ class _Product:
             p.line("UNROLL")
             p.line(f"for (int i = 0; i < {i}; i++)")
             p.line("  UNROLL")
-            p.line(f"  for (int j = 0; j < {j}; j++) mma_{LETTERS[t.kind]}(sums{term.anchor}[i][j], "
-                   f"{x.fragment('i')}, {y.fragment('j')});")
+            p.line(f"  for (int j = 0; j < {j}; j++) mma_{LETTERS[t.kind]}("
+                   f"sums{term.anchor}[i][j], {x.fragment('i')}, {y.fragment('j')});")
 
     # ---- results
     def _results(self, at: Evaluator) -> None:

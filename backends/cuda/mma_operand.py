@@ -1,4 +1,4 @@
-"""One operand of a product on tensor cores: how its tiles come to shared memory, and to registers."""
+"""One operand of a product on tensor cores: how its tiles come to shared memory and registers."""
 
 from __future__ import annotations
 
@@ -134,8 +134,9 @@ class Operand:
             p.line(f"const bool inside = {self._inside()};")
             at.unpack("inside ? at_k : 0", self.k)
             at.unpack(f"inside ? at_{self.side} : 0", self.vars)
-            p.line(f"copy_start({self.name} + {stage} * {self.stage} + {self.place('line', 'chunk')}"
-                   f", b{source.slot} + {p.form(source.form)}, inside ? 16 : 0);")
+            p.line(f"copy_start({self.name} + {stage} * {self.stage} + "
+                   f"{self.place('line', 'chunk')}, b{source.slot} + {p.form(source.form)}, "
+                   "inside ? 16 : 0);")
 
     def fetch(self, at: Evaluator, batch: tuple[Var, ...]) -> None:
         """Compute this thread's chunks of a tile into registers, four words each."""

@@ -53,7 +53,7 @@ def rows_of(attrs: tuple) -> int:
 
 @dataclass(frozen=True, slots=True)
 class RowForms:
-    """``(cuda-rows x y i r)``: the product of x and y by i has few rows, and is made r at a time."""
+    """``(cuda-rows x y i r)``: the product of x and y by i has few rows, made r at a time."""
 
     name = "cuda rows"
     known = 3
@@ -147,7 +147,7 @@ class _Rows:
 
     def _tile(self, columns: str) -> str:
         """Where a tile of rows and one or more columns begins; how many tiles there are."""
-        p, (batch, m, n), r = self.at.p, self._sizes(), self.kernel.rows
+        p, (batch, m, _), r = self.at.p, self._sizes(), self.kernel.rows
         p.line(f"const int64_t down = ({m} + {r - 1}) / {r}, across = {columns};")
         return f"{batch} * down * across"
 
@@ -177,7 +177,8 @@ class _Rows:
                     p.line(f"{self.type} sum{t.anchor} = 0;")
                     p.line("UNROLL")
                     with p.braces(f"for (int r = 0; r < {self.kernel.rows}; r++)"):
-                        p.line(f"const {self.type} all = warp_add_{self.letter}(sums{t.anchor}[r]);")
+                        p.line(f"const {self.type} all = "
+                               f"warp_add_{self.letter}(sums{t.anchor}[r]);")
                         p.line(f"if (lane_id() == r) sum{t.anchor} = all;")
                 p.line("const int64_t at_m = m_from + lane_id();")
                 with p.braces(f"if (lane_id() < {self.kernel.rows} && at_m < {m})"):
@@ -206,8 +207,8 @@ class _Rows:
                                           f"at_k += {_WARPS})"):
                                 self._step(t, 1)
                         p.line("UNROLL")
-                        p.line(f"for (int r = 0; r < {r}; r++) room{t.anchor}[warp][r][lane_id()] = "
-                               f"sums{t.anchor}[r];")
+                        p.line(f"for (int r = 0; r < {r}; r++) "
+                               f"room{t.anchor}[warp][r][lane_id()] = sums{t.anchor}[r];")
                 p.line("__syncthreads();")
                 with p.braces(f"for (int e = thread_id(); e < {r * WARP}; e += {THREADS})"):
                     p.line(f"const int64_t at_m = m_from + e / {WARP}, at_n = n_from + e % {WARP};")

@@ -14,6 +14,8 @@ from tegg.kernel.lower import lower
 from tegg.kernel.simt import LIMITS
 from tegg.planning.plan import Plan
 
+from .attention import lower_attention
+from .attention_forms import AttentionForms, attention_row, blocks_of
 from .driver import open_device
 from .emit import CudaC
 from .mma import lower_mma
@@ -37,8 +39,9 @@ class Cuda:
         self.architecture = architecture
         self.language = CudaC()
         self.features = frozenset({f"sm={architecture}"})
-        self.ops = (*templates("Cuda"), mma_row(), rows_row())
-        self.providers = (Forms("cuda"), MmaForms(architecture), RowForms())
+        self.ops = (*templates("Cuda"), mma_row(), rows_row(), attention_row())
+        self.providers = (Forms("cuda"), MmaForms(architecture), RowForms(),
+                          AttentionForms(architecture))
 
     def identity(self) -> str:
         return f"cuda {self.architecture}\n{prelude()}"
@@ -69,6 +72,9 @@ class Cuda:
         if first.op is mma_row():
             return lower_mma(graph, outputs, fragment.anchors, name, self.language,
                              mma_tile_of(first.attrs))
+        if first.op is attention_row():
+            return lower_attention(graph, outputs, fragment.anchors, name, self.language,
+                                   blocks_of(first.attrs))
         if first.op is rows_row():
             return lower_rows(graph, outputs, fragment.anchors, name, self.language,
                               rows_of(first.attrs))

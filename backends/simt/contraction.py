@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tegg.backends.cexpr import REGISTER, dim
@@ -11,7 +11,7 @@ from tegg.backends.simt.evaluate import Evaluator, follows, padded
 from tegg.backends.simt.language import SimtC
 from tegg.backends.simt.printer import SimtPrinter
 from tegg.backends.simt.templates import Tile, register
-from tegg.dim import Dim, hint
+from tegg.dim import hint
 from tegg.dtype import DType
 from tegg.ir.graph import Graph, Node
 from tegg.kernel.code import KernelCode, Launch, Stage, Work
@@ -19,13 +19,10 @@ from tegg.kernel.contraction_classify import Contraction, Group, classify
 from tegg.kernel.domain import spread
 from tegg.kernel.flops import flops
 from tegg.kernel.index import Var
-from tegg.kernel.lane import Lanes
 from tegg.kernel.loops import Store
 from tegg.kernel.lower import kernel_symbols
-from tegg.kernel.place import Placer
-from tegg.kernel.simt import LIMITS, THREADS
+from tegg.kernel.simt import THREADS
 from tegg.kernel.value import Val, reachable
-from tegg.kernel.vectorise import Vectoriser
 from tegg.kernel.work import bytes_read, bytes_written
 
 _PAD = 1  # a column more, so that a tile that is filled down its columns meets every bank

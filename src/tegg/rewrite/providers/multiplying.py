@@ -21,8 +21,9 @@ class Multiplying:
     """``(may-multiply x y s d)``: a product of x and y by the spec s may round its operands to d
     (``bf16``, ``f16``, ``tf32``) as it reads them; its sums stay float32.
 
-    Of an attention, x are scores: what is rounded is their softmax. Float16 asks for operands
-    whose range is proven, or for inputs: templates read those as float16, checked when bound.
+    Of an attention, x are scores: what is rounded is their softmax, and the operands of the
+    products that they are computed from. Float16 asks for operands whose range is proven, or for
+    inputs: templates read those as float16, checked when bound.
     """
 
     dtype: str
@@ -44,7 +45,8 @@ class Multiplying:
             for n in nodes:
                 if n.op.kind not in PRODUCTS or n.op.template or view.dtype[c] is not f32:
                     continue
-                read = n.args[1:] if n.op.kind == "attention" else n.args
+                below = _scored(view, n.args[0]) if n.op.kind == "attention" else {n.args[0]}
+                read = {n.args[1], *below}
                 if fits is None or fits.issuperset(read):
                     yield ("may-multiply", *n.args, n.attrs[0], self.dtype)
 
@@ -62,3 +64,19 @@ class Multiplying:
             fits |= moved
             changed = bool(moved)
         return fits
+
+
+def _scored(view: View, scores: int) -> set[int]:
+    """The operands of the products below some scores."""
+    todo, seen, found = [scores], set(), set()
+    while todo:
+        c = todo.pop()
+        if c in seen:
+            continue
+        seen.add(c)
+        nodes = view.nodes.get(c, ())
+        products = [n for n in nodes if n.op.kind == "contract"]
+        found |= {a for n in products for a in n.args}
+        if not products:
+            todo.extend(a for n in nodes for a in n.args)
+    return found
