@@ -6,11 +6,12 @@ import re
 
 import numpy as np
 import pytest
+import tegg
 from attentions import attention, causal, drawn
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from kernels import random_inputs
-from simt import cases
+from simt import cases, fake_driver
 from simt.simulator import Module, SimulatorError
 from test_cuda_mma import instructions
 from tegg.backends.cuda import nvrtc
@@ -103,3 +104,19 @@ def test_seeded_bugs_are_found(name):
     unit = Module(f"{cases.prelude()}{body}")
     with pytest.raises((AssertionError, SimulatorError)):
         agree(unit, c, 0, 4000)
+
+
+@pytest.mark.parametrize("compilers, words", [((), "queries["), ((tegg.Bf16(),), "mma_g(s[j]")])
+def test_rules_and_cost_reach_it(compilers, words):
+    """Grouped heads and a causal mask, from the front end, planned for a GPU."""
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.standard_normal((1, h, 512, 32), np.float32) for h in (4, 2, 2))
+
+    def f(q, k, v):
+        return tegg.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+
+    with fake_driver.installed():
+        on_gpu = tegg.compile(f, tegg.Generic(), *compilers, device="cuda", cache=False)
+        program = on_gpu.program(q, k, v)
+        source = program.source()
+    assert words in source[source.index("KERNEL(256)"):] and len(program.plan.kernels) == 1

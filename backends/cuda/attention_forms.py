@@ -39,7 +39,7 @@ def _executes(own: tuple, e: Extents) -> Execution:
     """The product with the values, and the softmax; that of the scores is priced by itself."""
     b = Blocks(*own)
     down, deep = -(-e.m // b.rows) * b.rows, -(-e.k // b.keys) * b.keys
-    return Execution(2.0 * e.batch * down * deep * e.n, _FASTER if b.kind in _LEAST else 0.5,
+    return Execution(2.0 * e.batch * down * deep * e.n, _FASTER if b.kind in _LEAST else 0.3,
                      max(1, e.batch * -(-e.m // b.rows)), beside=_SOFTMAX * e.batch * e.m * e.k)
 
 
