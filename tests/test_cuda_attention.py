@@ -25,7 +25,8 @@ from tegg.ir.oracle import evaluate
 from tegg.testing.draw import Draw
 from tegg.testing.tolerance import close
 
-PLAIN, CORES = Blocks("f32", 32, 32), Blocks("f16", 128, 64)
+PLAIN, CORES = Blocks("plain", 32, 32), Blocks("f16", 128, 64)
+DOUBLE = Blocks("plain", 16, 16)
 
 
 def lowered(name, d, blocks=PLAIN) -> cases.Case:
@@ -40,16 +41,16 @@ def agree(unit, c, order, slack=30.0):
         assert (why := close(got, want, node.dtype, slack)) is None, f"{c.code.name}: {why}"
 
 
-@pytest.mark.parametrize("blocks", (PLAIN, CORES), ids=str)
+@pytest.mark.parametrize("blocks", (PLAIN, DOUBLE, CORES), ids=str)
 def test_drawn_fragments(blocks):
     @settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck),
               phases=[Phase.explicit, Phase.generate])
     @given(st.data())
     def run(data):
         found = []
-        for number in range(8):
+        for number in range(6):
             symbolic = frozenset(data.draw(st.sampled_from(("", "s", "m", "ms"))))
-            d = data.draw(drawn("f32", symbolic))
+            d = data.draw(drawn("f64" if blocks is DOUBLE else "f32", symbolic))
             try:
                 c = lowered(f"k{number}", d, blocks)
             except LoweringError:
@@ -59,7 +60,7 @@ def test_drawn_fragments(blocks):
         for number, (d, c) in enumerate(found):
             c.sizes = {"m": 37, "s": 45, "a": 2} if c.code.symbols else {}
             c.inputs = d.inputs(c.sizes, number)
-            agree(unit, c, number % 3, 30 if blocks is PLAIN else 3000)
+            agree(unit, c, number % 3, 3000 if blocks is CORES else 30)
 
     run()
 

@@ -71,7 +71,7 @@ class _Kernel:
         a = self.attention
         p = SimtPrinter(self.language.dialect, a.first.propagation.algebra)
         at = Evaluator(a.first.propagation, self.language, p)
-        block = AttentionTiles if self.blocks.kind == "f32" else AttentionCores
+        block = AttentionTiles if self.blocks.kind == "plain" else AttentionCores
         block(a, self.blocks, at).write()
         (group,), total = a.second.groups, a.second.groups[0].terms[0].sum.id
         own = frozenset({total, a.product.id})

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from tegg.backends.cexpr import dim
+from tegg.backends.cexpr import REGISTER, dim
 from tegg.backends.cuda.attention_forms import Blocks
 from tegg.backends.simt.evaluate import Evaluator
 from tegg.dim import hint
@@ -34,6 +34,19 @@ class AttentionBlock(ABC):
         """The row of the block that is number ``i`` of a thread."""
 
     @property
+    def letter(self) -> str:
+        """Of the register that sums are kept in."""
+        return REGISTER[self.a.scores.dtype.name]
+
+    @property
+    def type(self) -> str:
+        return "double" if self.letter == "d" else "float"
+
+    @property
+    def lowest(self) -> str:
+        return f"-__builtin_inf{'' if self.letter == 'd' else 'f'}()"
+
+    @property
     def columns(self) -> int:
         return hint(spread(self.a.second.groups[0].n))
 
@@ -57,12 +70,12 @@ class AttentionBlock(ABC):
         """Which keys each row of a thread sees, and the block."""
         a, p, n = self.a, self.at.p, self.halves
         count = dim(a.second.depth)
-        p.line(f"float high[{n}], total[{n}] = {{}};")
+        p.line(f"{self.type} high[{n}], total[{n}] = {{}};")
         p.line(f"int64_t from[{n}], to[{n}], low = {count}, end = 0;")
         p.line("UNROLL")
         with p.braces(f"for (int i = 0; i < {n}; i++)"):
             p.line(f"const int64_t at_m = m_from + {self.row('i')};")
-            p.line("high[i] = -__builtin_inff();")
+            p.line(f"high[i] = {self.lowest};")
             p.line(f"from[i] = {count}, to[i] = 0;")
             with p.braces(f"if (at_m < {dim(spread(a.second.m))})"):
                 p.line(f"from[i] = 0, to[i] = {count};")
@@ -87,7 +100,7 @@ class AttentionBlock(ABC):
                            {a.product.id: name})
             p.line(f"{name} = {p.ref(a.scores)};")
             p.at.given = {}
-        p.line(f"else {name} = -__builtin_inff();")
+        p.line(f"else {name} = {self.lowest};")
 
     def results(self, name: str, columns: int, each: int, column: str) -> None:
         """Store what the sums become, divided by what their weights sum to. A thread has ``each``
@@ -102,7 +115,7 @@ class AttentionBlock(ABC):
         with p.braces(""):
             p.line(f"const int64_t at_m = m_from + {self.row('i')}, at_n = {column};")
             with p.braces(f"if (at_m < {dim(spread(a.second.m))} && at_n < {self.columns})"):
-                p.line(f"const float result = {name} * (1 / total[i]);")
+                p.line(f"const {self.type} result = {name} * (1 / total[i]);")
                 self.at.unpack("at_m", a.second.m)
                 self.at.unpack("at_n", group.n)
                 self.at.ensure(needs, (*a.second.batch, *a.second.m, *group.n),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 MOST = 128         # columns of values, and terms of a score: what a block has room for
 _SOFTMAX = 14.0    # operations of a score: compared, exponentiated, added, its row moved on
-_PLAIN = (32, 32)
+_PLAIN = MappingProxyType({"f32": (32, 32), "f64": (16, 16)})
 _CORES = (128, 64)
 _FASTER = 10.0     # tensor cores against float32, halves idle
 _LEAST = MappingProxyType({"f16": 75, "bf16": 80})  # the architecture that multiplies a kind
@@ -28,7 +28,8 @@ _LEAST = MappingProxyType({"f16": 75, "bf16": 80})  # the architecture that mult
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """A block is ``rows`` queries by ``keys`` keys; products are of ``kind``."""
+    """A block is ``rows`` queries by ``keys`` keys; products are of ``kind``, or ``plain``: of the
+    dtype that there is."""
 
     kind: str
     rows: int
@@ -59,7 +60,7 @@ def blocks_of(attrs: tuple) -> Blocks:
 @dataclass(frozen=True, slots=True)
 class AttentionForms:
     """``(cuda-attention x y i d r k)``: attention of scores x and values y by the spec i may go in
-    blocks of r queries and k keys, with products of kind d: ``f32``, or what tensor cores take."""
+    blocks of r queries by k keys, with products of kind d: ``plain``, or what tensor cores take."""
 
     architecture: int
     name = "cuda attention"
@@ -73,11 +74,12 @@ class AttentionForms:
         spec = Spec.parse(text)
         size = spec.sizes(x.shape, y.shape)
         columns = product(tuple(size[c] for c in spec.n))
-        if relation in LICENCE or x.dtype is not f32 or not (
+        if relation in LICENCE or x.dtype.name not in _PLAIN or not (
                 isinstance(columns, int) and columns <= MOST):
             return []
-        return [("f32", *_PLAIN)] + [(kind, *_CORES) for kind, least in _LEAST.items()
-                                     if least <= self.architecture]
+        return [("plain", *_PLAIN[x.dtype.name])] + [
+            (kind, *_CORES) for kind, least in _LEAST.items()
+            if x.dtype is f32 and least <= self.architecture]
 
     def facts(self, view: View) -> Iterable[tuple[Any, ...]]:
         for _, n in view.having("Attention"):

@@ -34,11 +34,11 @@ class AttentionTiles(AttentionBlock):
         a, p, (rows, keys) = self.a, self.at.p, (self.blocks.rows, self.blocks.keys)
         i, _, n = self.mine
         wide = max(self.depth, 16 * n) + 1
-        p.line(f"__shared__ float queries[{rows} * {self.depth + 1}], room[{keys} * {wide}], "
+        p.line(f"__shared__ {self.type} queries[{rows} * {self.depth + 1}], room[{keys} * {wide}], "
                f"weights[{rows} * {keys + 1}];")
         p.line("const int row = thread_id() / 16, column = thread_id() % 16;")
         with self.tiles():
-            p.line(f"float sums[{i}][{n}] = {{}};")
+            p.line(f"{self.type} sums[{i}][{n}] = {{}};")
             self.seen()
             self._fill("queries", a.first.a, a.first.m, "m_from", rows,
                        dim(spread(a.second.m)), a.first.k, self.depth)
@@ -57,7 +57,7 @@ class AttentionTiles(AttentionBlock):
             p.line(f"const int r = e / {width}, c = e % {width};"
                    if follows(value, (inner or (None,))[-1], (vars or (None,))[-1]) else
                    f"const int r = e % {lines}, c = e / {lines};")
-            p.line("float value = 0;")
+            p.line(f"{self.type} value = 0;")
             with p.braces(f"if ({first} + r < {limit})"):
                 self.at.unpack(f"{first} + r", vars)
                 self.at.unpack("c", inner)
@@ -72,7 +72,7 @@ class AttentionTiles(AttentionBlock):
         (first,), (second,), count = a.first.groups, a.second.groups, dim(a.second.depth)
         self._fill("room", first.terms[0].b, a.keys, "key_from", keys, count, a.first.k, self.depth)
         p.line("__syncthreads();")
-        p.line(f"float s[{i}][{j}] = {{}}, shrink[{i}];")
+        p.line(f"{self.type} s[{i}][{j}] = {{}}, shrink[{i}];")
         p.line("UNROLL_BY(8)")
         with p.braces(f"for (int d = 0; d < {self.depth}; d++)"):
             self._product("s", i, j, f"queries[(row + 16 * i) * {self.depth + 1} + d]",
@@ -94,7 +94,7 @@ class AttentionTiles(AttentionBlock):
 
     def _product(self, sums: str, rows: int, columns: int, left: str, right: str) -> None:
         p = self.at.p
-        p.line(f"float x[{rows}], y[{columns}];")
+        p.line(f"{self.type} x[{rows}], y[{columns}];")
         p.line("UNROLL")
         p.line(f"for (int i = 0; i < {rows}; i++) x[i] = {left};")
         p.line("UNROLL")
@@ -103,29 +103,31 @@ class AttentionTiles(AttentionBlock):
         p.line(f"for (int i = 0; i < {rows}; i++)")
         p.line("  UNROLL")
         p.line(f"  for (int j = 0; j < {columns}; j++) "
-               f"{sums}[i][j] = sf_fma(x[i], y[j], {sums}[i][j]);")
+               f"{sums}[i][j] = s{self.letter}_fma(x[i], y[j], {sums}[i][j]);")
 
     def _weights(self) -> None:
         """Sums of products become scores, and scores weights; a row is sixteen threads'."""
         p, (i, j, _) = self.at.p, self.mine
         p.line("UNROLL")
         with p.braces(f"for (int i = 0; i < {i}; i++)"):
-            p.line("float top = -__builtin_inff(), more = 0;")
+            kind, largest, lowest = self.type, f"s{self.letter}_max", self.lowest
+            exp = "sd_exp" if self.letter == "d" else "s_exp"
+            p.line(f"{kind} top = {lowest}, more = 0;")
             p.line("UNROLL")
             with p.braces(f"for (int j = 0; j < {j}; j++)"):
                 p.line("const int64_t at_m = m_from + row + 16 * i, "
                        "at_key = key_from + column + 16 * j;")
                 self.score("s[i][j]")
-                p.line("top = sf_max(top, s[i][j]);")
-            p.line("for (int d = 8; d; d /= 2) top = sf_max(top, __shfl_xor_sync(FULL, top, d));")
-            p.line("const float now = sf_max(high[i], top), "
-                   "base = now == -__builtin_inff() ? 0 : now;")
+                p.line(f"top = {largest}(top, s[i][j]);")
+            p.line(f"for (int d = 8; d; d /= 2) "
+                   f"top = {largest}(top, __shfl_xor_sync(FULL, top, d));")
+            p.line(f"const {kind} now = {largest}(high[i], top), base = now == {lowest} ? 0 : now;")
             p.line("UNROLL")
             with p.braces(f"for (int j = 0; j < {j}; j++)"):
-                p.line("const float e = s_exp(s[i][j] - base);")
+                p.line(f"const {kind} e = {exp}(s[i][j] - base);")
                 p.line(f"weights[(row + 16 * i) * {self.blocks.keys + 1} + column + 16 * j] = e;")
                 p.line("more += e;")
             p.line("for (int d = 8; d; d /= 2) more += __shfl_xor_sync(FULL, more, d);")
-            p.line("shrink[i] = high[i] == -__builtin_inff() ? 0 : s_exp(high[i] - base);")
+            p.line(f"shrink[i] = high[i] == {lowest} ? 0 : {exp}(high[i] - base);")
             p.line("total[i] = total[i] * shrink[i] + more;")
             p.line("high[i] = now;")
