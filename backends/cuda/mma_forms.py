@@ -12,8 +12,7 @@ from tegg.contraction import Spec
 from tegg.dim import Shape, hint, product
 from tegg.dtype import f32
 from tegg.ir.op import Op
-from tegg.ir.template import OWN, Execution, Extents, template
-from tegg.rewrite.providers.multiplying import LICENCE
+from tegg.ir.template import LICENCE, OWN, Execution, Extents, template
 
 if TYPE_CHECKING:
     from tegg.rewrite.view import View

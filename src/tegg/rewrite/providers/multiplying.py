@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 from tegg.dtype import f32
 from tegg.ir.op import PRODUCTS
+from tegg.ir.template import LICENCE
 from tegg.rewrite.providers import Fact
 from tegg.rewrite.providers.bounds import LARGEST, bounds
 from tegg.rewrite.view import View
-
-LICENCE = MappingProxyType({"may-multiply": ("Tensor", "Tensor", "String", "String")})
 
 
 @dataclass(frozen=True, slots=True)
