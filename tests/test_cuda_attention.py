@@ -121,3 +121,14 @@ def test_rules_and_cost_reach_it(compilers, words):
         program = on_gpu.program(q, k, v)
         source = program.source()
     assert words in source[source.index("KERNEL(256)"):] and len(program.plan.kernels) == 1
+
+
+def test_what_has_no_room_is_refused():
+    g = Draw()
+    with pytest.raises(LoweringError, match="room for 128 of each"):
+        lowered("k", attention(g, g.x(1, 20, 160), g.x(1, 30, 160), g.x(1, 30, 8)))
+    g = Draw()
+    q = g.x(1, 20, 16)
+    d = attention(g, g.softmax(q, 2), g.x(1, 30, 16), g.x(1, 30, 8))
+    with pytest.raises(LoweringError, match="a reduction beside an attention"):
+        lowered("k", d)

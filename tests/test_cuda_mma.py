@@ -19,7 +19,9 @@ from tegg.backends.cuda.mma import lower_mma
 from tegg.backends.cuda.mma_forms import MmaTile
 
 from tegg.dtype import f32
+from tegg.errors import LoweringError
 from tegg.ir.oracle import evaluate
+from tegg.nn import Parameter
 from tegg.testing.draw import Draw
 
 SMALL = {"f16": MmaTile("f16", 32, 64, 32, 4), "bf16": MmaTile("bf16", 32, 64, 32, 3, 2),
@@ -140,6 +142,20 @@ def test_float32_is_rounded_only_where_a_compiler_says_so(compilers, letter):
     assert {n for n in "hgt" if f"mma_{n}(" in body} == set(letter)
 
 
+def test_float16_multiplies_what_is_in_its_range():
+    """Arguments may hold anything; a sine, and a weight that was checked, are in range."""
+    x, w = (np.random.default_rng(0).standard_normal(s, np.float32) for s in ((32, 64), (64, 96)))
+    held = Parameter(w)
+    with fake_driver.installed():
+        for f, args, core in ((lambda x, w: x @ w, (x, w), False),
+                              (lambda x: x.sin() @ held, (x,), True)):
+            run = tegg.compile(f, tegg.Generic(), tegg.Fp16(), device="cuda", cache=False)
+            want = (np.sin(x) if core else x) @ w
+            np.testing.assert_allclose(run(*args), want, atol=2e-2)
+            source = run.program(*args).source()
+            assert ("mma_h(" in source[source.index("KERNEL(256)"):]) == core
+
+
 def test_halves_are_multiplied_as_they_are():
     body = compiled_text("float16")
     assert "mma_h(" in body[body.index("KERNEL(256)"):]
@@ -176,3 +192,12 @@ def test_seeded_bugs_are_found(name):
         assert not np.allclose(cases.run(unit, c)[0], want, rtol=1e-4, atol=1e-4)
     except SimulatorError:
         pass
+
+
+def test_what_has_no_room_is_refused():
+    g = Draw()
+    x = g.x(20, 32)
+    terms = [matmul(g, x, g.x(32, 24)) for _ in range(3)]
+    total = g.add(g.add(terms[0], terms[1]), terms[2])
+    with pytest.raises(LoweringError, match="3 products of one result take more than 128 registers"):
+        lowered("k", g, [total], terms, MmaTile("bf16", 128, 128, 32, 3))

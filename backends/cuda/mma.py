@@ -31,7 +31,7 @@ def lower_mma(graph: Graph, outputs: Sequence[Node], anchors: Sequence[Node], na
 
     What lies below the anchors' operands is evaluated, and rounded, while tiles are loaded, what
     lies above while results are stored; reductions among it are made before.
-    Raises LoweringError where the fragment has another form, or may not be rounded.
+    Raises LoweringError where the fragment has another form.
     """
     found = products_of(graph, outputs, anchors, name, language)
     if found is None:
@@ -41,15 +41,11 @@ def lower_mma(graph: Graph, outputs: Sequence[Node], anchors: Sequence[Node], na
 
 
 def _check(c: Contraction, tile: MmaTile) -> None:
-    """Whether the sums fit into registers, and the operands into their kind."""
+    """Whether the sums fit into registers."""
     for g in c.groups:
         if len(g.terms) * tile.rows * tile.columns // THREADS > _SUMS:
             raise LoweringError(f"{len(g.terms)} products of one result take more than {_SUMS} "
                                 f"registers of sums; a smaller tile, or kernels of their own")
-    values = [c.a, *(t.b for g in c.groups for t in g.terms)]
-    if tile.kind == "f16" and any(v.op == "load" and v.dtype is f32 for v in values):
-        raise LoweringError("a float32 array of unknown range may be beyond float16; what rests "
-                            "as float16, or is computed within bounds, can be multiplied as such")
 
 
 @dataclass(slots=True)

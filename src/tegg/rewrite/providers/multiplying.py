@@ -21,7 +21,7 @@ class Multiplying:
 
     Of an attention, x are scores: what is rounded is their softmax, and the operands of the
     products that they are computed from. Float16 asks for operands whose range is proven, or for
-    inputs: templates read those as float16, checked when bound.
+    weights, which rest as float16 and are checked when they are bound.
     """
 
     dtype: str
@@ -53,7 +53,7 @@ class Multiplying:
         if self.dtype != "f16":
             return None
         fits = {c for c, most in bounds(view).items() if most <= LARGEST}
-        fits |= {c for c, _ in view.having("Input")}
+        fits |= {c for c, n in view.having("Input") if n.attrs[0] in view.weights}
         changed = True
         while changed:
             moved = {c for c, nodes in view.nodes.items() if c not in fits and any(
