@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MOST = 128         # columns of values, and terms of a score: what a block has room for
 _SOFTMAX = 14.0    # operations of a score: compared, exponentiated, added, its row moved on
 _PLAIN = MappingProxyType({"f32": (32, 32), "f64": (16, 16)})
-_CORES = (128, 64)
+_ROWS = 128        # queries of a block on tensor cores: sixteen for each warp
 _FASTER = 10.0     # tensor cores against float32, halves idle
 _LEAST = MappingProxyType({"f16": 75, "bf16": 80})  # the architecture that multiplies a kind
 
@@ -77,7 +77,7 @@ class AttentionForms:
                 isinstance(columns, int) and columns <= MOST):
             return []
         return [("plain", *_PLAIN[x.dtype.name])] + [
-            (kind, *_CORES) for kind, least in _LEAST.items()
+            (kind, _ROWS, 64 if columns <= 64 else 32) for kind, least in _LEAST.items()
             if x.dtype is f32 and least <= self.architecture]
 
     def facts(self, view: View) -> Iterable[tuple[Any, ...]]:
