@@ -44,6 +44,7 @@ _LAZY = {
     "models": "",
     "nn": "",
     "testing": "",
+    "Tf32": "tegg.rewrite.compiler",
     "save": "tegg.runtime.saving",
     "save_safetensors": "tegg.weights",
 }
@@ -70,6 +71,7 @@ __all__ = [
     "ShapeError",
     "TeggError",
     "Tensor",
+    "Tf32",
     "WeightsError",
     "Winograd",
     "__version__",

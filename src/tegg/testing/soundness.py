@@ -10,7 +10,7 @@ import numpy as np
 
 from tegg.rewrite.compiler import Stack
 from tegg.dim import Dim, evaluate as size_of
-from tegg.dtype import DTYPES, DType, bool_, dtype, f32, f64, i64
+from tegg.dtype import DTYPES, DType, bf16, bool_, f16, dtype, f32, f64, i64
 from tegg.ir.graph import Node
 from tegg.ir.oracle import evaluate
 from tegg.rewrite.ruleheader import Header
@@ -66,7 +66,7 @@ def check_rule(rule: Rule, rules: RuleSet, stacked: Stack, rng: Random) -> Insta
 def draw_instance(rule: Rule, rules: RuleSet, stacked: Stack, rng: Random) -> Instance:
     """A graph that a rule matches, of the dtypes in which its class can be checked."""
     symbolic = rng.random() < SYMBOLIC
-    dtypes = {"reals": (f64, i64, bool_), "rounds": (f32, f64, i64, bool_)}.get(
+    dtypes = {"reals": (f64, i64, bool_), "rounds": (f32, f64, f16, bf16, i64, bool_)}.get(
         rules.header.kind, tuple(DTYPES.values()))
     return instance(rule, stacked.table, relations(stacked), dtypes, rng,
                     providers=stacked.providers, symbolic=symbolic)
@@ -99,8 +99,8 @@ def _draw(n: Node, made: Instance, domain: str, special: bool, large: bool,
         domain = "index"
     shape = tuple(size_of(d, sizes) for d in n.shape)
     array = draw_array(shape, n.dtype, domain, special, made.rng)
-    if large and n.dtype.is_float and made.rng.random() < 0.5:  # to where float16 ends, or beyond
-        array *= (1e4 if domain == "f16" else 1e6)
+    if large and n.dtype.is_float and n.dtype.itemsize > 2 and made.rng.random() < 0.5:
+        array *= (1e4 if domain == "f16" else 1e6)  # to where float16 ends, or beyond
     return array
 
 
