@@ -67,13 +67,21 @@ class _Kernel:
         for group in self.contraction.groups:
             _Tiles(self, group, p).write()
         head = self.language.head(self.name, buffers, self.symbols)
-        source = "\n".join([*head, *p.lines, "}"]) + "\n"
+        source = "\n".join([*head, *self._shared(), *p.lines, "}"]) + "\n"
         stage = Stage(self.name, frozenset(v.attr.slot for v in self._values() if v.op == "load"),
                       frozenset(w.slot for g in self.contraction.groups for w in g.writes), True,
                       self._launch(tuple(buffers)))
         b = self.before
         return KernelCode(self.name, "\n".join([*b.sources, source]), (*b.stages, stage),
                           b.temporaries, self.symbols, self._work(), (f"{self.tile}",))
+
+    def _shared(self) -> list[str]:
+        """The tiles in shared memory, which all groups of results use."""
+        t, scalar = self.tile, self.language.dialect.scalar
+        letters = dict.fromkeys(REGISTER[register(g.terms[0].sum.dtype).name]
+                                for g in self.contraction.groups)
+        return [f"  {self.language.shared} {scalar[k]} left_{k}[{t.depth}][{t.rows + _PAD}], "
+                f"right_{k}[{t.depth}][{t.columns + _PAD}];" for k in letters]
 
     def _values(self) -> list[Val]:
         groups = self.contraction.groups
@@ -127,8 +135,6 @@ class _Tiles:
         m, n = dim(spread(c.m)), dim(spread(self.group.n))
         (a, b), (_, kind) = t.mine, self.type
         with p.braces(""):
-            p.line(f"{self.kernel.language.shared} {kind} left[{t.depth}][{t.rows + _PAD}], "
-                   f"right[{t.depth}][{t.columns + _PAD}];")
             p.line(f"const int64_t down = ({m} + {t.rows - 1}) / {t.rows}, "
                    f"across = ({n} + {t.columns - 1}) / {t.columns};")
             p.line("const int row = thread_id() / 16, column = thread_id() % 16;")
@@ -157,13 +163,13 @@ class _Tiles:
         c, t, p = self.kernel.contraction, self.kernel.tile, self.p
         (a, b), (letter, kind) = t.mine, self.type
         with p.braces(f"for (int64_t k_from = 0; k_from < {dim(c.depth)}; k_from += {t.depth})"):
-            self._load("left", left, c.m, "m", t.rows)
-            self._load("right", right, self.group.n, "n", t.columns)
+            self._load(f"left_{letter}", left, c.m, "m", t.rows)
+            self._load(f"right_{letter}", right, self.group.n, "n", t.columns)
             p.line(self.kernel.language.barrier)
             with p.braces(f"for (int k = 0; k < {t.depth}; k++)"):
                 p.line(f"{kind} x[{a}], y[{b}];")
-                p.line(f"for (int i = 0; i < {a}; i++) x[i] = left[k][row + 16 * i];")
-                p.line(f"for (int j = 0; j < {b}; j++) y[j] = right[k][column + 16 * j];")
+                p.line(f"for (int i = 0; i < {a}; i++) x[i] = left_{letter}[k][row + 16 * i];")
+                p.line(f"for (int j = 0; j < {b}; j++) y[j] = right_{letter}[k][column + 16 * j];")
                 more = (f"s{letter}_fma(x[i], y[j], sums{anchor}[i][j])" if letter in "fd" else
                         f"s{letter}_add(sums{anchor}[i][j], s{letter}_mul(x[i], y[j]))")
                 p.line(f"for (int i = 0; i < {a}; i++)")

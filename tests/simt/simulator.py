@@ -72,28 +72,38 @@ class Memory:
 
 
 class Module:
-    """One translation unit of kernels."""
+    """One translation unit of kernels in CUDA C."""
 
+    HEAD = '#include "cuda.h"'  # what stands before the unchanged text
+    WARNINGS: tuple[str, ...] = ()
     _count = 0
 
     def __init__(self, source: str) -> None:
         machine()
         Module._count += 1
         stem = _folder() / f"unit{Module._count}"
-        self.names = re.findall(r"^KERNEL\(\d+\) (\w+)\(", source, re.MULTILINE)
-        self.names += re.findall(r"^extern \"C\" __global__ void (?:__launch_bounds__\(\d+\) )?"
-                                 r"(\w+)\(", source, re.MULTILINE)
-        exports = "".join(f"SIMT_EXPORT({n})\n" for n in self.names)
-        Path(f"{stem}.cpp").write_text(f'#include "cuda.h"\n#line 1 "kernels.cu"\n{source}\n'
+        self.names = self.found(source)
+        exports = "".join(f"{self.export(n)}\n" for n in self.names)
+        Path(f"{stem}.cpp").write_text(f'{self.HEAD}\n#line 1 "kernels"\n{source}\n'
                                        f'#line 1 "exports"\nSIMT_MODULE\n{exports}')
         # the sanitizer's hooks are the machine's: its own library must not be linked
-        _compile(["g++", *(f for f in _FLAGS if f != "-shared"), f"-I{HERE}", "-fsanitize=thread,alignment,bounds",
-                  "-c", f"{stem}.cpp", "-o", f"{stem}.o"])
+        _compile(["g++", *(f for f in _FLAGS if f != "-shared"), *self.WARNINGS, f"-I{HERE}",
+                  "-fsanitize=thread,alignment,bounds", "-c", f"{stem}.cpp", "-o", f"{stem}.o"])
         _compile(["g++", "-shared", f"{stem}.o", "-o", f"{stem}.so"])
         self._library = ctypes.CDLL(f"{stem}.so")
         low, high = ctypes.c_void_p(), ctypes.c_void_p()
         self._library.simt_shared_range(ctypes.byref(low), ctypes.byref(high))
         self._shared = low, high
+
+    def found(self, source: str) -> list[str]:
+        """The names of the kernels of a text."""
+        return (re.findall(r"^KERNEL\(\d+\) (\w+)\(", source, re.MULTILINE)
+                + re.findall(r"^extern \"C\" __global__ void (?:__launch_bounds__\(\d+\) )?"
+                             r"(\w+)\(", source, re.MULTILINE))
+
+    def export(self, name: str) -> str:
+        """C that lets the machine call a kernel."""
+        return f"SIMT_EXPORT({name})"
 
     def run(self, name: str, blocks: int, threads: int, arguments: Sequence[int],
             order: int = 0) -> None:
