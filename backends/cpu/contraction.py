@@ -20,6 +20,7 @@ from tegg.kernel.index import Var
 from tegg.kernel.lower import kernel_symbols
 from tegg.kernel.flops import flops, flops_of_rows
 from tegg.kernel.value import Val, reachable
+from tegg.kernel.work import bytes_read, bytes_written
 
 
 def lower_contraction(graph: Graph, outputs: Sequence[Node], anchors: Sequence[Node], name: str,
@@ -202,7 +203,7 @@ class _Kernel:
                       {t.sum.id for g in groups for t in g.terms})
 
     def _writes(self) -> frozenset[int]:
-        return frozenset(w.slot for g in self.contraction.groups for w in g.writes)
+        return frozenset(w.slot for w in self.contraction.writes)
 
     def _work(self) -> Work:
         e = estimate(self.shape, self.params)
@@ -211,10 +212,12 @@ class _Kernel:
         operands = (shape.a_cost * batch * m * k * e.a_evaluations
                     + shape.b_cost * (e.packed_bytes / shape.accumulator.itemsize))
         results = batch * m * sum(map(hint, shape.n))
-        stored = results * shape.accumulator.itemsize
+        stored = bytes_written(self.contraction.writes)
+        loaded = bytes_read(self.contraction.read, self.contraction.propagation.graph)
+        between = sum(hint(t.size) * t.dtype.itemsize for t in self.temporaries)
         return Work(int(e.flops + operands + shape.out_cost * results),
                     int(e.flops / 2 / (self.params.lanes * self.params.nv * self.params.mr)),
-                    int(e.bytes - stored), int(stored + e.packed_bytes))
+                    loaded + between, stored + between)
 
 
 def _reads(roots: Sequence[Val], sums: Collection[int] = ()) -> frozenset[int]:

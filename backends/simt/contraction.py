@@ -25,6 +25,7 @@ from tegg.kernel.place import Placer
 from tegg.kernel.simt import LIMITS, THREADS
 from tegg.kernel.value import Val, reachable
 from tegg.kernel.vectorise import Vectoriser
+from tegg.kernel.work import bytes_read, bytes_written
 
 _PAD = 1  # a column more, so that a tile that is filled down its columns meets every bank
 
@@ -106,10 +107,8 @@ class _Kernel:
         rows = hint(spread(c.batch)) * hint(spread(c.m))
         terms = sum(hint(spread(g.n)) * len(g.terms) for g in c.groups)
         evaluations = rows * terms * hint(c.depth) * (2 + flops(c.a, frozenset()) // 16)
-        size = register(c.groups[0].terms[0].sum.dtype).itemsize
-        depth = hint(c.depth)
-        return Work(int(evaluations), rows * terms * depth, size * depth * (rows + terms),
-                    size * rows * terms)
+        return Work(int(evaluations), rows * terms * hint(c.depth),
+                    bytes_read(c.read, c.propagation.graph), bytes_written(c.writes))
 
 
 def _padded(n: Dim, tile: int) -> Dim:
