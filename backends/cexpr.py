@@ -58,11 +58,10 @@ class Context:
 
 
 def number(x: int) -> str:
-    """An integer literal of 64 bits."""
+    """An integer literal. Its type is as wide as its digits need, in every dialect."""
     if x == -2 ** 63:
-        return "(-9223372036854775807ll - 1)"
-    text = f"{x}" if abs(x) < 2 ** 31 else f"{x}ll"
-    return text if x >= 0 else f"({text})"
+        return "(-9223372036854775807 - 1)"
+    return f"{x}" if x >= 0 else f"({x})"
 
 
 def dim(x: Dim) -> str:

@@ -18,8 +18,8 @@ _MEMORY = MappingProxyType({**_SCALAR, "h": "half", "g": "ushort", "b": "uint8_t
 _PLACES = ("thread_position_in_threadgroup", "thread_index_in_simdgroup",
            "threadgroup_position_in_grid", "threadgroups_per_grid")
 _NAMES = ("thread_at", "lane_at", "block_at", "blocks_in_all")
-NO_F64 = ("Metal has no float64; cast to float32 what is computed here, and arrays that the program "
-          "is given before the call, x.astype('float32')")
+NO_F64 = ("Metal has no float64; cast to float32 what is computed here, x.astype('f32'), and "
+          "arrays that the program is given before the call")
 
 
 @dataclass(frozen=True, slots=True)

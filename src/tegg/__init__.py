@@ -17,6 +17,7 @@ from tegg.version import __version__
 
 if TYPE_CHECKING:
     from tegg import models as models, nn as nn
+    from tegg.backends.metal.compiler import Metal as Metal
     from tegg.ir.op import Op as Op
     from tegg.jit import compile as compile
     from tegg.rewrite.compiler import Compiler as Compiler, Generic as Generic
@@ -38,6 +39,7 @@ _LAZY = {
     "extend": "",
     "load": "tegg.runtime.saving",
     "load_safetensors": "tegg.weights",
+    "Metal": "tegg.backends.metal.compiler",
     "models": "",
     "nn": "",
     "testing": "",
@@ -60,6 +62,7 @@ __all__ = [
     "Fp16",
     "Generic",
     "Graph",
+    "Metal",
     "Op",
     "RuleError",
     "ShapeError",

@@ -46,7 +46,7 @@ class Kernel:
 
 def plain(source: str) -> str:
     """A text without comments, of as many lines."""
-    return re.sub(r"//[^\n]*|/\*.*?\*/", lambda m: re.sub(r"[^\n]", " ", m[0]), source, flags=re.S)
+    return re.sub(r"//[^\n]*|/\*.*?\*/", lambda m: re.sub(r"[^\n]", " ", m[0]), source, flags=re.DOTALL)
 
 
 def kernels(source: str) -> list[Kernel]:
@@ -67,6 +67,7 @@ class MetalModule(Module):
     """One translation unit of kernels in MSL. Arguments of a run are addresses by buffer index."""
 
     HEAD = f'#include "{HERE}/metal/metal_stdlib"'
+    FILE = "program_source"
     WARNINGS = ("-Wno-attributes", "-Wno-builtin-macro-redefined", f"-I{HERE}/metal")
 
     def found(self, source: str) -> list[str]:

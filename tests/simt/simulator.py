@@ -75,6 +75,7 @@ class Module:
     """One translation unit of kernels in CUDA C."""
 
     HEAD = '#include "cuda.h"'  # what stands before the unchanged text
+    FILE = "kernels.cu"         # what compilers call the text
     WARNINGS: tuple[str, ...] = ()
     _count = 0
 
@@ -84,7 +85,7 @@ class Module:
         stem = _folder() / f"unit{Module._count}"
         self.names = self.found(source)
         exports = "".join(f"{self.export(n)}\n" for n in self.names)
-        Path(f"{stem}.cpp").write_text(f'{self.HEAD}\n#line 1 "kernels"\n{source}\n'
+        Path(f"{stem}.cpp").write_text(f'{self.HEAD}\n#line 1 "{self.FILE}"\n{source}\n'
                                        f'#line 1 "exports"\nSIMT_MODULE\n{exports}')
         # the sanitizer's hooks are the machine's: its own library must not be linked
         _compile(["g++", *(f for f in _FLAGS if f != "-shared"), *self.WARNINGS, f"-I{HERE}",
