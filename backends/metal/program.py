@@ -61,7 +61,7 @@ class Loaded:
         self._stays, self._size = self._stack(
             (i for i, b in enumerate(plan.buffers)
              if b.kind in ("weight", "ahead") and i not in self._sized), {}, 0)
-        self._fixed: Any = None
+        self._fixed = self._memory  # until weights are taken
         self._placed: OrderedDict[tuple[int, ...], Placed] = OrderedDict()
         self._written = self._changed()
 
