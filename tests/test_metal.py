@@ -205,7 +205,7 @@ def test_a_kernel_that_does_not_compile(gpu):
     with device.current(), pytest.raises(BackendError, match="does not compile kernels for Apple M2 Pro") as e:
         device.load(text, ["f"])
     line = text.count("\n") + 1
-    assert "'nothing' was not declared" in str(e.value)
+    assert "nothing" in str(e.value) and "was not declared" in str(e.value)
     assert f"{line:5} float f() {{ return nothing; }}" in str(e.value)
     assert f"{line - 3:5} // a line" in str(e.value) and f"{line - 4:5} // a line" not in str(e.value)
     assert runtime.numbered("a\nb", "something is wrong") == "    1 a\n    2 b"

@@ -45,7 +45,8 @@ def lower_contraction(graph: Graph, outputs: Sequence[Node], anchors: Sequence[N
     slots = [first + i for i, o in enumerate(outputs) if o in live]
     if not live:
         return KernelCode(name, "", (), (), (), Work(0, 0, 0, 0))
-    c = classify(graph, live, [a for a in anchors if a.id in used], language.native, slots)
+    c = classify(graph, live, [a for a in anchors if a.id in used], language.native, slots,
+                 language.doubles)
     symbols = kernel_symbols(graph, outputs)
     c, before = stored_reductions(c, name, language, symbols, first + len(outputs))
     return _Kernel(name, c, tile, language, symbols, before).code()

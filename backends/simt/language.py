@@ -61,6 +61,10 @@ class SimtC(ABC):
         return self.dialect.native
 
     @property
+    def doubles(self) -> bool:
+        return "d" in self.dialect.scalar
+
+    @property
     def templates(self) -> Mapping[str, Template]:
         return _TEMPLATES
 
