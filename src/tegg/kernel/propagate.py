@@ -30,7 +30,7 @@ def identity(kind: Kind, dtype: DType) -> float:
 
 
 def widened(dtype: DType, kind: Kind, doubles: bool = True) -> DType:
-    """The dtype of the accumulator of products and running sums, on a device with doubles or not."""
+    """The dtype of the accumulator of products and running sums; doubles: there is float64."""
     return f64 if doubles and dtype is f32 and kind != "max" else dtype
 
 
