@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from test_contraction_random import fragment
 from test_cuda_contraction import SIZES
 from test_cuda_kernels import WIDE, agree
 from test_kernel_cases import CASES
+from tegg.backends.metal.matrices import TILES as TILES_OF_MATRICES, MatrixSums, MatrixTile
 from tegg.backends.metal.target import Metal
 from tegg.backends.simt.contraction import lower_contraction
 from tegg.backends.simt.templates import TILES, Tile
@@ -106,6 +108,28 @@ def test_products():
         g = Draw()
         found.append(product(f"k_{name}", g, *PRODUCTS[name](g), TILES[number % len(TILES)]))
     alike([c for c in found if c.code.work.iterations < 3e6], 4)
+
+
+MATRICES = [c for c in sorted(PRODUCTS) if not any(
+    word in c for word in ("f64", "to_int", "i32", "i64", "u8", "i8"))]
+
+
+@pytest.mark.parametrize("tile", TILES_OF_MATRICES)
+def test_products_in_matrices(tile):
+    """Sums in simdgroup matrices: every fragment of floats in one of the tiles, in turn."""
+    found = []
+    for name in MATRICES[TILES_OF_MATRICES.index(tile)::len(TILES_OF_MATRICES)]:
+        g = Draw()
+        outputs, anchors = PRODUCTS[name](g)
+        try:
+            code = lower_contraction(g, outputs, anchors, f"k_{name}", METAL.language,
+                                     MatrixTile(*tile), MatrixSums)
+        except LoweringError as e:
+            assert re.search("of float32 here|bytes of threadgroup", str(e)), name
+            continue
+        found.append(cases.Case(g, outputs, {}, random_inputs(g, {}), code))
+    alike([c for c in found if c.code.work.iterations < 3e6], 4)
+    assert len(found) >= 8
 
 
 def test_products_of_symbolic_sizes():

@@ -3,6 +3,7 @@
 // NaN or infinite. So whatever tells such values from others, or picks among values, works on their
 // bits, constants of that kind are hidden from it, and functions are the precise ones.
 #include <metal_stdlib>
+#include <metal_simdgroup_matrix>
 using namespace metal;
 
 #ifndef SHARED

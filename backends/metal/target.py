@@ -9,6 +9,7 @@ from tegg.errors import LoweringError
 from tegg.extract.cost import Costs
 from tegg.ir.classes import Fragment
 from tegg.ir.op import PRODUCTS, Op
+from tegg.ir.template import OWN
 from tegg.kernel.code import KernelCode
 from tegg.kernel.lower import lower
 from tegg.kernel.simt import LIMITS
@@ -17,6 +18,7 @@ from tegg.planning.plan import Plan
 from .chips import chip_of, costs_of
 from .driver import open_device, prelude
 from .emit import NO_F64, Msl
+from .matrices import MatrixForms, MatrixSums, MatrixTile, matrix_row
 from .program import Loaded
 
 
@@ -33,8 +35,8 @@ class Metal:
         self.chip = chip
         self.language = Msl()
         self.features = frozenset({f"family={chip_of(chip).family.removeprefix('apple')}"})
-        self.ops = templates("Metal")
-        self.providers = (Forms("metal"),)
+        self.ops = (*templates("Metal"), matrix_row())
+        self.providers = (Forms("metal"), MatrixForms())
 
     def identity(self) -> str:
         return f"metal {chip_of(self.chip)}\n{prelude()}"
@@ -65,6 +67,9 @@ class Metal:
         first = fragment.anchors[-1]
         if first.op.template is None:
             raise LoweringError("a sum of products has no tile here; a Contract's template has one")
+        if first.op is matrix_row():
+            return lower_contraction(graph, outputs, fragment.anchors, name, self.language,
+                                     MatrixTile(*first.attrs[OWN:]), MatrixSums)
         return lower_contraction(graph, outputs, fragment.anchors, name, self.language,
                                  tile_of(first.attrs))
 

@@ -25,8 +25,10 @@ VECTOR(float) VECTOR(half) VECTOR(int) VECTOR(uint) VECTOR(ushort) VECTOR(ulong)
 float4 make_float4(float a, float b, float c, float d);
 half4 make_half4(half a, half b, half c, half d);
 int4 make_int4(int a, int b, int c, int d);
+ulong2 make_ulong2(ulong a, ulong b);
 #define float4(...) make_float4(__VA_ARGS__)
 #define half4(...) make_half4(__VA_ARGS__)
+#define ulong2(...) make_ulong2(__VA_ARGS__)
 #define int4(...) make_int4(__VA_ARGS__)
 
 namespace metal {
@@ -69,5 +71,24 @@ void simdgroup_barrier(mem_flags);
 #define SHUFFLES(T) \
   T simd_shuffle_xor(T, ushort); \
   T simd_shuffle(T, ushort);
+template <class T, int R, int C> struct simdgroup_matrix {
+  static_assert(R == 8 && C == 8, "matrices are 8 x 8");
+  T elements[2];
+};
+typedef simdgroup_matrix<float, 8, 8> simdgroup_float8x8;
+typedef simdgroup_matrix<half, 8, 8> simdgroup_half8x8;
+template <class T, int R, int C> simdgroup_matrix<T, R, C> make_filled_simdgroup_matrix(T x) {
+  return {{x, x}};
+}
+#define MOVES(SPACE) \
+  template <class T> void simdgroup_load(__private simdgroup_matrix<T, 8, 8> &m, const SPACE T *p, \
+                                         ulong width, ulong2 from, bool transpose) {} \
+  template <class T> void simdgroup_store(__private const simdgroup_matrix<T, 8, 8> &m, SPACE T *p, ulong width, \
+                                          ulong2 from, bool transpose) {}
+MOVES(device)
+MOVES(threadgroup)
+template <class T> void simdgroup_multiply_accumulate(
+    __private simdgroup_matrix<T, 8, 8> &d, __private const simdgroup_matrix<T, 8, 8> &a,
+    __private const simdgroup_matrix<T, 8, 8> &b, __private const simdgroup_matrix<T, 8, 8> &c) {}
 SHUFFLES(float) SHUFFLES(half) SHUFFLES(int) SHUFFLES(uint) SHUFFLES(ushort) SHUFFLES(uint2)
 }
