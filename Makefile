@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 JOBS   ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long bench lint clean
+.PHONY: help run test test-long bench metal lint clean
 
 help:            ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,6 +22,9 @@ test-long: $(VENV)/.dev  ## every test, with many more examples
 bench: $(VENV)/.dev  ## times against NumPy, and PyTorch where it is installed
 	$(BIN)/python benchmarks/run.py
 
+metal: $(VENV)/.metal  ## on a Mac: are the kernels right on its GPU, and how fast
+	$(BIN)/python benchmarks/metal.py
+
 lint: $(VENV)/.dev  ## ruff, and mypy on the package
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -37,6 +40,10 @@ $(BIN)/python:
 
 $(VENV)/.models: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[models]'
+	@touch $@
+
+$(VENV)/.metal: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[metal]'
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python

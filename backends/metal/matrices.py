@@ -80,11 +80,14 @@ class MatrixSums(Sums):
         its depth outside, so it is read transposed."""
         t = self.tile
         lines = [f"for (int k = 0; k < {t.depth}; k += 8) {{"]
-        lines += [f"  simdgroup_float8x8 x{i}; simdgroup_load(x{i}, &left_f[k][down_from + {8 * i}], "
-                  f"{t.rows + self.pad}, ulong2(0, 0), true);" for i in range(self.down)]
-        lines += [f"  simdgroup_float8x8 y{j}; simdgroup_load(y{j}, &right_f[k][across_from + "
-                  f"{8 * j}], {t.columns + self.pad}, ulong2(0, 0), false);"
-                  for j in range(self.across)]
+        for i in range(self.down):
+            lines += [f"  simdgroup_float8x8 x{i};",
+                      f"  simdgroup_load(x{i}, &left_f[k][down_from + {8 * i}], "
+                      f"{t.rows + self.pad}, ulong2(0, 0), true);"]
+        for j in range(self.across):
+            lines += [f"  simdgroup_float8x8 y{j};",
+                      f"  simdgroup_load(y{j}, &right_f[k][across_from + {8 * j}], "
+                      f"{t.columns + self.pad}, ulong2(0, 0), false);"]
         lines += [f"  simdgroup_multiply_accumulate(sums{anchor}_{i}_{j}, x{i}, y{j}, "
                   f"sums{anchor}_{i}_{j});" for i in range(self.down) for j in range(self.across)]
         return [*lines, "}"]
@@ -97,8 +100,8 @@ class MatrixSums(Sums):
                 with p.braces(f"if (i == {i})"):
                     for number, anchor in enumerate(anchors):
                         for j in range(self.across):
-                            p.line(f"simdgroup_store(sums{anchor}_{i}_{j}, "
-                                   f"&strip{number}[group][{8 * j}], {width}, ulong2(0, 0), false);")
+                            p.line(f"simdgroup_store(sums{anchor}_{i}_{j}, &strip{number}[group]"
+                                   f"[{8 * j}], {width}, ulong2(0, 0), false);")
             p.line("simdgroup_barrier(mem_flags::mem_threadgroup);")
             with p.braces(f"for (int e = lane_id(); e < {self.strip}; e += {WARP})"):
                 p.line(f"const int64_t at_m = m_from + down_from + 8 * i + e / {width}, "
