@@ -32,7 +32,7 @@ class Dialect:
     type of an element. ops: ``(op name, class) -> template`` with ``{0}`` .. for operands,
     ``{v}`` for the prefix of functions, ``{m}`` for that of vector mathematics, ``{f}`` for the
     suffix of float literals; the class is ``float``, ``int`` or ``bool``. gathers: the memory
-    letters of which a vector can be read from positions in vectors.
+    letters of which a vector can be read from positions in vectors. index: the type of what counts.
     """
 
     width: int
@@ -41,6 +41,7 @@ class Dialect:
     memory: Mapping[str, str]
     ops: Mapping[tuple[str, str], str]
     gathers: frozenset[str] = frozenset()
+    index: str = "int64_t"
 
     @property
     def native(self) -> frozenset[str]:

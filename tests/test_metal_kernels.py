@@ -20,12 +20,13 @@ from test_contraction_random import fragment
 from test_cuda_contraction import SIZES
 from test_cuda_kernels import WIDE, agree
 from test_kernel_cases import CASES
-from tegg.backends.metal.matrices import TILES as TILES_OF_MATRICES, MatrixSums, MatrixTile
+from tegg.backends.metal.matrices import (TILES as TILES_OF_MATRICES, MatrixForms, MatrixSums,
+                                         MatrixTile)
 from tegg.backends.metal.target import Metal
 from tegg.backends.simt.contraction import lower_contraction
 from tegg.backends.simt.templates import TILES, Tile
 
-from tegg.dtype import DTYPES
+from tegg.dtype import DTYPES, f32, i32
 from tegg.errors import LoweringError
 from tegg.ir.op import OPS
 from tegg.kernel.lower import lower
@@ -231,5 +232,60 @@ def test_bugs_in_emitted_kernels_are_found(name):
             found |= not all(np.allclose(a, b, rtol=1e-4, atol=1e-4, equal_nan=True)
                              for a, b in zip(cases.run(module, c, order), want))
         except SimulatorError:
+            found = True
+    assert found
+
+
+# ---- matrices
+class _Operand:
+    def __init__(self, shape, dtype=f32):
+        self.shape, self.dtype = shape, dtype
+
+
+def test_matrices_are_offered_where_tiles_are_filled():
+    spec = "a,k;k,b;a,b"
+    forms = MatrixForms()
+    assert forms.completions("metal-matrix", _Operand((512, 64)), _Operand((64, 512)), spec) == list(TILES_OF_MATRICES)
+    assert forms.completions("metal-matrix", _Operand((40, 64)), _Operand((64, 33)), spec) == list(TILES_OF_MATRICES[1:])
+    assert forms.completions("metal-matrix", _Operand((8, 64)), _Operand((64, 512)), spec) == []
+    assert forms.completions("metal-matrix", _Operand((512, 64), i32), _Operand((64, 512), i32), spec) == []
+
+
+def test_matrices_are_of_floats_and_fit_threadgroup_memory():
+    tile = MatrixTile(*TILES_OF_MATRICES[0])
+    assert len(MatrixSums(tile, METAL.language, "f", 2).shared()) == 3
+    with pytest.raises(LoweringError, match="simdgroup matrices are of float32 here"):
+        MatrixSums(tile, METAL.language, "i", 1)
+    with pytest.raises(LoweringError, match="of 3 products take 37376 bytes of threadgroup memory"):
+        MatrixSums(tile, METAL.language, "f", 3)
+
+
+MATRIX_MUTANTS = {
+    "no barrier after the tiles": ("threadgroup_barrier(mem_flags::mem_threadgroup);\n        for (int k", "for (int k"),
+    "no barrier before the next tiles": ("        }\n        threadgroup_barrier(mem_flags::mem_threadgroup);", "        }"),
+    "no barrier before a strip is read": ("        simdgroup_barrier(mem_flags::mem_threadgroup);\n        for", "        for"),
+    "a strip is written too early": ("        }\n        simdgroup_barrier(mem_flags::mem_threadgroup);\n      }", "        }\n      }"),
+    "not transposed": ("ulong2(0, 0), true)", "ulong2(0, 0), false)"),
+    "a wrong stride": (", 36, ulong2", ", 35, ulong2"),
+    "a matrix beside its place": ("&strip0[group][8]", "&strip0[group][7]"),
+    "beyond the result": ("if (at_m < 40", "if (at_m < 41"),
+}
+
+
+@pytest.mark.parametrize("name", MATRIX_MUTANTS)
+def test_bugs_in_matrices_are_found(name):
+    g = Draw()
+    x, w = g.x(40, 70), g.x(70, 33)
+    y = g.idiom("Contract", x, w, "a,k;k,b;a,b", (40, 33))
+    code = lower_contraction(g, [y], [y], "k", METAL.language, MatrixTile(32, 32, 32), MatrixSums)
+    c = cases.Case(g, [y], {}, random_inputs(g, {}), code)
+    text, (right, wrong) = f"{cases.prelude(METAL)}\n{code.source}", MATRIX_MUTANTS[name]
+    assert right in text
+    agree(METAL.unit(text), c, 0, 4)
+    module, found = METAL.unit(text.replace(right, wrong)), False
+    for order in ORDERS:
+        try:
+            agree(module, c, order, 4)
+        except (SimulatorError, AssertionError):
             found = True
     assert found

@@ -35,6 +35,10 @@ class Msl(SimtC):
         return Dialect(self.width, _SCALAR, _SCALAR, _MEMORY, WRAPPING_OPS)
 
     @property
+    def narrows(self) -> bool:
+        return True
+
+    @property
     def shared(self) -> str:
         return "SHARED"
 
