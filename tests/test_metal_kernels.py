@@ -266,7 +266,7 @@ MATRIX_MUTANTS = {
     "no barrier before a strip is read": ("        simdgroup_barrier(mem_flags::mem_threadgroup);\n        for", "        for"),
     "a strip is written too early": ("        }\n        simdgroup_barrier(mem_flags::mem_threadgroup);\n      }", "        }\n      }"),
     "not transposed": ("ulong2(0, 0), true)", "ulong2(0, 0), false)"),
-    "a wrong stride": (", 36, ulong2", ", 35, ulong2"),
+    "a wrong stride": (", 68, ulong2", ", 67, ulong2"),
     "a matrix beside its place": ("&strip0[group][8]", "&strip0[group][7]"),
     "beyond the result": ("if (at_m < 40", "if (at_m < 41"),
 }
@@ -276,8 +276,8 @@ MATRIX_MUTANTS = {
 def test_bugs_in_matrices_are_found(name):
     g = Draw()
     x, w = g.x(40, 70), g.x(70, 33)
-    y = g.idiom("Contract", x, w, "a,k;k,b;a,b", (40, 33))
-    code = lower_contraction(g, [y], [y], "k", METAL.language, MatrixTile(32, 32, 32), MatrixSums)
+    y = g.op("Contract", x, w, "a,k;k,b;a,b", (40, 33))
+    code = lower_contraction(g, [y], [y], "k", METAL.language, MatrixTile(64, 64, 16), MatrixSums)
     c = cases.Case(g, [y], {}, random_inputs(g, {}), code)
     text, (right, wrong) = f"{cases.prelude(METAL)}\n{code.source}", MATRIX_MUTANTS[name]
     assert right in text
