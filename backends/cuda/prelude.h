@@ -164,6 +164,18 @@ CONVERT(b, int)
 #undef CONVERT
 
 // ---- halves: to nearest even, as IEEE 754 asks; all values, infinities and NaN included
+#ifdef __CUDACC__
+INL float h_to_f(uint16_t h) {
+  float f;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));
+  return f;
+}
+INL uint16_t f_to_h(float x) {
+  uint16_t h;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x));
+  return h;
+}
+#else
 INL float h_to_f(uint16_t h) {
   int32_t em = (h & 0x7fff) << 13;
   float f = __int_as_float(em) * 5192296858534827628530496329220096.0f;
@@ -180,6 +192,7 @@ INL uint16_t f_to_h(float x) {
   else h = (a - 0x38000000 + 0xfff + ((a >> 13) & 1)) >> 13;
   return (uint16_t)(h | ((b >> 16) & 0x8000));
 }
+#endif
 INL float g_to_f(uint16_t g) { return __int_as_float((int32_t)((uint32_t)g << 16)); }
 INL uint16_t f_to_g(float x) {
   uint32_t b = (uint32_t)__float_as_int(x);
@@ -219,6 +232,81 @@ HALF(g)
 #undef HALF
 INL int sb_load(const uint8_t *p) { return *p != 0; }
 INL void sb_store(uint8_t *p, int x) { *p = x != 0; }
+
+// ---- tensor cores: d += a b, of 16 rows of a and 8 columns of b, sums in float32
+// _h: float16, _g: bfloat16, 16 deep, two neighbours of the depth in a register; _t: float32 rounded to
+// TF32, 8 deep. Lane 4 g + t has rows g and g + 8 of a and d, column g of b, columns 2 t, 2 t + 1 of d.
+#ifdef __CUDACC__
+#define UNROLL _Pragma("unroll")
+#define PRAGMA(text) _Pragma(#text)
+#define UNROLL_BY(n) PRAGMA(unroll n)
+#define MMA(NAME, SHAPE, TYPES) \
+  INL void NAME(float *d, const uint32_t *a, const uint32_t *b) { \
+    asm volatile("mma.sync.aligned." SHAPE ".row.col.f32." TYPES ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, " \
+                 "{%8,%9}, {%0,%1,%2,%3};" : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1])); \
+  }
+#if __CUDA_ARCH__ >= 800
+MMA(mma_h, "m16n8k16", "f16.f16")
+MMA(mma_g, "m16n8k16", "bf16.bf16")
+MMA(mma_t, "m16n8k8", "tf32.tf32")
+#else
+INL void mma_h(float *d, const uint32_t *a, const uint32_t *b) {
+  for (int i = 0; i < 2; i++)
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
+                 "{%0,%1,%2,%3};" : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[2 * i]), "r"(a[2 * i + 1]), "r"(b[i]));
+}
+#endif
+#undef MMA
+// Four squares of 8 by 8 halves of shared memory; lane 8 i + j gives the address of row j of square i.
+#define SQUARES(NAME, HOW) \
+  INL void NAME(uint32_t *r, const void *row) { \
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4" HOW ".shared.b16 {%0,%1,%2,%3}, [%4];" \
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) \
+                 : "r"((uint32_t)__cvta_generic_to_shared(row)) : "memory"); \
+  }
+SQUARES(squares, "")
+SQUARES(squares_turned, ".trans")
+#undef SQUARES
+// 16 bytes to shared memory, zeros after the first `filled`. They are there once the group of copies
+// that they were committed to has been waited for; all but the last `groups` are.
+#if __CUDA_ARCH__ >= 800
+INL void copy_start(void *to, const void *from, int filled) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::
+               "r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from), "r"(filled) : "memory");
+}
+INL void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+#define copies_wait(groups) asm volatile("cp.async.wait_group %0;" :: "n"(groups) : "memory")
+#else
+INL void copy_start(void *to, const void *from, int filled) {
+  *(int4 *)to = filled ? *(const int4 *)from : make_int4(0, 0, 0, 0);
+}
+INL void copies_commit() {}
+#define copies_wait(groups)
+#endif
+#else
+#define UNROLL
+#define UNROLL_BY(n)
+#endif
+INL uint32_t f_to_t(float x) {  // the nearest of ten bits, away from zero where two are as near
+  return ((uint32_t)__float_as_int(x) & 0x7f800000u) == 0x7f800000u
+      ? (uint32_t)__float_as_int(x) : ((uint32_t)__float_as_int(x) + 0x1000u) & 0xffffe000u;
+}
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 800
+#define TWO(NAME, TYPE) \
+  INL uint32_t NAME(float low, float high) { \
+    uint32_t d; \
+    asm("cvt.rn." TYPE ".f32 %0, %1, %2;" : "=r"(d) : "f"(high), "f"(low)); \
+    return d; \
+  }
+TWO(two_h, "f16x2")
+TWO(two_g, "bf16x2")
+#undef TWO
+#else
+INL uint32_t two_h(float low, float high) { return f_to_h(low) | (uint32_t)f_to_h(high) << 16; }
+INL uint32_t two_g(float low, float high) { return f_to_g(low) | (uint32_t)f_to_g(high) << 16; }
+#endif
 
 // ---- teams: each thread brings one value, all get the same result, in a fixed order of joining.
 // A block leaves its warps' values in shared memory; the second barrier lets it be used again.

@@ -14,9 +14,14 @@ from tegg.kernel.lower import lower
 from tegg.kernel.simt import LIMITS
 from tegg.planning.plan import Plan
 
+from .attention import lower_attention
+from .attention_forms import AttentionForms, attention_row, blocks_of
 from .driver import open_device
 from .emit import CudaC
+from .mma import lower_mma
+from .mma_forms import MmaForms, mma_row, mma_tile_of
 from .program import Loaded, prelude
+from .rows import RowForms, lower_rows, rows_of, rows_row
 
 _PROFILES = (90,)  # architectures with a cost profile of their own
 
@@ -28,14 +33,15 @@ class Cuda:
     """
 
     name = "cuda"
-    rules = ("lower.cuda",)
+    rules = ("lower.cuda", "lower.tensorcore")
 
     def __init__(self, architecture: int) -> None:
         self.architecture = architecture
         self.language = CudaC()
         self.features = frozenset({f"sm={architecture}"})
-        self.ops = templates("Cuda")
-        self.providers = (Forms("cuda"),)
+        self.ops = (*templates("Cuda"), mma_row(), rows_row(), attention_row())
+        self.providers = (Forms("cuda"), MmaForms(architecture), RowForms(),
+                          AttentionForms(architecture))
 
     def identity(self) -> str:
         return f"cuda {self.architecture}\n{prelude()}"
@@ -63,6 +69,15 @@ class Cuda:
         first = fragment.anchors[-1]
         if first.op.template is None:
             raise LoweringError("a sum of products has no tile here; a Contract's template has one")
+        if first.op is mma_row():
+            return lower_mma(graph, outputs, fragment.anchors, name, self.language,
+                             mma_tile_of(first.attrs))
+        if first.op is attention_row():
+            return lower_attention(graph, outputs, fragment.anchors, name, self.language,
+                                   blocks_of(first.attrs))
+        if first.op is rows_row():
+            return lower_rows(graph, outputs, fragment.anchors, name, self.language,
+                              rows_of(first.attrs))
         return lower_contraction(graph, outputs, fragment.anchors, name, self.language,
                                  tile_of(first.attrs))
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tegg.backends.cexpr import REGISTER, dim
 from tegg.backends.simt.contraction_before import Before, stored_reductions
+from tegg.backends.simt.evaluate import Evaluator, follows, padded
 from tegg.backends.simt.language import SimtC
 from tegg.backends.simt.printer import SimtPrinter
 from tegg.backends.simt.sums import Sums
 from tegg.backends.simt.templates import Tile, register
-from tegg.dim import Dim, hint
+from tegg.dim import hint
 from tegg.dtype import DType
 from tegg.ir.graph import Graph, Node
 from tegg.kernel.code import KernelCode, Launch, Stage, Work
@@ -19,13 +20,10 @@ from tegg.kernel.contraction_classify import Contraction, Group, classify
 from tegg.kernel.domain import spread
 from tegg.kernel.flops import flops
 from tegg.kernel.index import Var
-from tegg.kernel.lane import Lanes
 from tegg.kernel.loops import Store
 from tegg.kernel.lower import kernel_symbols
-from tegg.kernel.place import Placer
-from tegg.kernel.simt import LIMITS, THREADS
+from tegg.kernel.simt import THREADS
 from tegg.kernel.value import Val, reachable
-from tegg.kernel.vectorise import Vectoriser
 from tegg.kernel.work import bytes_read, bytes_written
 
 def lower_contraction(graph: Graph, outputs: Sequence[Node], anchors: Sequence[Node], name: str,
@@ -96,8 +94,8 @@ class _Kernel:
         """At least a block for each tile: of symbolic sizes, the tiles at the edges count whole."""
         c, t = self.contraction, self.tile
         area = t.rows * t.columns
-        tiles = tuple((spread(c.batch) * _padded(spread(c.m), t.rows)
-                       * _padded(spread(g.n), t.columns), area) for g in c.groups)
+        tiles = tuple((spread(c.batch) * padded(spread(c.m), t.rows)
+                       * padded(spread(g.n), t.columns), area) for g in c.groups)
         return Launch(THREADS, tiles, buffers)
 
     def _work(self) -> Work:
@@ -109,10 +107,6 @@ class _Kernel:
                     bytes_read(c.read, c.propagation.graph), bytes_written(c.writes))
 
 
-def _padded(n: Dim, tile: int) -> Dim:
-    return -(-n // tile) * tile if isinstance(n, int) else n + (tile - 1)
-
-
 @dataclass(slots=True)
 class _Tiles:
     """The tiles of one group of results."""
@@ -121,6 +115,11 @@ class _Tiles:
     group: Group
     p: SimtPrinter
     sums: Sums
+
+    @property
+    def at(self) -> Evaluator:
+        """What prints values at places of the tiles."""
+        return Evaluator(self.kernel.contraction.propagation, self.kernel.language, self.p)
 
     def write(self) -> None:
         c, t, p = self.kernel.contraction, self.kernel.tile, self.p
@@ -131,7 +130,7 @@ class _Tiles:
             p.line(self.sums.place())
             with p.braces(f"for (int64_t tile = block_id(); tile < {dim(spread(c.batch))} * down * "
                           "across; tile += block_count())"):
-                self._unpack("tile / (down * across)", c.batch)
+                self.at.unpack("tile / (down * across)", c.batch)
                 p.line(f"const int64_t m_from = tile / across % down * {t.rows}, "
                        f"n_from = tile % across * {t.columns};")
                 for term in self.group.terms:
@@ -139,16 +138,6 @@ class _Tiles:
                         p.line(line)
                     self._products(term.anchor, term.a, term.b)
                 self._results()
-
-    def _unpack(self, flat: str, vars: Sequence[Var]) -> None:
-        """The variables of one side from their flat position, outermost first."""
-        after: list[str] = []
-        for i, v in reversed(list(enumerate(vars))):
-            text = f"({flat})" if after or i else flat
-            text += f" / ({' * '.join(after)})" if after else ""
-            text += f" % {dim(v.extent)}" if i else ""
-            self.p.line(f"const int64_t {self.p.name(v)} = {text};")
-            after.insert(0, dim(v.extent))
 
     def _products(self, anchor: int, left: Val, right: Val) -> None:
         """All terms of the sums of one contraction, a depth of tiles at a time."""
@@ -166,35 +155,18 @@ class _Tiles:
         """A tile of an operand; beyond its edges there are zeros. Neighbours read side by side."""
         c, t, p = self.kernel.contraction, self.kernel.tile, self.p
         with p.braces(f"for (int e = thread_id(); e < {size * t.depth}; e += {THREADS})"):
-            if self._along_depth(operand, vars):
+            if follows(operand, (c.k or (None,))[-1], (vars or (None,))[-1]):
                 p.line(f"const int d = e % {t.depth}, s = e / {t.depth};")
             else:
                 p.line(f"const int d = e / {size}, s = e % {size};")
             p.line(f"const int64_t at_k = k_from + d, at_{letter} = {letter}_from + s;")
             p.line(f"{self.sums.type} value = 0;")
             with p.braces(f"if (at_k < {dim(c.depth)} && at_{letter} < {dim(spread(vars))})"):
-                self._unpack("at_k", c.k)
-                self._unpack(f"at_{letter}", vars)
-                self._ensure([operand], (*c.batch, *vars, *c.k), {})
+                self.at.unpack("at_k", c.k)
+                self.at.unpack(f"at_{letter}", vars)
+                self.at.ensure([operand], (*c.batch, *vars, *c.k))
                 p.line(f"value = {p.ref(operand)};")
             p.line(f"{where}[d][s] = value;")
-
-    def _along_depth(self, operand: Val, vars: Sequence[Var]) -> bool:
-        """Whether memory is contiguous along what is summed."""
-        k = self.kernel.contraction.k
-        forms = [v.attr.form for v in reachable([operand]) if v.op == "load"]
-        along = sum(f.coefficient(k[-1]) == 1 for f in forms) if k else 0
-        return along > (sum(f.coefficient(vars[-1]) == 1 for f in forms) if vars else 0)
-
-    def _ensure(self, wanted: Sequence[Val], scope: Iterable[Var], given: dict[int, str]) -> None:
-        """Compute values where these variables are known, and these values."""
-        c = self.kernel.contraction
-        p = c.propagation
-        placer = Placer(p.values, Vectoriser(Lanes(p.algebra, self.kernel.language.width)), LIMITS)
-        placer.open, placer.known = list(scope), [set(given)]
-        stmts = placer.ensure([v for v in wanted if v.id not in given])
-        self.p.at.given = given
-        self.p.block(stmts)
 
     def _results(self) -> None:
         """Store what the sums become."""
@@ -203,8 +175,8 @@ class _Tiles:
         with self.sums.results(p, [t.anchor for t in self.group.terms]) as names:
             given = {t.sum.id: name for t, name in zip(self.group.terms, names)}
             with p.braces(f"if (at_m < {dim(spread(c.m))} && at_n < {dim(spread(self.group.n))})"):
-                self._unpack("at_m", c.m)
-                self._unpack("at_n", self.group.n)
-                self._ensure(needs, (*c.batch, *c.m, *self.group.n), given)
+                self.at.unpack("at_m", c.m)
+                self.at.unpack("at_n", self.group.n)
+                self.at.ensure(needs, (*c.batch, *c.m, *self.group.n), given)
                 p.block([Store(w) for w in self.group.writes])
         p.at.given = {}

@@ -14,7 +14,7 @@ from tegg.kernel.code import Launch
 from tegg.kernel.index import Algebra, Var
 from tegg.kernel.lane import Lanes
 from tegg.kernel.loops import Block, Finish, Fetch, Function, Keep, Loop, Stmt, Store, Turn
-from tegg.kernel.simt import THREADS, WARP, WIDE, Deal, chain, deal
+from tegg.kernel.simt import THREADS, WARP, WIDE, Deal, chain, deal, shares_wide
 
 if TYPE_CHECKING:
     from tegg.backends.simt.language import SimtC
@@ -124,14 +124,17 @@ class SimtPrinter(WidePrinter):
             super().statement(s)
 
     def _shared_loop(self, s: Loop, d: Deal) -> None:
-        """Each thread of a team takes every so manieth iteration."""
+        """Each thread of a team takes every so manieth iteration, or as many groups of four."""
         loops, body = chain(s, d)
+        wide = shares_wide(loops[-1], body)
         flat = f"q{len(self.lines)}"
         total = " * ".join(self._range(loop)[1] for loop in loops)
+        total = f"{total} / {WIDE}" if wide else total
         with self.braces(f"for ({self.dialect.index} {flat} = {_rank(self.team)}; "
                          f"{flat} < {total}; {flat} += {self.team})"), self._team(1):
-            self._unpack(flat, loops)
-            self.block(body)
+            self._unpack(flat, loops, wide)
+            with self.wide(loops[-1].var if wide else None):
+                self.block(body)
 
 
 def _rank(team: int) -> str:

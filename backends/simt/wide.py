@@ -10,7 +10,7 @@ from tegg.backends.cstyle import Printer
 from tegg.kernel.domain import Write
 from tegg.kernel.index import Algebra, Gathered, Var
 from tegg.kernel.lane import Lanes
-from tegg.kernel.loops import Let, Stmt
+from tegg.kernel.loops import Accumulate, Let, Stmt
 from tegg.kernel.simt import WIDE, moves_whole
 from tegg.kernel.value import Load, Val
 
@@ -73,6 +73,15 @@ class WidePrinter(Printer):
                 self.line(f"const {kind} v{v.id}_{u} = {four}.{field};")
             return
         super().statement(s)
+
+    def _accumulate(self, s: Accumulate) -> None:
+        """A thread's neighbours are summed one after the other."""
+        if self.at.vector is None or self.at.vector not in s.value.attr.vars:
+            super()._accumulate(s)
+            return
+        r = s.value
+        for u in range(self.copies):
+            self.line(f"a{r.id} = {self._joined(s, f'a{r.id}', u, False)};")
 
     def _whole_at(self, form, value: Val) -> bool:
         return self.at.vector is not None and moves_whole(form, self.at.vector, value.dtype)

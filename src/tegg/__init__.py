@@ -43,6 +43,7 @@ _LAZY = {
     "models": "",
     "nn": "",
     "testing": "",
+    "Tf32": "tegg.rewrite.compiler",
     "save": "tegg.runtime.saving",
     "save_safetensors": "tegg.weights",
 }
@@ -68,6 +69,7 @@ __all__ = [
     "ShapeError",
     "TeggError",
     "Tensor",
+    "Tf32",
     "WeightsError",
     "__version__",
     "assume",

@@ -9,9 +9,11 @@ from tegg.testing.programs import programs
 
 from tegg.ir.graph import Graph
 from tegg.ir.oracle import evaluate
-from tegg.rewrite.compiler import ROUNDING, Bf16, Compiler, Fp16, Generic
+from tegg.rewrite.compiler import ROUNDING, Bf16, Compiler, Fp16, Generic, Tf32
 from tegg.rewrite.egraph import saturate
+from tegg.rewrite.rulefile import read_rules
 from tegg.rewrite.providers.bounds import LARGEST, Bounds, bounds
+from tegg.rewrite.providers.multiplying import Multiplying
 
 
 class Spy(Bounds):
@@ -127,3 +129,66 @@ def test_bitwise_rounds_nothing():
     block(g)
     done = saturate(g, (Generic(), Bf16()), precision="bitwise")
     assert not done.classes.forms and "half.bf16" in done.report.skipped
+
+
+READER = """;; A product that may be rounded.
+;;
+;; ruleset:  licence
+;; class:    reals
+;; phase:    lower
+;; uses:     may-multiply
+;; grows:    no
+;; targets:  any
+
+(ruleset licence)
+
+;; e = -(-e)
+(rule ((= e (Contract x y i s)) (may-multiply x y i d)) ((union e (Neg (Neg e))))
+      :ruleset licence :name "licence/read")
+"""
+
+
+def licensed(compiler: Compiler, build) -> set[str]:
+    """In which dtypes the products of a graph may be made."""
+    said = set()
+
+    class Listening(Multiplying):
+        def facts(self, view):
+            for fact in super().facts(view):
+                said.add(fact[-1])
+                yield fact
+
+    g = Graph()
+    build(g)
+    (own,) = (p for p in compiler.providers if isinstance(p, Multiplying))
+    others = tuple(p for p in compiler.providers if p is not own)
+    reader = Compiler(read_rules(READER, "licence.egg"))
+    saturate(g, (Generic(), reader, Compiler(*compiler.sources, providers=(
+        *others, Listening(own.dtype)), rounds=True)))
+    return said
+
+
+def of_weights(g: Graph):
+    x = g.op("Sin", g.input("x", (8, 16), "f32"))
+    g.outputs["y"] = product(g, x, g.input("w", (16, 4), "f32", "weight"))
+
+
+def of_arguments(g: Graph):
+    g.outputs["y"] = product(g, g.input("x", (8, 16), "f32"), g.input("w", (16, 4), "f32"))
+
+
+def of_anything(g: Graph):
+    x = g.add(g.input("x", (8, 16), "f32"), 1)
+    g.outputs["y"] = product(g, x, g.input("w", (16, 4), "f32"))
+
+
+def of_doubles(g: Graph):
+    g.outputs["y"] = product(g, g.input("x", (8, 16), "f64"), g.input("w", (16, 4), "f64"))
+
+
+@pytest.mark.parametrize("compiler, dtype", [(Bf16(), "bf16"), (Fp16(), "f16"), (Tf32(), "tf32")])
+def test_products_are_licensed(compiler, dtype):
+    assert licensed(compiler, of_weights) == {dtype}
+    assert licensed(compiler, of_arguments) == ({dtype} - {"f16"})
+    assert licensed(compiler, of_doubles) == set()
+    assert bool(licensed(compiler, of_anything)) == (dtype != "f16")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from profiles import examples
-from tegg.rewrite.compiler import Bf16, Fp16, Generic, lowering, stack
+from tegg.rewrite.compiler import Bf16, Fp16, Generic, Tf32, lowering, stack
 from tegg.dtype import DTYPES
 from tegg.backends.cuda.target import Cuda
 from tegg.planning.target import find
@@ -17,7 +17,7 @@ from tegg.testing.instance import instance
 from tegg.testing.soundness import Claim, check_rule, relations
 from tegg.testing.workbench import guard_needed, guards_of, live, reads_memory
 
-COMPILERS = (Generic(), Bf16(), Fp16(), lowering(find("cpu")), lowering(Cuda(80)))
+COMPILERS = (Generic(), Bf16(), Fp16(), Tf32(), lowering(find("cpu")), lowering(Cuda(80)))
 STACK = stack(COMPILERS)
 HOME = {r.name: (r, s) for s in STACK.rule_sets for r in s.rules}
 

@@ -57,6 +57,65 @@ SIMT_PLAIN static inline float4 make_float4(float x, float y, float z, float w) 
 }
 SIMT_PLAIN static inline int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
 
+// ---- tensor cores and asynchronous copies, as prelude.h has them in PTX
+SIMT_PLAIN static inline float simt_half(uint32_t pair, int which) {
+  const uint32_t h = pair >> 16 * which & 0xffff, e = h >> 10 & 31, m = h & 1023;
+  const float x = e == 31 ? (m ? NAN : INFINITY) : e ? ldexpf(1024.0f + m, (int)e - 25) : ldexpf(m, -24);
+  return h & 0x8000 ? -x : x;
+}
+SIMT_PLAIN static inline float simt_brain(uint32_t pair, int which) {
+  return simt_bits<float>(which ? pair & 0xffff0000u : pair << 16);
+}
+SIMT_PLAIN static inline float simt_tf32(uint32_t x, int) { return simt_bits<float>(x & 0xffffe000u); }
+struct simt_fragments { uint32_t a[4], b[2]; };
+// d += a b for a of 16 rows and b of 8 columns. A register holds `each` neighbours of the depth; lane
+// 4 g + t has rows g and g + 8 of a, and column g of b.
+template <class Decode>
+SIMT_PLAIN static void simt_mma(float *d, const uint32_t *a, const uint32_t *b, int each, Decode decode,
+                                int line, const char *what) {
+  simt_fragments mine;
+  memcpy(mine.a, a, sizeof mine.a);
+  memcpy(mine.b, b, sizeof mine.b);
+  const char *slots = simt_exchange(0xffffffffu, &mine, sizeof mine, line, what);
+  const int g = (threadIdx.x & 31) / 4, t = threadIdx.x % 4;
+  for (int e = 0; e < 4; e++) {
+    const int row = e / 2, column = 2 * t + e % 2;
+    double sum = d[e];
+    for (int k = 0; k < 8 * each; k++) {
+      const int lane = k % (4 * each) / each, half = k / (4 * each);
+      simt_fragments left, right;
+      memcpy(&left, slots + (4 * g + lane) * SIMT_SLOT, sizeof left);
+      memcpy(&right, slots + (4 * column + lane) * SIMT_SLOT, sizeof right);
+      sum += (double)decode(left.a[row + 2 * half], k % each) * decode(right.b[half], k % each);
+    }
+    d[e] = (float)sum;
+  }
+}
+#define mma_h(D, A, B) simt_mma(D, A, B, 2, simt_half, __LINE__, "mma_h")
+#define mma_g(D, A, B) simt_mma(D, A, B, 2, simt_brain, __LINE__, "mma_g")
+#define mma_t(D, A, B) simt_mma(D, A, B, 1, simt_tf32, __LINE__, "mma_t")
+struct alignas(16) simt_row { uint16_t x[8]; };
+// Four squares of 8 by 8 halves; lane 8 i + j gives the address of row j of square i.
+template <bool TURNED> SIMT_PLAIN static void simt_squares(uint32_t *r, const void *row, int line,
+                                                           const char *what) {
+  simt_row mine, all[32];
+  simt_read(row, sizeof mine);
+  memcpy(&mine, row, sizeof mine);
+  const char *slots = simt_exchange(0xffffffffu, &mine, sizeof mine, line, what);
+  for (int i = 0; i < 32; i++) memcpy(&all[i], slots + i * SIMT_SLOT, sizeof mine);
+  const int g = (threadIdx.x & 31) / 4, t = threadIdx.x % 4;
+  for (int i = 0; i < 4; i++) {
+    const uint32_t low = TURNED ? all[8 * i + 2 * t].x[g] : all[8 * i + g].x[2 * t];
+    const uint32_t high = TURNED ? all[8 * i + 2 * t + 1].x[g] : all[8 * i + g].x[2 * t + 1];
+    r[i] = low | high << 16;
+  }
+}
+#define squares(R, ROW) simt_squares<false>(R, ROW, __LINE__, "squares")
+#define squares_turned(R, ROW) simt_squares<true>(R, ROW, __LINE__, "squares_turned")
+#define copy_start(TO, FROM, FILLED) simt_copy(TO, FROM, 16, FILLED, __LINE__)
+#define copies_commit() simt_commit()
+#define copies_wait(GROUPS) simt_wait(GROUPS)
+
 // A kernel as a function of a table of pointers to its arguments.
 template <class... A, size_t... I>
 SIMT_PLAIN static void simt_apply(void (*f)(A...), void **a, std::index_sequence<I...>) {

@@ -33,7 +33,7 @@ struct Cell {
   uint32_t wrote, read;            // epochs; 0: never
   uint32_t wrote_sync, read_sync;  // warp barriers passed by then
   uint16_t writer, reader;
-  bool known;
+  bool known, flying;              // flying: an asynchronous copy may write it at any time
 };
 const uint16_t ANY = 0xffff;
 struct Region {
@@ -44,7 +44,16 @@ struct Region {
   bool shared;
 };
 
+// What asynchronous copies of a thread have read and not yet brought, a group after the other.
+struct Copy {
+  char *to;
+  size_t n;
+  char bytes[16];
+};
+typedef std::vector<Copy> Group;
+
 Fiber fibers[MOST];
+std::vector<Group> flights[MOST];  // the last group is not committed yet
 Warp warps[MOST / LANES];
 ucontext_t launcher;
 char *stacks;
@@ -151,6 +160,9 @@ bool clashes(const Region &r, uint32_t when, uint16_t who, uint32_t sync) {
 }
 void touch(Region &r, size_t at, bool write) {
   Cell &c = r.cells[at];
+  if (c.flying)
+    simt_fail("%s of %s at byte %zu, which an asynchronous copy has not been waited for",
+              write ? "write" : "read", r.name.data(), at);
   const uint32_t sync = warps[me / LANES].synced;
   if (c.wrote && clashes(r, c.wrote, c.writer, c.wrote_sync))
     race(r, at, write ? "two writes" : "write and read", c.wrote, c.writer);
@@ -189,6 +201,7 @@ void run_block() {
   block_first = device_since = shared_since = ++epoch;
   if (shared_low) memset(shared_low, 0xff, shared_high - shared_low);
   live = thread_count, waiting = 0;
+  for (unsigned i = 0; i < thread_count; i++) flights[i].assign(1, Group());
   for (unsigned w = 0; w * LANES < thread_count; w++) warps[w] = Warp{};
   for (unsigned i = 0; i < thread_count; i++) {
     Fiber &f = fibers[i];
@@ -262,6 +275,35 @@ void simt_warp_barrier(unsigned mask, int line) {
   simt_exchange(mask, &nothing, 1, line, "__syncwarp");
   warps[me / LANES].synced = before + 1;
   simt_exchange(mask, &nothing, 1, line, "__syncwarp (left)");
+}
+
+void simt_copy(void *to, const void *from, int n, int filled, int line) {
+  if ((uintptr_t)to % n || (uintptr_t)from % n)
+    simt_fail("asynchronous copy at line %d between addresses that are no multiples of %d", line, n);
+  Region *r = find((char *)to);
+  if (!r || !r->shared || (char *)to + n > r->low + r->size)
+    simt_fail("asynchronous copy at line %d to what is no shared memory", line);
+  Copy c{(char *)to, (size_t)n, {}};
+  if (filled) access((void *)from, filled, false);
+  memcpy(c.bytes, from, filled);
+  access(to, n, true);
+  memset(to, 0xff, n);
+  for (int i = 0; i < n; i++) r->cells[c.to - r->low + i].flying = true;
+  flights[me].back().push_back(c);
+}
+void simt_read(const void *from, size_t n) { access((void *)from, n, false); }
+void simt_commit(void) { flights[me].push_back(Group()); }
+void simt_wait(int groups) {
+  std::vector<Group> &f = flights[me];
+  while ((int)f.size() - 1 > groups) {
+    for (const Copy &c : f.front()) {
+      Region *r = find(c.to);
+      for (size_t i = 0; i < c.n; i++) r->cells[c.to - r->low + i].flying = false;
+      access(c.to, c.n, true);
+      memcpy(c.to, c.bytes, c.n);
+    }
+    f.erase(f.begin());
+  }
 }
 
 // ---- what Python calls

@@ -4,7 +4,7 @@
 #include <stdint.h>
 
 #define SIMT_PLAIN __attribute__((no_sanitize("thread", "alignment"), unused))
-enum { SIMT_SLOT = 16 };  // bytes that a lane can hand to its warp
+enum { SIMT_SLOT = 32 };  // bytes that a lane can hand to its warp
 
 extern "C" {
 unsigned simt_thread(void);
@@ -17,6 +17,12 @@ void simt_barrier_of(int line, int memory);
 void simt_warp_barrier(unsigned mask, int line);
 // Hands n bytes to the warp, waits for all lanes of the mask; lane k's bytes lie at k * SIMT_SLOT.
 const char *simt_exchange(unsigned mask, const void *mine, size_t n, int line, const char *what);
+// Starts to copy n bytes to shared memory, zeros after the first `filled`; they are there for this
+// thread after a wait for the group that the copy was committed to, and for others after a barrier.
+void simt_copy(void *to, const void *from, int n, int filled, int line);
+void simt_commit(void);
+void simt_read(const void *from, size_t n);  // what the compiler does not see
+void simt_wait(int groups);  // for all but the last groups
 void simt_fail(const char *format, ...);
 }
 // Where the memory of a block lies in a translation unit.

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from tegg.dtype import DType
 from tegg.ir.op import OPS, Op
 
+# What compilers that round state of a product: its operands may be rounded to a dtype. Targets
+# whose rules ask for it declare it, so that they can be read without such a compiler.
+LICENCE = MappingProxyType({"may-multiply": ("Tensor", "Tensor", "String", "String")})
 OWN = len(OPS["Contract"].attrs)  # attributes that a template shares with Contract come first
 
 

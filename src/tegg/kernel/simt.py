@@ -124,6 +124,22 @@ def chain(loop: Loop, deal: Deal) -> tuple[tuple[Loop, ...], tuple[Stmt, ...]]:
     return tuple(loops), (*before, *body)
 
 
+def shares_wide(loop: Loop, body: Sequence[Stmt]) -> bool:
+    """Whether a thread of a team may take ``WIDE`` neighbours of a loop at once: all that is done
+    for each is computed, summed or stored, and some memory moves whole."""
+    v = loop.var
+    if not isinstance(v.extent, int) or v.extent % WIDE or loop.part is not None:
+        return False
+    if any(not isinstance(s, (Let, Accumulate, Store)) or (isinstance(s, Let)
+           and s.value.op == "scan") for s in body):
+        return False
+    if any(isinstance(s, Accumulate) and v not in s.value.attr.vars for s in body):
+        return False
+    return any(moves_whole(s.write.form, v, s.write.value.dtype) if isinstance(s, Store) else
+               isinstance(s, Let) and s.value.op == "load"
+               and moves_whole(s.value.attr.form, v, s.value.dtype) for s in body)
+
+
 def _spine(body: Sequence[Stmt]) -> tuple[list[tuple[Stmt, ...]], list[Loop]]:
     """The loops around the stores, outermost first, and what else stands at each level."""
     levels: list[tuple[Stmt, ...]] = []

@@ -20,6 +20,7 @@ from tegg.rewrite.pipeline import FACTS, Phase, phases, rule_folders
 from tegg.rewrite.providers import Provider
 from tegg.rewrite.providers.bounds import Bounds
 from tegg.rewrite.providers.builtin import BUILTIN
+from tegg.rewrite.providers.multiplying import Multiplying
 from tegg.rewrite.providers.rounding import Rounding
 from tegg.rewrite.rulecheck import check
 from tegg.rewrite.rulefile import Rule, RuleSet
@@ -117,18 +118,31 @@ def Generic() -> Compiler:
 
 def Bf16() -> Compiler:
     """Weights that products read, and results of products and elementwise work, may rest in memory
-    as bfloat16. Kernels compute in float32; norms, softmaxes and reductions rest in float32 too."""
-    return Compiler("half.bf16", providers=(ROUNDING,), name="Bf16", rounds=True)
+    as bfloat16, and operands of products may be rounded to it. Kernels compute and sum in float32;
+    norms, softmaxes and reductions rest in float32 too."""
+    return Compiler("half.bf16", providers=(ROUNDING, Multiplying("bf16")), name="Bf16",
+                    rounds=True)
 
 
 def Fp16() -> Compiler:
     """As Bf16, in float16: values only whose range is proven, weights that are checked to fit."""
-    return Compiler("half.f16", providers=(ROUNDING, BOUNDS), name="Fp16", rounds=True)
+    return Compiler("half.f16", providers=(ROUNDING, BOUNDS, Multiplying("f16")), name="Fp16",
+                    rounds=True)
+
+
+def Tf32() -> Compiler:
+    """Operands of float32 products may be rounded to the ten bits of a TF32 significand, where a
+    device multiplies those faster. Everything rests in memory as it was."""
+    return Compiler(providers=(Multiplying("tf32"),), name="Tf32", rounds=True)
 
 
 def lowering(target: Target) -> Compiler:
-    """What a target puts last into every stack: its rule sets, templates and providers."""
-    return Compiler(*target.rules, ops=target.ops, providers=target.providers, name=target.name)
+    """What a target puts last into every stack: its rule sets, templates and providers.
+
+    Rules that round are among them; they ask for what Bf16, Fp16 or Tf32 state.
+    """
+    return Compiler(*target.rules, ops=target.ops, providers=target.providers, name=target.name,
+                    rounds=True)
 
 
 def find(name: str) -> Compiler:

@@ -273,7 +273,9 @@ class _Saturation:
     def view(self) -> View:
         """The e-graph as it is now."""
         if self.seen is None or self.seen[0] != self.engine.changes:
-            self.seen = self.engine.changes, look(self.engine, self.stack.table, self.codec)
+            weights = frozenset(i for i, s in enumerate(self.graph.inputs) if s.kind == "weight")
+            self.seen = self.engine.changes, look(self.engine, self.stack.table, self.codec,
+                                                  weights)
         return self.seen[1]
 
     def freeze(self) -> EClasses:

@@ -21,7 +21,7 @@ class View:
     nodes: class -> e-nodes, those that rules subsumed left out. shape and dtype: of the classes
     that have one. of: id of a node of the graph (or of a name that loading gave) -> class.
     forms: class -> storage forms that stand in one class with its plain Store. narrow: classes
-    whose plain Store rules subsumed.
+    whose plain Store rules subsumed. weights: slots of inputs that are bound once.
     """
 
     table: OpTable
@@ -32,6 +32,7 @@ class View:
     of: dict[int, int]
     forms: dict[int, frozenset[str]]
     narrow: frozenset[int]
+    weights: frozenset[int] = frozenset()
 
     def having(self, op: str) -> Iterable[tuple[int, ENode]]:
         """Every class with an e-node of an op, and that e-node."""
@@ -52,7 +53,8 @@ class _Once(dict):
         return value
 
 
-def look(engine: Engine, table: OpTable, codec: Codec) -> View:
+def look(engine: Engine, table: OpTable, codec: Codec,
+         weights: frozenset[int] = frozenset()) -> View:
     """Read an e-graph out into a view."""
     rows = engine.rows([*table, "Node", "shape", "dtype", "Store", "StoreAs"])
     ids = _Once(lambda _: len(ids))
@@ -72,7 +74,7 @@ def look(engine: Engine, table: OpTable, codec: Codec) -> View:
         {ids[i[0]]: dtypes[o] for i, o, _ in rows["dtype"]},
         {engine.int_of(i[0]): ids[o] for i, o, _ in rows["Node"]},
         _forms(rows, ids, engine.text_of),
-        frozenset(ids[i[0]] for i, _, subsumed in rows["Store"] if subsumed))
+        frozenset(ids[i[0]] for i, _, subsumed in rows["Store"] if subsumed), weights)
 
 
 def _reader(engine: Engine, codec: Codec, kind: str) -> Callable[[Any], Any]:

@@ -27,7 +27,8 @@ class Miss(Exception):
 
 
 DOMAINS = MappingProxyType({"positive": "positive", "fits-f16": "f16"})  # what inputs are drawn
-POLICIES = ("may-round",)  # guards that choose and prove nothing: rules are sound without them
+# Guards that choose and prove nothing: rules are sound without them.
+POLICIES = ("may-round", "may-multiply")
 
 
 # ---- builders: a guard that defines its first argument makes the node itself

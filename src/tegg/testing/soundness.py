@@ -8,7 +8,7 @@ from random import Random
 import numpy as np
 
 from tegg.rewrite.compiler import Stack
-from tegg.dtype import DTYPES, DType, bool_, dtype, f32, f64, i64
+from tegg.dtype import DTYPES, DType, bf16, bool_, f16, dtype, f32, f64, i64
 from tegg.ir.graph import Node
 from tegg.ir.oracle import evaluate
 from tegg.rewrite.ruleheader import Header
@@ -48,7 +48,7 @@ def check_rule(rule: Rule, rules: RuleSet, stacked: Stack, rng: Random) -> Insta
 
 def draw_instance(rule: Rule, rules: RuleSet, stacked: Stack, rng: Random) -> Instance:
     """A graph that a rule matches, of the dtypes in which its class can be checked."""
-    dtypes = {"reals": (f64, i64, bool_), "rounds": (f32, f64, i64, bool_)}.get(
+    dtypes = {"reals": (f64, i64, bool_), "rounds": (f32, f64, f16, bf16, i64, bool_)}.get(
         rules.header.kind, tuple(DTYPES.values()))
     return instance(rule, stacked.table, relations(stacked), dtypes, rng,
                     providers=stacked.providers)
@@ -73,8 +73,8 @@ def _draw(n: Node, made: Instance, domain: str, special: bool, large: bool) -> n
            for a, d in zip(m.args, m.op.domains)):
         domain = "index"
     array = draw_array(n.shape, n.dtype, domain, special, made.rng)
-    if large and n.dtype.is_float and made.rng.random() < 0.5:  # to where float16 ends, or beyond
-        array *= (1e4 if domain == "f16" else 1e6)
+    if large and n.dtype.is_float and n.dtype.itemsize > 2 and made.rng.random() < 0.5:
+        array *= (1e4 if domain == "f16" else 1e6)  # to where float16 ends, or beyond
     return array
 
 

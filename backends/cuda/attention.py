@@ -1,0 +1,96 @@
+"""Lowers fragments around attention: blocks of scores that never leave their block of threads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tegg.backends.cuda.attention_forms import MOST, Blocks
+from tegg.backends.cuda.attention_mma import AttentionCores
+from tegg.backends.cuda.attention_tiles import AttentionTiles
+from tegg.backends.cuda.emit import CudaC
+from tegg.backends.simt.evaluate import Evaluator, padded
+from tegg.backends.simt.printer import SimtPrinter
+from tegg.backends.simt.products import below, loads, nothing, stage
+from tegg.dim import hint
+from tegg.errors import LoweringError
+from tegg.ir.graph import Graph, Node
+from tegg.kernel.attention_classify import Attention, classify_attention
+from tegg.kernel.code import KernelCode, Work
+from tegg.kernel.domain import spread
+from tegg.kernel.flops import flops
+from tegg.kernel.lower import kernel_symbols
+
+_SOFTMAX = 14  # operations of a score that is exponentiated and summed
+
+
+def lower_attention(graph: Graph, outputs: Sequence[Node], anchors: Sequence[Node], name: str,
+                    language: CudaC, blocks: Blocks) -> KernelCode:
+    """The kernel that computes ``outputs`` from an attention; ``anchors``: the contraction of its
+    scores, and the attention.
+
+    What lies below the operands of both products is evaluated while their tiles are loaded, what
+    lies between the products on scores in registers, what lies above while results are stored.
+    Raises LoweringError where the fragment has another form; the message says why.
+    """
+    live = [o for o in outputs if 0 not in tuple(map(graph.facts.canonical, o.shape))]
+    if not live:
+        return nothing(name)
+    first = max([len(graph.inputs)] + [n.attrs[0] + 1 for n in graph.reachable(outputs)
+                                       if n.op.name == "Input"])
+    slots = [first + i for i, o in enumerate(outputs) if o in live]
+    attention = classify_attention(graph, live, anchors, language.native, slots)
+    _check(attention)
+    return _Kernel(name, attention, language, blocks, kernel_symbols(graph, outputs)).code()
+
+
+def _check(a: Attention) -> None:
+    depth, columns = a.first.depth, spread(a.second.groups[0].n)
+    if not (isinstance(depth, int) and isinstance(columns, int) and max(depth, columns) <= MOST):
+        raise LoweringError(f"scores of {depth} terms and values of {columns} columns; a block has "
+                            f"room for {MOST} of each. Lower the products by themselves")
+    (first,), (second,) = a.first.groups, a.second.groups
+    wanted = [a.first.a, first.terms[0].b, second.terms[0].b,
+              *(v for w in second.writes for v in w.needs())]
+    if any(v.op == "red" for v in below(wanted, frozenset({second.terms[0].sum.id}))):
+        raise LoweringError("a reduction beside an attention would be made for every element; "
+                            "store it, and read it in the attention's kernel")
+
+
+@dataclass(slots=True)
+class _Kernel:
+    """One kernel being written."""
+
+    name: str
+    attention: Attention
+    language: CudaC
+    blocks: Blocks
+    symbols: tuple[str, ...]
+
+    def code(self) -> KernelCode:
+        a = self.attention
+        p = SimtPrinter(self.language.dialect, a.first.propagation.algebra)
+        at = Evaluator(a.first.propagation, self.language, p)
+        block = AttentionTiles if self.blocks.kind == "plain" else AttentionCores
+        block(a, self.blocks, at).write()
+        (group,), total = a.second.groups, a.second.groups[0].terms[0].sum.id
+        own = frozenset({total, a.product.id})
+        reads = loads([a.first.a, a.first.groups[0].terms[0].b, group.terms[0].b])
+        reads |= loads([a.scores, *(b.value for b in a.bounds),
+                        *(v for w in group.writes for v in w.needs())], own)
+        tiles = (spread(a.second.batch) * padded(spread(a.second.m), self.blocks.rows),
+                 self.blocks.rows)
+        source, made = stage(self.language, self.name, self.symbols, p.lines, reads,
+                             {w.slot: w.value.dtype for w in group.writes}, (tiles,))
+        return KernelCode(self.name, source, (made,), (), self.symbols, self._work(),
+                          (f"{self.blocks}",))
+
+    def _work(self) -> Work:
+        a = self.attention
+        batch, m, n = (hint(spread(v)) for v in (a.second.batch, a.second.m,
+                                                 a.second.groups[0].n))
+        keys, depth = hint(a.second.depth), hint(a.first.depth)
+        scores = batch * m * keys
+        each = _SOFTMAX + flops(a.scores, frozenset(), frozenset({a.product.id}))
+        return Work(int(scores * (2 * depth + 2 * n + each)), int(scores * (depth + n)),
+                    4 * batch * (m * depth + keys * (depth + n)), 4 * batch * m * n)

@@ -1,0 +1,128 @@
+"""What a block of threads does of attention, however it multiplies: bounds, scores, results."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from tegg.backends.cexpr import REGISTER, dim
+from tegg.backends.cuda.attention_forms import Blocks
+from tegg.backends.simt.evaluate import Evaluator
+from tegg.dim import hint
+from tegg.kernel.attention_classify import Attention
+from tegg.kernel.domain import spread
+from tegg.kernel.loops import Store
+
+
+@dataclass(slots=True)
+class AttentionBlock(ABC):
+    """One block of queries at a time against blocks of keys. A thread has a part of ``halves``
+    rows, whose highest score so far and sum of weights it keeps."""
+
+    a: Attention
+    blocks: Blocks
+    at: Evaluator
+
+    @property
+    @abstractmethod
+    def halves(self) -> int:
+        """Rows that a thread has a part of."""
+
+    @abstractmethod
+    def row(self, i: str) -> str:
+        """The row of the block that is number ``i`` of a thread."""
+
+    @property
+    def letter(self) -> str:
+        """Of the register that sums are kept in."""
+        return REGISTER[self.a.scores.dtype.name]
+
+    @property
+    def type(self) -> str:
+        return "double" if self.letter == "d" else "float"
+
+    @property
+    def lowest(self) -> str:
+        return f"-__builtin_inf{'' if self.letter == 'd' else 'f'}()"
+
+    @property
+    def columns(self) -> int:
+        return hint(spread(self.a.second.groups[0].n))
+
+    @property
+    def depth(self) -> int:
+        return hint(self.a.first.depth)
+
+    @contextmanager
+    def tiles(self):
+        """All blocks of queries, as many at a time as there are blocks of threads."""
+        a, p, rows = self.a, self.at.p, self.blocks.rows
+        m, batch = dim(spread(a.second.m)), dim(spread(a.second.batch))
+        p.line(f"const int64_t down = ({m} + {rows - 1}) / {rows};")
+        with p.braces(f"for (int64_t tile = block_id(); tile < {batch} * down; "
+                      "tile += block_count())"):
+            self.at.unpack("tile / down", a.second.batch)
+            p.line(f"const int64_t m_from = tile % down * {rows};")
+            yield
+
+    def seen(self) -> None:
+        """Which keys each row of a thread sees, and the block."""
+        a, p, n = self.a, self.at.p, self.halves
+        count = dim(a.second.depth)
+        p.line(f"{self.type} high[{n}], total[{n}] = {{}};")
+        p.line(f"int64_t from[{n}], to[{n}], low = {count}, end = 0;")
+        p.line("UNROLL")
+        with p.braces(f"for (int i = 0; i < {n}; i++)"):
+            p.line(f"const int64_t at_m = m_from + {self.row('i')};")
+            p.line(f"high[i] = {self.lowest};")
+            p.line(f"from[i] = {count}, to[i] = 0;")
+            with p.braces(f"if (at_m < {dim(spread(a.second.m))})"):
+                p.line(f"from[i] = 0, to[i] = {count};")
+                self.at.unpack("at_m", a.second.m)
+                if a.bounds:
+                    self.at.ensure([b.value for b in a.bounds], (*a.second.batch, *a.second.m))
+                for b in a.bounds:
+                    end, text = ("to", "<") if b.upper else ("from", ">")
+                    p.line(f"if ({p.ref(b.value)} {text} {end}[i]) {end}[i] = {p.ref(b.value)};")
+            p.line("if (from[i] < to[i] && from[i] < low) low = from[i];")
+            p.line("if (from[i] < to[i] && to[i] > end) end = to[i];")
+        p.line("low = -block_max_l(-low);")
+        p.line("end = block_max_l(end);")
+
+    def score(self, name: str) -> None:
+        """What the sum of row ``i`` and a key becomes: -inf where the row does not see it."""
+        a, p = self.a, self.at.p
+        with p.braces("if (at_key >= from[i] && at_key < to[i])"):
+            self.at.unpack("at_m", a.second.m)
+            self.at.unpack("at_key", a.keys)
+            self.at.ensure([a.scores], (*a.second.batch, *a.second.m, *a.keys),
+                           {a.product.id: name})
+            p.line(f"{name} = {p.ref(a.scores)};")
+            p.at.given = {}
+        p.line(f"else {name} = {self.lowest};")
+
+    def results(self, name: str, columns: int, each: int, column: str) -> None:
+        """Store what the sums become, divided by what their weights sum to. A thread has ``each``
+        neighbours of a row, ``columns`` times."""
+        a, p = self.a, self.at.p
+        (group,) = a.second.groups
+        needs = list(dict.fromkeys(v for w in group.writes for v in w.needs()))
+        for var, low, high in (("i", "0", self.halves), ("j", "0", columns),
+                               ("e", f"{each} * i", f"{each} * i + {each}")):
+            p.line("UNROLL")
+            p.line(f"for (int {var} = {low}; {var} < {high}; {var}++)")
+        with p.braces(""):
+            p.line(f"const int64_t at_m = m_from + {self.row('i')}, at_n = {column};")
+            with p.braces(f"if (at_m < {dim(spread(a.second.m))} && at_n < {self.columns})"):
+                p.line(f"const {self.type} result = {name} * (1 / total[i]);")
+                self.at.unpack("at_m", a.second.m)
+                self.at.unpack("at_n", group.n)
+                self.at.ensure(needs, (*a.second.batch, *a.second.m, *group.n),
+                               {group.terms[0].sum.id: "result"})
+                p.block([Store(w) for w in group.writes])
+        p.at.given = {}
+
+    @abstractmethod
+    def write(self) -> None:
+        """All of it."""

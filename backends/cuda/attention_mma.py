@@ -1,0 +1,193 @@
+"""Attention on tensor cores: a warp has sixteen rows, whose scores and sums stay in registers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tegg.backends.cuda.attention_block import AttentionBlock
+from tegg.backends.cuda.mma_forms import MmaTile
+from tegg.backends.cuda.mma_operand import LETTERS, Operand
+
+
+@dataclass(slots=True)
+class AttentionCores(AttentionBlock):
+    """A lane has rows ``lane / 4`` and that plus 8 of its warp's, and every fourth pair of keys.
+
+    There is one tile of keys and one of values in shared memory: values come while scores are
+    computed, and the next keys while these are weighed.
+    """
+
+    @property
+    def width(self) -> int:
+        """Terms of a score, filled up with zeros."""
+        return _whole(self.depth)
+
+    @property
+    def across(self) -> int:
+        """Columns of values, filled up with zeros."""
+        return _whole(self.columns)
+
+    @property
+    def operands(self) -> tuple[Operand, Operand, Operand]:
+        """Queries, keys and values."""
+        a, b = self.a, self.blocks
+        scores = MmaTile(b.kind, b.rows, b.keys, self.width, 1)
+        values = MmaTile(b.kind, b.rows, self.across, b.keys, 1)
+        (first,), (second,) = a.first.groups, a.second.groups
+        return (Operand(scores, "m", a.first.a, a.first.m, a.first.k, a.first.depth),
+                Operand(scores, "n", first.terms[0].b, a.keys, a.first.k, a.first.depth),
+                Operand(values, "n", second.terms[0].b, second.n, a.keys, a.second.depth))
+
+    @property
+    def halves(self) -> int:
+        return 2
+
+    def row(self, i: str) -> str:
+        return f"thread_id() / 32 * 16 + {i} * 8 + lane_id() / 4"
+
+    def write(self) -> None:
+        p, (q, k, v) = self.at.p, self.operands
+        p.line(f"__shared__ __align__(16) uint8_t room[{max(q.bytes, k.bytes + v.bytes)}];")
+        with self.tiles():
+            p.line(f"float sums[{self.across // 8}][4] = {{}};")
+            self.seen()
+            p.line(f"uint32_t q[{self.width // 16}][4];")
+            self._queries(q)
+            with p.braces(""):
+                p.line(f"int64_t key_from = low / {self.blocks.keys} * {self.blocks.keys};")
+                self._loop(k, v)
+            self.results("sums[j][e]", self.across // 8, 2, "8 * j + lane_id() % 4 * 2 + e % 2")
+
+    def _queries(self, q: Operand) -> None:
+        """The fragments of this warp's rows, through shared memory."""
+        p = self.at.p
+        with p.braces(""):
+            p.line("uint16_t *const left = (uint16_t *)room, *const left_now = left;")
+            p.line("const int64_t k_from = 0;")
+            self._start(q)
+            self._arrive(q)
+            p.line("UNROLL")
+            with p.braces(f"for (int kk = 0; kk < {self.width}; kk += 16)"):
+                q.fragments(self.at, 1, "thread_id() / 32 * 16")
+                p.line("UNROLL")
+                p.line("for (int r = 0; r < 4; r++) q[kk / 16][r] = x[0][r];")
+            p.line("__syncthreads();")
+
+    def _start(self, o: Operand) -> None:
+        """Copies start, or values are computed into registers."""
+        if o.source is not None:
+            o.copies(self.at, "0")
+        else:
+            self.at.p.line(f"uint32_t held_{o.name}[{o.chunks}][4];")
+            o.fetch(self.at, self.a.second.batch)
+
+    def _arrive(self, o: Operand) -> None:
+        """What was started is there for all."""
+        p = self.at.p
+        if o.source is None:
+            o.put(self.at, "0")
+        p.line("copies_commit();")
+        p.line("copies_wait(0);")
+        p.line("__syncthreads();")
+
+    def _loop(self, k: Operand, v: Operand) -> None:
+        """All blocks of keys that some row sees."""
+        p, keys = self.at.p, self.blocks.keys
+        with p.braces("if (key_from < end)"):
+            self._as(0, "key_from", lambda: (self._start(k), self._arrive(k)))
+        with p.braces(f"for (; key_from < end; key_from += {keys})"):
+            p.line(f"float s[{keys // 8}][4] = {{}}, shrink[2];")
+            if v.source is not None:
+                self._as(k.bytes, "0", lambda: self._start(v))
+            self._as(0, "key_from", lambda: self._scores(k))
+            self._weigh(keys // 8, "8 * j + lane_id() % 4 * 2 + e % 2")
+            self._as(k.bytes, "0", lambda: (v.source is None and self._start(v),
+                                               self._arrive(v)))
+            if k.source is not None:
+                with p.braces(f"if (key_from + {keys} < end)"):
+                    self._as(0, f"key_from + {keys}", lambda: self._start(k))
+            self._as(k.bytes, "0", lambda: self._weighted(v))
+            with p.braces(f"if (key_from + {keys} < end)"):
+                self._as(0, f"key_from + {keys}", lambda: (
+                    k.source is None and self._start(k), k.source is None and k.put(self.at, "0")))
+            p.line("copies_commit();")
+            p.line("copies_wait(0);")
+            p.line("__syncthreads();")
+
+    def _as(self, offset: int, n_from: str, write: Callable[[], object]) -> None:
+        """Something about an operand that lies at an offset; its places begin at ``n_from``.
+        What lies at 0 are keys."""
+        p, values = self.at.p, offset > 0
+        with p.braces(""):
+            p.line(f"uint16_t *const right = (uint16_t *)(room + {offset}), "
+                   "*const right_now = right;")
+            p.line(f"const int64_t n_from = {n_from}, k_from = {'key_from' if values else '0'};")
+            p.line("(void)right, (void)right_now, (void)n_from, (void)k_from;")
+            write()
+
+    def _scores(self, k: Operand) -> None:
+        p, keys, letter = self.at.p, self.blocks.keys, LETTERS[self.blocks.kind]
+        p.line("UNROLL")
+        with p.braces(f"for (int kk = 0; kk < {self.width}; kk += 16)"):
+            k.fragments(self.at, keys // 8, "0")
+            p.line("UNROLL")
+            p.line(f"for (int j = 0; j < {keys // 8}; j++) "
+                   f"mma_{letter}(s[j], q[kk / 16], {k.fragment('j')});")
+
+    def _weighted(self, v: Operand) -> None:
+        """Weights, rounded, times values: registers of sums are those of a left operand."""
+        p, letter = self.at.p, LETTERS[self.blocks.kind]
+        p.line("UNROLL")
+        p.line(f"for (int j = 0; j < {self.across // 8}; j++)")
+        p.line("  UNROLL")
+        p.line("  for (int e = 0; e < 4; e++) sums[j][e] *= shrink[e / 2];")
+        p.line("UNROLL")
+        with p.braces(f"for (int kk = 0; kk < {self.blocks.keys}; kk += 16)"):
+            p.line("uint32_t x[4];")
+            p.line("UNROLL")
+            p.line(f"for (int r = 0; r < 4; r++) x[r] = two_{letter}(s[kk / 8 + r / 2][r % 2 * 2], "
+                   "s[kk / 8 + r / 2][r % 2 * 2 + 1]);")
+            v.fragments(self.at, self.across // 8, "0")
+            p.line("UNROLL")
+            p.line(f"for (int j = 0; j < {self.across // 8}; j++) "
+                   f"mma_{letter}(sums[j], x, {v.fragment('j')});")
+
+    # ---- rows of weights
+    def _weigh(self, count: int, key: str) -> None:
+        """Scores, and weights below the highest score so far; a row is four lanes'."""
+        p = self.at.p
+        p.line("UNROLL")
+        with p.braces("for (int i = 0; i < 2; i++)"):
+            p.line("float top = -__builtin_inff(), more = 0;")
+            for name in ("j", "e"):
+                p.line("UNROLL")
+                p.line(f"for (int {name} = {'2 * i' if name == 'e' else 0}; {name} < "
+                       f"{count if name == 'j' else '2 * i + 2'}; {name}++)")
+            with p.braces(""):
+                p.line(f"const int64_t at_m = m_from + {self.row('i')}, at_key = key_from + {key};")
+                self.score("s[j][e]")
+                p.line("top = sf_max(top, s[j][e]);")
+            self._moved(count)
+
+    def _moved(self, count: int) -> None:
+        """A row moves to its new maximum."""
+        p = self.at.p
+        p.line("for (int d = 2; d; d /= 2) top = sf_max(top, __shfl_xor_sync(FULL, top, d));")
+        p.line("const float now = sf_max(high[i], top), "
+               "base = now == -__builtin_inff() ? 0 : now;")
+        p.line("UNROLL")
+        p.line(f"for (int j = 0; j < {count}; j++)")
+        p.line("UNROLL")
+        with p.braces("for (int e = 2 * i; e < 2 * i + 2; e++)"):
+            p.line("s[j][e] = s_exp(s[j][e] - base);")
+            p.line("more += s[j][e];")
+        p.line("for (int d = 2; d; d /= 2) more += __shfl_xor_sync(FULL, more, d);")
+        p.line("shrink[i] = high[i] == -__builtin_inff() ? 0 : s_exp(high[i] - base);")
+        p.line("total[i] = total[i] * shrink[i] + more;")
+        p.line("high[i] = now;")
+
+
+def _whole(n: int) -> int:
+    """The power of two, 16 at least, that holds n."""
+    return max(16, 1 << (n - 1).bit_length())

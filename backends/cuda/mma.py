@@ -1,0 +1,263 @@
+"""Lowers fragments around contractions to kernels on tensor cores, with fused ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tegg.backends.cexpr import dim
+from tegg.backends.cuda.emit import CudaC
+from tegg.backends.cuda.mma_forms import MmaTile
+from tegg.backends.cuda.mma_operand import LETTERS, Operand
+from tegg.backends.simt.evaluate import Evaluator, padded
+from tegg.backends.simt.printer import SimtPrinter
+from tegg.backends.simt.products import Products, loads, nothing, products_of, stage
+from tegg.dim import Dim
+from tegg.dtype import f32
+from tegg.errors import LoweringError
+from tegg.ir.graph import Graph, Node
+from tegg.kernel.code import KernelCode, Temporary
+from tegg.kernel.contraction_classify import Contraction, Group, Term
+from tegg.kernel.domain import spread
+from tegg.kernel.loops import Store
+from tegg.kernel.simt import THREADS
+
+_SUMS = 128        # registers of a thread that sums may take
+
+
+def lower_mma(graph: Graph, outputs: Sequence[Node], anchors: Sequence[Node], name: str,
+              language: CudaC, tile: MmaTile) -> KernelCode:
+    """The kernel that computes ``outputs``, whose products are ``anchors``, on tensor cores.
+
+    What lies below the anchors' operands is evaluated, and rounded, while tiles are loaded, what
+    lies above while results are stored; reductions among it are made before.
+    Raises LoweringError where the fragment has another form.
+    """
+    found = products_of(graph, outputs, anchors, name, language)
+    if found is None:
+        return nothing(name)
+    _check(found.contraction, tile)
+    return _Kernel(name, found, tile, language).code()
+
+
+def _check(c: Contraction, tile: MmaTile) -> None:
+    """Whether the sums fit into registers."""
+    for g in c.groups:
+        if len(g.terms) * tile.rows * tile.columns // THREADS > _SUMS:
+            raise LoweringError(f"{len(g.terms)} products of one result take more than {_SUMS} "
+                                f"registers of sums; a smaller tile, or kernels of their own")
+
+
+@dataclass(slots=True)
+class _Kernel:
+    """One kernel being written."""
+
+    name: str
+    products: Products
+    tile: MmaTile
+    language: CudaC
+
+    @property
+    def contraction(self) -> Contraction:
+        return self.products.contraction
+
+    def code(self) -> KernelCode:
+        c, found, split = self.contraction, self.products, self.tile.parts > 1
+        groups = [_Product(self, g) for g in c.groups]
+        p = self._printer()
+        room = max(x.bytes for g in groups for x in g.rooms())
+        p.line(f"__shared__ __align__(16) uint8_t room[{room}];")
+        for group in groups:
+            group.write(Evaluator(c.propagation, self.language, p))
+        sums = {self.partial(t): f32 for g in c.groups for t in g.terms} if split else {}
+        ends = loads(found.results, found.sums)
+        made = [stage(self.language, self.name, found.symbols, p.lines,
+                      {**loads(found.operands), **({} if split else ends)}, sums or found.writes,
+                      self._tiles())]
+        if split:
+            p = self._printer()
+            for group in groups:
+                group.total(Evaluator(c.propagation, self.language, p))
+            made.append(stage(self.language, f"{self.name}_total", found.symbols, p.lines,
+                              {**ends, **sums}, found.writes,
+                              tuple((self._points(g), THREADS) for g in c.groups)))
+        own = tuple(Temporary(f32, self.tile.parts * self._points(g))
+                    for g in c.groups for _ in g.terms) if split else ()
+        b = found.before
+        return KernelCode(self.name, "\n".join([*b.sources, *(s for s, _ in made)]),
+                          (*b.stages, *(s for _, s in made)), (*b.temporaries, *own),
+                          found.symbols, found.work(4 if self.tile.kind == "tf32" else 2),
+                          (f"{self.tile}",))
+
+    def _printer(self) -> SimtPrinter:
+        return SimtPrinter(self.language.dialect, self.contraction.propagation.algebra)
+
+    def partial(self, term: Term) -> int:
+        """The slot of a term's partial sums."""
+        terms = [t for g in self.contraction.groups for t in g.terms]
+        return self.products.extra + terms.index(term)
+
+    def _points(self, g: Group) -> Dim:
+        c = self.contraction
+        return spread(c.batch) * spread(c.m) * spread(g.n)
+
+    def _tiles(self) -> tuple[tuple[Dim, int], ...]:
+        """At least a block for each tile: of symbolic sizes, the tiles at the edges count whole."""
+        c, t = self.contraction, self.tile
+        return tuple((t.parts * spread(c.batch) * padded(spread(c.m), t.rows)
+                      * padded(spread(g.n), t.columns), t.rows * t.columns) for g in c.groups)
+
+
+@dataclass(slots=True)
+class _Product:
+    """The tiles of one group of results."""
+
+    kernel: _Kernel
+    group: Group
+
+    def operands(self, term: Term) -> tuple[Operand, Operand]:
+        c, tile = self.kernel.contraction, self.kernel.tile
+        return (Operand(tile, "m", term.a, c.m, c.k, c.depth),
+                Operand(tile, "n", term.b, self.group.n, c.k, c.depth))
+
+    def rooms(self) -> list[_Room]:
+        return [_Room(*self.operands(t)) for t in self.group.terms]
+
+    def write(self, at: Evaluator) -> None:
+        """All tiles, as many at a time as there are blocks."""
+        c, t, p = self.kernel.contraction, self.kernel.tile, at.p
+        m, n, batch = dim(spread(c.m)), dim(spread(self.group.n)), dim(spread(c.batch))
+        across, (i, j) = t.warps[1], t.fragments
+        with p.braces(""):
+            p.line(f"const int64_t down = ({m} + {t.rows - 1}) / {t.rows}, "
+                   f"across = ({n} + {t.columns - 1}) / {t.columns}, steps = "
+                   f"({dim(c.depth)} + {t.depth - 1}) / {t.depth};")
+            p.line(f"const int warp_m = thread_id() / 32 / {across} * {16 * i}, "
+                   f"warp_n = thread_id() / 32 % {across} * {8 * j};")
+            with p.braces(f"for (int64_t tile = block_id(); tile < {t.parts} * {batch} * down * "
+                          "across; tile += block_count())"):
+                p.line(f"const int64_t item = tile / (down * across) % {batch};")
+                at.unpack("item", c.batch)
+                p.line(f"const int64_t m_from = tile % down * {t.rows}, "
+                       f"n_from = tile / down % across * {t.columns};")
+                p.line(f"const int64_t part = tile / (down * across) / {batch}, first = "
+                       f"steps * part / {t.parts}, end = steps * (part + 1) / {t.parts};")
+                for term in self.group.terms:
+                    p.line(f"float sums{term.anchor}[{i}][{j}][4] = {{}};")
+                    with p.braces(""):
+                        self._sum(at, term)
+                self._results(at)
+
+    def _sum(self, at: Evaluator, term: Term) -> None:
+        """The products of one term, a pipeline of stages: copies run ahead by all but one of them,
+        and what has to be computed is held in registers over the products of a step."""
+        t, p = self.kernel.tile, at.p
+        x, y = self.operands(term)
+        held = [o for o in (x, y) if o.source is None]
+        p.line(f"{x.type} *const left = ({x.type} *)room;")
+        p.line(f"{y.type} *const right = ({y.type} *)(room + {x.bytes});")
+        for o in held:
+            p.line(f"uint32_t held_{o.name}[{o.chunks}][4];")
+        with p.braces(f"for (int64_t ahead = first; ahead < first + {t.stages - 1}; ahead++)"):
+            with p.braces("if (ahead < end)"):
+                self._bring(at, (x, y), "ahead")
+                for o in held:
+                    o.put(at, f"ahead % {t.stages}")
+            p.line("copies_commit();")
+        with p.braces("for (int64_t step = first; step < end; step++)"):
+            p.line(f"copies_wait({t.stages - 2});")
+            p.line("__syncthreads();")
+            p.line(f"const int64_t ahead = step + {t.stages - 1};")
+            with p.braces("if (ahead < end)"):
+                self._bring(at, (x, y), "ahead")
+            p.line("copies_commit();")
+            self._multiply(at, x, y, term)
+            if held:
+                with p.braces("if (ahead < end)"):
+                    for o in held:
+                        o.put(at, f"ahead % {t.stages}")
+        p.line("copies_wait(0);")
+        p.line("__syncthreads();")
+
+    def _bring(self, at: Evaluator, operands: Sequence[Operand], step: str) -> None:
+        """Copies of a step's tiles start, values of others are computed."""
+        t, batch = self.kernel.tile, self.kernel.contraction.batch
+        at.p.line(f"const int64_t k_from = {step} * {t.depth};")
+        for o in operands:
+            if o.source is not None:
+                o.copies(at, f"{step} % {t.stages}")
+            else:
+                o.fetch(at, batch)
+
+    def _multiply(self, at: Evaluator, x: Operand, y: Operand, term: Term) -> None:
+        """All fragments of one step."""
+        t, p = self.kernel.tile, at.p
+        i, j = t.fragments
+        for o in (x, y):
+            p.line(f"const {o.type} *const {o.name}_now = {o.name} + step % {t.stages} * "
+                   f"{o.stage};")
+        p.line("UNROLL")
+        with p.braces(f"for (int kk = 0; kk < {t.depth}; kk += {t.step})"):
+            x.fragments(at, i, "warp_m")
+            y.fragments(at, j, "warp_n")
+            p.line("UNROLL")
+            p.line(f"for (int i = 0; i < {i}; i++)")
+            p.line("  UNROLL")
+            p.line(f"  for (int j = 0; j < {j}; j++) mma_{LETTERS[t.kind]}("
+                   f"sums{term.anchor}[i][j], {x.fragment('i')}, {y.fragment('j')});")
+
+    # ---- results
+    def _results(self, at: Evaluator) -> None:
+        """Store what the sums become, or the sums of this part."""
+        c, t, p = self.kernel.contraction, self.kernel.tile, at.p
+        i, j = t.fragments
+        m, n = dim(spread(c.m)), dim(spread(self.group.n))
+        for name, count in (("i", i), ("j", j), ("e", 4)):
+            p.line("UNROLL")
+            p.line(f"for (int {name} = 0; {name} < {count}; {name}++)")
+        with p.braces(""):
+            p.line("const int64_t at_m = m_from + warp_m + 16 * i + e / 2 * 8 + lane_id() / 4, "
+                   "at_n = n_from + warp_n + 8 * j + lane_id() % 4 * 2 + e % 2;")
+            with p.braces(f"if (at_m < {m} && at_n < {n})"):
+                if t.parts > 1:
+                    for term in self.group.terms:
+                        p.line(f"b{self.kernel.partial(term)}[((part * {dim(spread(c.batch))} + "
+                               f"item) * {m} + at_m) * {n} + at_n] = sums{term.anchor}[i][j][e];")
+                else:
+                    self._ends(at, {u.sum.id: f"sums{u.anchor}[i][j][e]" for u in self.group.terms})
+
+    def total(self, at: Evaluator) -> None:
+        """The parts of each sum, always in the same order, and what the sums become."""
+        c, p = self.kernel.contraction, at.p
+        m, n = dim(spread(c.m)), dim(spread(self.group.n))
+        points = dim(spread(c.batch) * spread(c.m) * spread(self.group.n))
+        with p.braces(f"for (int64_t point = (int64_t)block_id() * {THREADS} + thread_id(); "
+                      f"point < {points}; point += (int64_t)block_count() * {THREADS})"):
+            p.line(f"const int64_t at_n = point % {n}, at_m = point / {n} % {m};")
+            at.unpack(f"point / ({m} * {n})", c.batch)
+            for t in self.group.terms:
+                p.line(f"float sum{t.anchor} = 0;")
+                p.line(f"for (int part = 0; part < {self.kernel.tile.parts}; part++) "
+                       f"sum{t.anchor} += b{self.kernel.partial(t)}[part * {points} + point];")
+            self._ends(at, {t.sum.id: f"sum{t.anchor}" for t in self.group.terms})
+
+    def _ends(self, at: Evaluator, given: dict[int, str]) -> None:
+        c = self.kernel.contraction
+        needs = list(dict.fromkeys(v for w in self.group.writes for v in w.needs()))
+        at.unpack("at_m", c.m)
+        at.unpack("at_n", self.group.n)
+        at.ensure(needs, (*c.batch, *c.m, *self.group.n), given)
+        at.p.block([Store(w) for w in self.group.writes])
+        at.p.at.given = {}
+
+
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """The shared memory of one term."""
+
+    left: Operand
+    right: Operand
+
+    @property
+    def bytes(self) -> int:
+        return self.left.bytes + self.right.bytes

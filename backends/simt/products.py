@@ -1,0 +1,107 @@
+"""A fragment around contractions, read and ready to be written by a template."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tegg.backends.simt.contraction_before import Before, stored_reductions
+from tegg.backends.simt.language import SimtC
+from tegg.dim import Dim, hint
+from tegg.dtype import DType
+from tegg.ir.graph import Graph, Node
+from tegg.kernel.code import KernelCode, Launch, Stage, Work
+from tegg.kernel.contraction_classify import Contraction, classify
+from tegg.kernel.domain import spread
+from tegg.kernel.flops import flops
+from tegg.kernel.lower import kernel_symbols
+from tegg.kernel.simt import THREADS
+from tegg.kernel.value import Val
+
+
+@dataclass(frozen=True, slots=True)
+class Products:
+    """The contractions, what runs before them, and the slot of the first array of one's own."""
+
+    contraction: Contraction
+    before: Before
+    symbols: tuple[str, ...]
+    extra: int
+
+    @property
+    def operands(self) -> list[Val]:
+        c = self.contraction
+        return [c.a, *(t.b for g in c.groups for t in g.terms)]
+
+    @property
+    def results(self) -> list[Val]:
+        return [v for g in self.contraction.groups for w in g.writes for v in w.needs()]
+
+    @property
+    def sums(self) -> frozenset[int]:
+        """Values that templates make themselves."""
+        return frozenset(t.sum.id for g in self.contraction.groups for t in g.terms)
+
+    @property
+    def writes(self) -> dict[int, DType]:
+        return {w.slot: w.value.dtype for g in self.contraction.groups for w in g.writes}
+
+    def work(self, itemsize: int) -> Work:
+        """What one run executes, operands and results in elements of some bytes."""
+        c = self.contraction
+        rows = hint(spread(c.batch)) * hint(spread(c.m))
+        terms = sum(hint(spread(g.n)) * len(g.terms) for g in c.groups)
+        depth = hint(c.depth)
+        evaluations = rows * terms * depth * (2 + flops(c.a, frozenset()) // 16)
+        return Work(int(evaluations), rows * terms * depth, itemsize * depth * (rows + terms),
+                    itemsize * rows * terms)
+
+
+def products_of(graph: Graph, outputs: Sequence[Node], anchors: Sequence[Node], name: str,
+                language: SimtC) -> Products | None:
+    """The products of a fragment, or None where nothing is to be computed.
+
+    Raises LoweringError where the fragment has another form.
+    """
+    live = [o for o in outputs if 0 not in tuple(map(graph.facts.canonical, o.shape))]
+    if not live:
+        return None
+    used = {n.id for n in graph.reachable(live)}
+    first = max([len(graph.inputs)] + [n.attrs[0] + 1 for n in graph.reachable(outputs)
+                                       if n.op.name == "Input"])
+    slots = [first + i for i, o in enumerate(outputs) if o in live]
+    c = classify(graph, live, [a for a in anchors if a.id in used], language.native, slots)
+    symbols = kernel_symbols(graph, outputs)
+    c, before = stored_reductions(c, name, language, symbols, first + len(outputs))
+    return Products(c, before, symbols, first + len(outputs) + len(before.temporaries))
+
+
+def nothing(name: str) -> KernelCode:
+    """A kernel of no results."""
+    return KernelCode(name, "", (), (), (), Work(0, 0, 0, 0))
+
+
+def below(roots: Iterable[Val], taken: frozenset[int] = frozenset()) -> list[Val]:
+    """All that some values are computed from, themselves included; those ``taken`` are known."""
+    todo, seen = [v for v in roots if v.id not in taken], {}
+    while todo:
+        v = todo.pop()
+        if v.id not in seen:
+            seen[v.id] = v
+            todo.extend(a for a in v.args if a.id not in taken)
+    return list(seen.values())
+
+
+def loads(roots: Iterable[Val], taken: frozenset[int] = frozenset()) -> dict[int, DType]:
+    """Slots that are read below some values."""
+    return {v.attr.slot: v.dtype for v in below(roots, taken) if v.op == "load"}
+
+
+def stage(language: SimtC, name: str, symbols: Sequence[str], lines: Sequence[str],
+          reads: dict[int, DType], writes: dict[int, DType],
+          nests: tuple[tuple[Dim, int], ...]) -> tuple[str, Stage]:
+    """One function of these lines, and how it is called."""
+    buffers = dict(sorted({**reads, **writes}.items()))
+    source = "\n".join([*language.head(name, buffers, symbols), *lines, "}"]) + "\n"
+    return source, Stage(name, frozenset(reads), frozenset(writes), True,
+                         Launch(THREADS, nests, tuple(buffers)))

@@ -1,0 +1,80 @@
+"""Which products may be made of operands with fewer bits: a licence, for any target's templates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from tegg.dtype import f32
+from tegg.ir.op import PRODUCTS
+from tegg.ir.template import LICENCE
+from tegg.rewrite.providers import Fact
+from tegg.rewrite.providers.bounds import LARGEST, bounds
+from tegg.rewrite.view import View
+
+
+@dataclass(frozen=True, slots=True)
+class Multiplying:
+    """``(may-multiply x y s d)``: a product of x and y by the spec s may round its operands to d
+    (``bf16``, ``f16``, ``tf32``) as it reads them; its sums stay float32.
+
+    Of an attention, x are scores: what is rounded is their softmax, and the operands of the
+    products that they are computed from. Float16 asks for operands whose range is proven, or for
+    weights, which rest as float16 and are checked when they are bound.
+    """
+
+    dtype: str
+    known = 3
+    relations = LICENCE
+
+    @property
+    def name(self) -> str:
+        return f"products in {self.dtype}"
+
+    def completions(self, relation: str, *given: Any) -> list[tuple[Any, ...]]:
+        """What the relation says of two operands and a spec."""
+        x, y, _ = given
+        return [(self.dtype,)] if x.dtype is f32 and y.dtype is f32 else []
+
+    def facts(self, view: View) -> Iterable[Fact]:
+        fits = self._fitting(view)
+        for c, nodes in view.nodes.items():
+            for n in nodes:
+                if n.op.kind not in PRODUCTS or n.op.template or view.dtype[c] is not f32:
+                    continue
+                below = _scored(view, n.args[0]) if n.op.kind == "attention" else {n.args[0]}
+                read = {n.args[1], *below}
+                if fits is None or fits.issuperset(read):
+                    yield ("may-multiply", *n.args, n.attrs[0], self.dtype)
+
+    def _fitting(self, view: View) -> set[int] | None:
+        """Classes that are in range, or None where every one is."""
+        if self.dtype != "f16":
+            return None
+        fits = {c for c, most in bounds(view).items() if most <= LARGEST}
+        fits |= {c for c, n in view.having("Input") if n.attrs[0] in view.weights}
+        changed = True
+        while changed:
+            moved = {c for c, nodes in view.nodes.items() if c not in fits and any(
+                n.op.kind == "movement" and n.op.name != "Pad" and n.args[0] in fits
+                for n in nodes)}
+            fits |= moved
+            changed = bool(moved)
+        return fits
+
+
+def _scored(view: View, scores: int) -> set[int]:
+    """The operands of the products below some scores."""
+    todo, seen, found = [scores], set(), set()
+    while todo:
+        c = todo.pop()
+        if c in seen:
+            continue
+        seen.add(c)
+        nodes = view.nodes.get(c, ())
+        products = [n for n in nodes if n.op.kind == "contract"]
+        found |= {a for n in products for a in n.args}
+        if not products:
+            todo.extend(a for n in nodes for a in n.args)
+    return found
