@@ -5,10 +5,11 @@ BIN    := $(VENV)/bin
 JOBS   ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long bench metal lint clean
+BUNDLE ?= build/gpu
+.PHONY: help run test test-long bench metal pycuda-wheel gpu-bundle gpu lint clean
 
 help:            ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(VENV)/.models  ## embed sentences with the real MiniLM, compiled for this machine
 	$(BIN)/python examples/minilm.py
@@ -24,6 +25,18 @@ bench: $(VENV)/.dev  ## times against NumPy, and PyTorch where it is installed
 
 metal: $(VENV)/.metal  ## on a Mac: are the kernels right on its GPU, and how fast
 	$(BIN)/python benchmarks/metal.py
+
+pycuda-wheel: $(VENV)/.dev  ## a wheel of PyCUDA in dist/, without a GPU: minutes, once
+	$(BIN)/python tools/pycuda_wheel.py dist
+
+gpu-bundle: $(VENV)/.dev  ## programs and a runner for a machine with a GPU, in build/gpu
+	$(BIN)/python benchmarks/gpu_bundle/make.py $(BUNDLE) --wheels dist
+
+gpu:             ## run build/gpu on this machine's GPU: results, then times
+	@test -f $(BUNDLE)/run.py || { \
+	  echo "$(BUNDLE) is not there; run make gpu-bundle first, on any machine"; exit 1; }
+	$(PYTHON) $(BUNDLE)/run.py --json $(BUNDLE)/correct.json
+	$(PYTHON) $(BUNDLE)/gpu.py --json $(BUNDLE)/results.json
 
 lint: $(VENV)/.dev  ## ruff, and mypy on the package
 	$(BIN)/ruff check .

@@ -10,6 +10,7 @@ from simt import cases, fake_driver
 from test_kernel_cases import CASES
 from tegg.backends.cuda import nvrtc
 from tegg.backends.cuda.emit import CudaC
+from tegg.backends.cuda.resources import resources_of
 from tegg.backends.cuda.target import Cuda
 
 from tegg.dtype import DTYPES, f32
@@ -24,13 +25,20 @@ from tegg.testing.strategies import views
 from tegg.testing.tolerance import close
 
 ARCHITECTURES = (75, 80, 90)
+RESOURCES = {}  # of each kernel that was compiled, by architecture and name
 
 
 def compiled(codes) -> None:
-    """NVIDIA's own compiler takes the text for every architecture, where it is installed."""
+    """NVIDIA's own compiler takes the text for every architecture, where it is installed, and no
+    kernel has more values than registers."""
     compiler = nvrtc.find()
+    source = "\n".join([cases.prelude(), *(c.source for c in codes)])
     for architecture in ARCHITECTURES if compiler else ():
-        compiler.compile("\n".join([cases.prelude(), *(c.source for c in codes)]), architecture)
+        found = resources_of(compiler.compile(source, architecture)[1])
+        assert {r.kernel for r in found} == {s.function for c in codes for s in c.stages}
+        spilled = [r.show() for r in found if r.spill_stores or r.spill_loads]
+        assert not spilled, f"sm_{architecture}: {spilled}"
+        RESOURCES.update({(architecture, r.kernel): r for r in found})
 
 
 def agree(unit, c, order: int, slack: float = 1.0) -> None:

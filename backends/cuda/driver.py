@@ -1,137 +1,331 @@
-"""The GPU through PyCUDA, which is imported here alone, when a device is opened."""
+"""A GPU: its context, memory, streams, events and loaded kernels, through NVIDIA's driver.
+
+Where PyCUDA is installed, which is imported here alone, it holds the context, so that its arrays
+and ours live in one; without it the driver does.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
+import os
+import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from ctypes import byref, c_float, c_int, c_size_t, c_uint64, c_void_p
 from typing import Any
 
-from tegg.cache import Cache, content_key, default
 from tegg.errors import BackendError
 
-from . import nvrtc
+from . import libcuda
+from .failures import explained
+from .libcuda import Libcuda, Refused
+from .replay import Launch, Replay, start
 
 _OLDEST = 70          # shuffles with masks and independent threads
 _BLOCKS_EACH = 32     # blocks of one kernel that a multiprocessor is given at most
+_PLAIN_SHARED = 48 << 10  # bytes of shared memory that a kernel gets without being asked for
+
+# CUdevice_attribute, CUfunction_attribute, CUpointer_attribute, CUmemPool_attribute
+_MULTIPROCESSORS, _L2, _SHARED, _POOLS, _MAJOR, _MINOR = 16, 38, 97, 115, 75, 76
+_DYNAMIC_SHARED = 8
+_CONTEXT, _KIND, _ORDINAL = 1, 2, 9
+_KEEP = 4
+_ON_DEVICE = 2        # CUmemorytype
 
 
 @functools.cache
-def open_device() -> Device:
-    """The first GPU. Raises BackendError where PyCUDA, the driver or a device is missing."""
+def open_device(number: int = 0) -> Device:
+    """A GPU. Raises BackendError where the driver or the device is missing."""
+    driver = libcuda.library()
     try:
-        from pycuda import driver
-    except ModuleNotFoundError:
-        raise BackendError("device 'cuda' needs PyCUDA, which is not installed; "
-                           "pip install 'tegg[cuda]'") from None
-    except ImportError as e:
-        raise BackendError(f"PyCUDA cannot load NVIDIA's driver ({e}); install the driver of the "
-                           f"GPU, or use device='cpu'") from None
-    try:
-        driver.init()
-        if driver.Device.count() == 0:
+        found = driver.number("cuDeviceGetCount")
+        if not found:
             raise BackendError("NVIDIA's driver finds no GPU on this machine; use device='cpu'")
-        return Device(driver, driver.Device(0))
-    except RuntimeError as e:
-        raise BackendError(f"NVIDIA's driver does not start ({e}); see whether nvidia-smi lists a "
-                           f"GPU, or use device='cpu'") from None
+        if not 0 <= number < found:
+            raise BackendError(f"there is no GPU {number}: NVIDIA's driver finds {found}, and "
+                               f"counts from 0")
+        return Device(driver, number)
+    except Refused as e:
+        raise BackendError(f"GPU {number} cannot be opened ({e}); see whether nvidia-smi lists "
+                           f"it and other programs leave it free") from None
+
+
+class _Plain:
+    """The context as the driver alone keeps it."""
+
+    def __init__(self, driver: Libcuda, number: int) -> None:
+        self._driver = driver
+        self._context = driver.handle("cuDevicePrimaryCtxRetain", number)
+
+    def push(self) -> None:
+        self._driver.cuCtxPushCurrent_v2(self._context)
+
+    def pop(self) -> None:
+        self._driver.cuCtxPopCurrent_v2(byref(c_void_p()))
+
+
+def _context(driver: Libcuda, number: int) -> tuple[Any, str]:
+    """The primary context of a device, and who holds it. PyCUDA's knows of what is pushed."""
+    try:
+        import pycuda
+        from pycuda import driver as pycuda_driver
+    except ImportError:
+        return _Plain(driver, number), "libcuda"
+    pycuda_driver.init()
+    return (pycuda_driver.Device(number).retain_primary_context(),
+            f"PyCUDA {pycuda.VERSION_TEXT}")
 
 
 class Device:
-    """One GPU: its primary context, and what runs in it. ``with device.current():`` around all."""
+    """One GPU: its primary context, and what runs in it. ``with device.current():`` around all.
 
-    def __init__(self, driver: Any, device: Any) -> None:
-        self._driver = driver
-        major, minor = device.compute_capability()
+    What a program reads off it: ``architecture`` (90 for compute capability 9.0),
+    ``multiprocessors``, ``shared_bytes`` of a block, ``l2_bytes``, ``memory_bytes``.
+    """
+
+    def __init__(self, driver: Libcuda, number: int) -> None:
+        self.number, self._driver = number, driver
+        self._device = driver.number("cuDeviceGet", number)
+        text = ctypes.create_string_buffer(256)
+        driver.cuDeviceGetName(text, 256, self._device)
+        self.name = text.value.decode(errors="replace")
+        major, minor = self._read(_MAJOR), self._read(_MINOR)
         self.architecture = 10 * major + minor
         if self.architecture < _OLDEST:
-            raise BackendError(f"{device.name()} is of compute capability {major}.{minor}; the "
+            raise BackendError(f"{self.name} is of compute capability {major}.{minor}; the "
                                f"oldest that kernels are made for is {_OLDEST // 10}.0")
-        self.name = device.name()
-        attribute = driver.device_attribute.MULTIPROCESSOR_COUNT
-        self.most_blocks = _BLOCKS_EACH * int(device.get_attribute(attribute))
-        self._context = device.retain_primary_context()
-        self._lock = threading.RLock()
+        self.multiprocessors = self._read(_MULTIPROCESSORS)
+        self.most_blocks = _BLOCKS_EACH * self.multiprocessors
+        self.shared_bytes, self.l2_bytes = self._read(_SHARED), self._read(_L2)
+        size = c_size_t()
+        driver.cuDeviceTotalMem_v2(byref(size), self._device)
+        self.memory_bytes = size.value
+        self.version = driver.number("cuDriverGetVersion")
+        self._context, self.held_by = _context(driver, number)
+        self._lock, self._process = threading.RLock(), os.getpid()
+        self._lost = ""
+        with self.current():
+            self._pooled = self._has_pool()
+            self._address = self._own_context()
+
+    def _read(self, attribute: int) -> int:
+        return self._driver.number("cuDeviceGetAttribute", attribute, self._device)
+
+    def _has_pool(self) -> bool:
+        """Whether memory can be had in the order of a stream; then freed memory is kept."""
+        if not self._read(_POOLS):
+            return False
+        pool = self._driver.handle("cuDeviceGetDefaultMemPool", self._device)
+        self._driver.cuMemPoolSetAttribute(pool, _KEEP, byref(c_uint64(2**64 - 1)))
+        return True
+
+    def _own_context(self) -> int:
+        """The context's handle, as it is known to memory that is allocated in it."""
+        probe = Memory(self, 1, None)
+        return self._pointer(_CONTEXT, probe.address, c_void_p()) or 0
 
     @contextmanager
     def current(self) -> Iterator[None]:
         """This thread has the device to itself; what the driver refuses is a BackendError."""
+        if os.getpid() != self._process:
+            raise BackendError(f"{self.name} was opened before this process was forked, and "
+                               f"NVIDIA's driver does not work in both; open it after the fork "
+                               f"only, or start processes by multiprocessing's 'spawn'")
         with self._lock:
-            self._context.push()
+            if self._lost:
+                raise BackendError(f"{self._lost}; nothing can run on it in this process any more")
             try:
-                yield
-            except self._driver.MemoryError as e:
-                raise BackendError(f"{self.name} is out of memory ({e}); use smaller inputs or "
-                                   f"free other programs") from None
-            except self._driver.Error as e:
-                raise BackendError(f"{self.name}: {e}") from None
-            finally:
-                self._context.pop()
+                self._context.push()
+                try:
+                    yield
+                finally:
+                    self._context.pop()
+            except Refused as e:
+                text, lost = explained(self.name, e)
+                self._lost = text if lost else ""
+                raise BackendError(text) from None
 
     # ---- kernels
-    def load(self, source: str, names: Sequence[str],
-             cache: Cache | None = None) -> Mapping[str, Any]:
-        """Functions of a source by name. The source is compiled once, and kept by the cache."""
-        cache, compiler = cache or default(), nvrtc.find()
-        version = compiler.version if compiler else f"nvcc {self._driver.get_version()}"
-        key = content_key(source, version, str(self.architecture), *nvrtc.FLAGS)
-        code = cache.read("cubin", key)
-        if code is None:
-            code = (compiler.compile(source, self.architecture) if compiler
-                    else self._nvcc(source))
-            cache.put("cubin", key, code)
-        module = self._driver.module_from_buffer(code)
-        return {name: module.get_function(name) for name in names}
+    def load(self, code: bytes, names: Sequence[str]) -> Module:
+        """The kernels of machine code, by name."""
+        return Module(self, self._driver, code, names)
 
-    def _nvcc(self, source: str) -> bytes:
-        from pycuda.compiler import compile as nvcc
-        try:
-            return nvcc(source, no_extern_c=True, arch=f"sm_{self.architecture}",
-                        options=list(nvrtc.FLAGS))
-        except (OSError, self._driver.CompileError) as e:
-            raise BackendError(f"neither NVRTC nor nvcc compiles kernels for {self.name} ({e}); "
-                               f"pip install nvidia-cuda-nvrtc-cu12, or put nvcc on PATH") from None
+    def allow_shared(self, function: int, nbytes: int) -> None:
+        """Let a kernel have more shared memory than it gets without being asked for."""
+        if nbytes > self.shared_bytes:
+            raise BackendError(f"a kernel takes {nbytes:,} bytes of shared memory, and a block of "
+                               f"{self.name} has {self.shared_bytes:,}; compile for this GPU, "
+                               f"with tegg.Cuda() or device='cuda'")
+        if nbytes > _PLAIN_SHARED:
+            self._driver.cuFuncSetAttribute(function, _DYNAMIC_SHARED, nbytes)
 
-    @staticmethod
-    def prepare(function: Any, pointers: int, sizes: int) -> None:
-        """State the arguments of a function: pointers, then sizes of 64 bits."""
-        function.prepare("P" * pointers + "q" * sizes)
+    def launch(self, launch: Launch, stream: int) -> None:
+        start(self._driver, launch, stream)
 
-    @staticmethod
-    def launch(function: Any, blocks: int, threads: int, arguments: Sequence[int]) -> None:
-        function.prepared_call((blocks, 1), (threads, 1, 1), *arguments)
+    def replay(self, launches: Sequence[Launch]) -> Replay:
+        """Launches as one graph."""
+        return Replay(self._driver, launches)
 
     # ---- memory
-    def allocate(self, nbytes: int) -> Any:
-        """Memory that is freed with the object; ``int`` gives its address."""
-        return self._driver.mem_alloc(max(1, nbytes))
+    def allocate(self, nbytes: int, stream: int | None = None) -> Memory:
+        """Memory that is freed with the object. With a stream: in its order, and soon had again."""
+        return Memory(self, nbytes, stream if self._pooled else None)
 
-    def upload(self, to: int, source: int, nbytes: int) -> None:
+    def free_bytes(self) -> int:
+        """Bytes of memory that nobody has."""
+        free, total = c_size_t(), c_size_t()
+        self._driver.cuMemGetInfo_v2(byref(free), byref(total))
+        return free.value
+
+    def upload(self, to: int, source: int, nbytes: int, stream: int = 0) -> None:
         """Copy from an address of the host."""
         if nbytes:
-            self._driver.memcpy_htod(to, (ctypes.c_char * nbytes).from_address(source))
+            self._driver.cuMemcpyHtoDAsync_v2(to, source, nbytes, stream)
 
-    def download(self, to: int, source: int, nbytes: int) -> None:
-        """Copy to an address of the host."""
+    def download(self, to: int, source: int, nbytes: int, stream: int = 0) -> None:
+        """Copy to an address of the host, which has it once the stream is waited for."""
         if nbytes:
-            self._driver.memcpy_dtoh((ctypes.c_char * nbytes).from_address(to), source)
+            self._driver.cuMemcpyDtoHAsync_v2(to, source, nbytes, stream)
 
-    def copy(self, to: int, source: int, nbytes: int) -> None:
+    def copy(self, to: int, source: int, nbytes: int, stream: int = 0) -> None:
         """Copy on the device."""
         if nbytes:
-            self._driver.memcpy_dtod(to, source, nbytes)
+            self._driver.cuMemcpyDtoDAsync_v2(to, source, nbytes, stream)
 
-    # ---- time
-    def mark(self) -> Any:
-        """An event after what has been launched so far."""
-        event = self._driver.Event()
-        event.record()
-        return event
+    def _pointer(self, attribute: int, address: int, out: Any) -> Any:
+        self._driver.cuPointerGetAttribute(byref(out), attribute, address)
+        return out.value
 
-    @staticmethod
-    def seconds(begin: Any, end: Any) -> float:
+    def why_not(self, address: int) -> str:
+        """Why an address cannot be used by this device's kernels; empty where it can."""
+        try:
+            kind = self._pointer(_KIND, address, c_int())
+            ordinal = self._pointer(_ORDINAL, address, c_int())
+            context = self._pointer(_CONTEXT, address, c_void_p()) or 0
+        except Refused:
+            return "is not memory that NVIDIA's driver knows"
+        if kind != _ON_DEVICE:
+            return "lies in memory of the host"
+        if ordinal != self.number:
+            return f"lies on GPU {ordinal}, and the program runs on GPU {self.number}"
+        if context not in (0, self._address):  # 0: memory of a pool belongs to no context
+            return ("was made in another CUDA context than the device's primary one; with PyCUDA "
+                    "import pycuda.autoprimaryctx instead of pycuda.autoinit")
+        return ""
+
+    def gpuarray(self, array: Any) -> Any:
+        """The memory of an array of ours as PyCUDA's GPUArray."""
+        from pycuda.gpuarray import GPUArray
+        with self.current():
+            return GPUArray(array.shape, array.dtype, gpudata=array.address, base=array)
+
+    # ---- order and time
+    def wait(self, stream: int) -> None:
+        """The host waits until a stream is done."""
+        self._driver.cuStreamSynchronize(stream)
+
+    def stream(self) -> Stream:
+        """A stream of its own, which does not wait for the default one."""
+        return Stream(self, self._driver)
+
+    def mark(self, stream: int = 0) -> Event:
+        """An event after what a stream was given so far."""
+        return Event(self, self._driver, stream)
+
+    def after(self, stream: int, event: Event) -> None:
+        """What a stream is given from now on waits for an event."""
+        self._driver.cuStreamWaitEvent(stream, event.handle, 0)
+
+    def order(self, first: int, then: int) -> None:
+        """What a stream is given from now on comes after what another has."""
+        if first != then:
+            self.after(then, self.mark(first))
+
+    def seconds(self, begin: Event, end: Event) -> float:
         """The time between two events; waits for the second."""
-        end.synchronize()
-        return end.time_since(begin) * 1e-3
+        self._driver.cuEventSynchronize(end.handle)
+        out = c_float()
+        self._driver.cuEventElapsedTime(byref(out), begin.handle, end.handle)
+        return out.value * 1e-3
+
+    def released(self, call: str, *arguments: Any) -> None:
+        """Free a thing of the driver's by a call."""
+        self.finish(lambda: getattr(self._driver, call)(*arguments))
+
+    def finish(self, free: Callable[[], None]) -> None:
+        """Free something, unless it went with its context or stayed behind in a fork."""
+        if not sys.is_finalizing() and os.getpid() == self._process and not self._lost:
+            with contextlib.suppress(BackendError), self.current():
+                free()
+
+
+class Memory:
+    """Bytes of a device, freed with the object; ``int`` gives the address."""
+
+    __slots__ = ("_device", "_stream", "address", "nbytes")
+
+    def __init__(self, device: Device, nbytes: int, stream: int | None) -> None:
+        self.address, self.nbytes, self._device, self._stream = 0, nbytes, device, stream
+        driver = device._driver
+        try:
+            self.address = (driver.handle("cuMemAlloc_v2", max(1, nbytes)) if stream is None else
+                            driver.handle("cuMemAllocAsync", max(1, nbytes), stream))
+        except Refused as e:
+            e.args = (f"{e} of {nbytes:,} bytes; {device.free_bytes():,} are free",)
+            raise
+
+    def __int__(self) -> int:
+        return self.address
+
+    def __del__(self) -> None:
+        if self.address and self._stream is None:
+            self._device.released("cuMemFree_v2", self.address)
+        elif self.address:
+            self._device.released("cuMemFreeAsync", self.address, self._stream)
+
+
+class Module:
+    """Loaded kernels: handles by name. Unloaded with the object."""
+
+    def __init__(self, device: Device, driver: Libcuda, code: bytes,
+                 names: Sequence[str]) -> None:
+        self._device = device
+        self._handle = driver.handle("cuModuleLoadData", code)
+        self.functions = {n: driver.handle("cuModuleGetFunction", self._handle, n.encode())
+                          for n in names}
+
+    def __del__(self) -> None:
+        if hasattr(self, "_handle"):
+            self._device.released("cuModuleUnload", self._handle)
+
+
+class Stream:
+    """A stream of the driver's. ``handle`` is what other libraries call it by."""
+
+    def __init__(self, device: Device, driver: Libcuda) -> None:
+        self._device = device
+        self.handle = driver.handle("cuStreamCreate", 1)  # CU_STREAM_NON_BLOCKING
+
+    def __del__(self) -> None:
+        if hasattr(self, "handle"):
+            self._device.released("cuStreamDestroy_v2", self.handle)
+
+
+class Event:
+    """A point in a stream."""
+
+    def __init__(self, device: Device, driver: Libcuda, stream: int) -> None:
+        self._device, self._driver = device, driver
+        self.handle = driver.handle("cuEventCreate", 0)
+        self.again(stream)
+
+    def again(self, stream: int) -> None:
+        """The point after what a stream was given by now."""
+        self._driver.cuEventRecord(self.handle, stream)
+
+    def __del__(self) -> None:
+        if hasattr(self, "handle"):
+            self._device.released("cuEventDestroy_v2", self.handle)

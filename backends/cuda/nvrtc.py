@@ -36,6 +36,12 @@ def _places() -> Iterator[Path]:
         for path in sorted(folder.glob("libnvrtc.so*"), reverse=True):
             if ".alt." not in path.name:
                 yield path
+    for version in (13, 12, 11):  # wherever the loader looks
+        yield Path(f"libnvrtc.so.{version}")
+
+
+class CompileFailed(BackendError):
+    """A source is not taken by a compiler, in the compiler's words."""
 
 
 class Nvrtc:
@@ -51,19 +57,34 @@ class Nvrtc:
         self._check(self._lib.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)))
         return f"{major.value}.{minor.value}"
 
-    def compile(self, source: str, architecture: int) -> bytes:
-        """Machine code for ``sm_architecture``. Raises BackendError with the compiler's words."""
+    @property
+    def architectures(self) -> tuple[int, ...]:
+        """Those that it compiles for."""
+        count = ctypes.c_int()
+        self._check(self._lib.nvrtcGetNumSupportedArchs(ctypes.byref(count)))
+        found = (ctypes.c_int * count.value)()
+        self._check(self._lib.nvrtcGetSupportedArchs(found))
+        return tuple(found)
+
+    def compile(self, source: str, architecture: int) -> tuple[bytes, str]:
+        """Machine code for ``sm_architecture``, and what the compiler says of it: registers,
+        spills, shared memory of each kernel. Raises CompileFailed with the compiler's words."""
+        if architecture not in self.architectures:
+            raise BackendError(f"NVRTC {self.version} does not know sm_{architecture}; it knows "
+                               f"{', '.join(f'sm_{a}' for a in self.architectures)}; install a "
+                               f"CUDA toolkit, or a wheel of nvidia-cuda-nvrtc, that does")
         program = ctypes.c_void_p()
         self._check(self._lib.nvrtcCreateProgram(ctypes.byref(program), source.encode(),
                                                  b"kernels.cu", 0, None, None))
         try:
-            flags = [f.encode() for f in (f"--gpu-architecture=sm_{architecture}", *FLAGS)]
+            flags = [f.encode() for f in (f"--gpu-architecture=sm_{architecture}",
+                                          "--ptxas-options=-v", *FLAGS)]
             failed = self._lib.nvrtcCompileProgram(program, len(flags),
                                                    (ctypes.c_char_p * len(flags))(*flags))
             if failed:
-                raise BackendError(f"NVRTC {self.version} does not compile kernels for sm_"
-                                   f"{architecture}: {self._text(program)[:2000]}")
-            return self._bytes(program, "CUBIN")
+                raise CompileFailed(f"NVRTC {self.version} does not compile kernels for sm_"
+                                    f"{architecture}: {self._text(program)[:2000]}")
+            return self._bytes(program, "CUBIN"), self._text(program)
         finally:
             self._lib.nvrtcDestroyProgram(ctypes.byref(program))
 

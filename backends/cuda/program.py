@@ -1,8 +1,10 @@
-"""A plan on the GPU: its kernels loaded, weights kept there, arguments copied in and out."""
+"""A plan on the GPU: kernels loaded, weights and arena kept there, runs as one graph or a list."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from importlib.resources import files
 from itertools import pairwise
 from typing import Any
@@ -11,7 +13,13 @@ from tegg.dim import Dim, Symbol, symbols
 from tegg.planning.plan import Call, Plan
 from tegg.planning.target import ArraySpec
 
-from .driver import Device
+from .arrays import Arrays
+from .cubin import cubin
+from .driver import Device, Event, Memory
+from .replay import Launch, Replay
+from .streams import current_stream
+
+KEPT = 8  # sizes of the symbols, and graphs, that are kept; the oldest go first
 
 
 def prelude() -> str:
@@ -19,28 +27,51 @@ def prelude() -> str:
     return files("tegg.backends.cuda").joinpath("prelude.h").read_text(encoding="utf-8")
 
 
-class Loaded:
-    """A plan whose kernels are loaded. Runs of it wait for one another.
+def source_of(plan: Plan) -> str:
+    """The program text of a plan."""
+    return "\n".join([prelude(), *(k.source for k in plan.kernels)])
 
-    Addresses that it is given are of the host, and those of the arena are not used: values between
-    kernels, weights and what is computed from them live on the device.
+
+@dataclass(frozen=True, slots=True)
+class _Sized:
+    """What sizes of the symbols decide: bytes of buffers, the arena, blocks of every launch."""
+
+    values: Mapping[str, int]
+    nbytes: tuple[int, ...]
+    offsets: Mapping[int, int]
+    peak: int
+    blocks: Mapping[str, int]
+
+
+class Loaded:
+    """A plan whose kernels are loaded. Runs of it follow one another, whatever their streams.
+
+    ``buffers`` hold addresses of the host, or of the device where a buffer is ``resident``. Values
+    between kernels, weights and what is computed from them live on the device alone.
     """
 
-    def __init__(self, plan: Plan, device: Device) -> None:
-        self.plan, self._device = plan, device
-        self._source = "\n".join([prelude(), *(k.source for k in plan.kernels)])
-        stages = [(k, s) for k in plan.kernels for s in k.stages]
+    def __init__(self, plan: Plan, device: Device, results: str = "numpy",
+                 graph: bool = True) -> None:
+        self.plan, self._device, self._graph = plan, device, graph
+        self.arrays = Arrays(device, results)
+        self._source = source_of(plan)
+        self._stages = {s.function: s for k in plan.kernels for s in k.stages}
+        made = cubin(self._source, device.architecture)
+        self.resources = made.resources
         with device.current():
-            self._functions = device.load(self._source, [s.function for _, s in stages])
-            for k, s in stages:
-                assert s.launch is not None, f"{s.function} was not lowered for blocks of threads"
-                device.prepare(self._functions[s.function], len(s.launch.buffers), len(k.symbols))
-        self._sized = {i for i, b in enumerate(plan.buffers)  # weights that go along each time
-                       if b.kind == "weight" and symbols(b.size)}
-        self._fixed: dict[int, Any] = {}              # weights, and what is computed from them
-        self._memory: dict[tuple[str, int], Any] = {}  # of arguments and of the arena, by use
-        self._held: dict[tuple[str, int], int] = {}
+            self._module = device.load(made.code, list(self._stages))
+            for name, s in self._stages.items():
+                assert s.launch is not None, f"{name} was not lowered for blocks of threads"
+                device.allow_shared(self._module.functions[name], s.launch.shared)
+        self._weights = {i for i, b in enumerate(plan.buffers)  # that go along each time
+                         if b.kind == "weight" and symbols(b.size)}
+        self._fixed: dict[int, Memory] = {}                 # weights, and what they make
+        self._memory: dict[tuple[str, int], Memory] = {}    # of arguments and the arena, by use
+        self._sizes: dict[tuple[int, ...], _Sized] = {}
+        self._replays: list[tuple[Replay, Any]] = []        # with what they were last given
+        self._last: tuple[int, Event] | None = None         # the stream of the last run, its end
         self._written = self._changed()
+        self._keep: Any = None
 
     def _changed(self) -> set[int]:
         """Buffers that a run writes."""
@@ -51,98 +82,180 @@ class Loaded:
         return out
 
     # ---- memory
+    def _sized(self, sizes: Any) -> _Sized:
+        key = tuple(int(sizes[i]) for i in range(len(self.plan.symbols)))
+        found = self._sizes.get(key)
+        if found is None:
+            while len(self._sizes) >= KEPT:
+                del self._sizes[next(iter(self._sizes))]
+            found = self._sizes[key] = self._computed(dict(zip(self.plan.symbols, key)))
+        return found
+
+    def _computed(self, named: Mapping[str, int]) -> _Sized:
+        layout = self.plan.layout(named)
+        blocks = {n: s.launch.blocks(named, self._device.most_blocks)
+                  for n, s in self._stages.items() if s.launch is not None}
+        return _Sized(named, tuple(b.bytes(named) for b in self.plan.buffers), layout.offsets,
+                      layout.peak, blocks)
+
     def _kept(self, key: tuple[str, int], nbytes: int) -> int:
         """Memory for a use, kept from the last run where it is large enough."""
-        if self._held.get(key, -1) < nbytes:
+        held = self._memory.get(key)
+        if held is None or held.nbytes < nbytes:
             self._memory.pop(key, None)
-            self._memory[key], self._held[key] = self._device.allocate(nbytes), nbytes
-        return int(self._memory[key])
+            held = None  # freed before more is asked for
+            held = self._memory[key] = self._device.allocate(nbytes)
+        return held.address
 
-    def _addresses(self, sizes: Mapping[str, int]) -> list[int]:
+    def _addresses(self, buffers: Any, sized: _Sized, resident: AbstractSet[int]) -> list[int]:
         """Where every buffer lies on the device; one argument under two numbers lies once."""
-        layout = self.plan.layout(sizes)
-        arena = self._kept(("arena", 0), layout.peak)
+        arena = self._kept(("arena", 0), sized.peak) if sized.peak else 0
         out = []
         for i, b in enumerate(self.plan.buffers):
             if i in self._fixed:
-                out.append(int(self._fixed[i]))
+                out.append(self._fixed[i].address)
             elif b.kind == "arena":
-                out.append(arena + layout.offsets.get(i, 0))
+                out.append(arena + sized.offsets.get(i, 0))
+            elif i in resident:
+                out.append(int(buffers[i] or 0))
             else:
-                out.append(self._kept((b.kind, b.index), b.bytes(sizes)))
+                out.append(self._kept((b.kind, b.index), sized.nbytes[i]))
         return out
-
-    def _sizes(self, sizes: Any) -> dict[str, int]:
-        return {name: int(sizes[i]) for i, name in enumerate(self.plan.symbols)}
 
     # ---- runs
     def run_ahead(self, buffers: Any, sizes: Any) -> None:
         """Take the weights, and run the calls that depend on them only."""
-        device, named = self._device, self._sizes(sizes)
+        device, sized = self._device, self._sized([0] * len(self.plan.symbols))
         with device.current():
             fixed = {}
             for i, b in enumerate(self.plan.buffers):
-                if b.kind in ("weight", "ahead") and i not in self._sized:
+                if b.kind in ("weight", "ahead") and i not in self._weights:
                     fixed[i] = device.allocate(b.bytes({}))
                     if b.kind == "weight":
-                        device.upload(int(fixed[i]), buffers[i], b.bytes({}))
-            addresses = [int(fixed.get(i, 0)) for i in range(len(self.plan.buffers))]
-            for call in self.plan.ahead:
-                self._call(call, addresses, named)
+                        device.upload(fixed[i].address, buffers[i], b.bytes({}))
+            addresses = [fixed[i].address if i in fixed else 0
+                         for i in range(len(self.plan.buffers))]
+            for launch in self._launches(self.plan.ahead, addresses, sized):
+                device.launch(launch, 0)
+            device.wait(0)
             self._fixed = fixed
 
-    def run(self, buffers: Any, sizes: Any) -> None:
-        named = self._sizes(sizes)
+    def run(self, buffers: Any, sizes: Any, resident: AbstractSet[int] = frozenset(),
+            keep: object = None) -> None:
+        """Run once on the thread's stream. Returns when arrays of the host are read and written;
+        where all are ``resident``, at once. ``keep`` lives until the next run."""
+        stream = current_stream()
         with self._device.current():
-            addresses = self._given(buffers, named)
-            for call in self.plan.run:
-                self._call(call, addresses, named)
-            self._taken(buffers, addresses, named)
+            sized = self._sized(sizes)
+            self._follow(stream)
+            addresses = self._given(buffers, sized, resident, stream)
+            self._start(addresses, sized, stream)
+            self._taken(buffers, addresses, sized, resident, stream)
+            self._mark(stream)
+            self._keep = keep
 
-    def profile(self, buffers: Any, sizes: Any) -> list[float]:
-        device, named = self._device, self._sizes(sizes)
+    def profile(self, buffers: Any, sizes: Any,
+                resident: AbstractSet[int] = frozenset()) -> list[float]:
+        """Seconds of each call of the plan, by events between them."""
+        device, stream = self._device, current_stream()
         with device.current():
-            addresses = self._given(buffers, named)
-            marks = [device.mark()]
+            sized = self._sized(sizes)
+            self._follow(stream)
+            addresses = self._given(buffers, sized, resident, stream)
+            marks = [device.mark(stream)]
             for call in self.plan.run:
-                self._call(call, addresses, named)
-                marks.append(device.mark())
+                for launch in self._launches([call], addresses, sized):
+                    device.launch(launch, stream)
+                marks.append(device.mark(stream))
             out = [device.seconds(a, b) for a, b in pairwise(marks)]
-            self._taken(buffers, addresses, named)
+            self._taken(buffers, addresses, sized, resident, stream)
+            self._mark(stream)
             return out
 
-    def _given(self, buffers: Any, sizes: Mapping[str, int]) -> list[int]:
-        """Arguments are copied to the device."""
-        addresses = self._addresses(sizes)
+    def _follow(self, stream: int) -> None:
+        """The arena is one: a run on another stream waits for the last."""
+        if self._last is not None and self._last[0] != stream:
+            self._device.after(stream, self._last[1])
+
+    def _mark(self, stream: int) -> None:
+        if self._last is None:
+            self._last = (stream, self._device.mark(stream))
+        else:
+            self._last[1].again(stream)
+            self._last = (stream, self._last[1])
+
+    def _given(self, buffers: Any, sized: _Sized, resident: AbstractSet[int],
+               stream: int) -> list[int]:
+        """Arguments of the host are copied to the device."""
+        addresses = self._addresses(buffers, sized, resident)
         for i, b in enumerate(self.plan.buffers):
-            if b.kind == "input" or i in self._sized:
-                self._device.upload(addresses[i], buffers[i], b.bytes(sizes))
-        self._copies(self.plan.before, addresses, sizes)
+            if (b.kind == "input" and i not in resident) or i in self._weights:
+                self._device.upload(addresses[i], buffers[i], sized.nbytes[i], stream)
+        self._copies(self.plan.before, addresses, sized, stream)
         return addresses
 
-    def _taken(self, buffers: Any, addresses: Sequence[int], sizes: Mapping[str, int]) -> None:
-        """Results, and arguments that were changed, are copied back."""
-        self._copies(self.plan.after, addresses, sizes)
+    def _start(self, addresses: Sequence[int], sized: _Sized, stream: int) -> None:
+        """One graph of all launches, kept and changed where it must be; or one after the other."""
+        given = (tuple(addresses), sized)
+        for i, (replay, last) in enumerate(self._replays):
+            if last == given:
+                self._replays.append(self._replays.pop(i))
+                return replay.start(stream)
+        launches = self._launches(self.plan.run, addresses, sized)
+        if not self._graph or len(launches) < 2:
+            for launch in launches:
+                self._device.launch(launch, stream)
+            return None
+        found = next((i for i, (r, _) in enumerate(self._replays) if r.fits(launches)), None)
+        if found is None:
+            while len(self._replays) >= KEPT:
+                self._replays.pop(0)[0].close()
+            replay = self._device.replay(launches)
+        else:
+            replay, _ = self._replays.pop(found)
+            replay.change(launches)
+        self._replays.append((replay, given))
+        return replay.start(stream)
+
+    def _taken(self, buffers: Any, addresses: Sequence[int], sized: _Sized,
+               resident: AbstractSet[int], stream: int) -> None:
+        """Results for the host, and its arguments that were changed, are copied back."""
+        self._copies(self.plan.after, addresses, sized, stream)
+        hosted = False
         for i, b in enumerate(self.plan.buffers):
-            if b.kind in ("input", "output") and i in self._written:
-                self._device.download(buffers[i], addresses[i], b.bytes(sizes))
+            if b.kind in ("input", "output") and i not in resident:
+                hosted = True
+                if i in self._written:
+                    self._device.download(buffers[i], addresses[i], sized.nbytes[i], stream)
+        if hosted or self._weights:
+            self._device.wait(stream)
 
-    def _copies(self, pairs: Sequence[tuple[int, int]], addresses: Sequence[int],
-                sizes: Mapping[str, int]) -> None:
+    def _copies(self, pairs: Sequence[tuple[int, int]], addresses: Sequence[int], sized: _Sized,
+                stream: int) -> None:
         for source, to in pairs:
-            self._device.copy(addresses[to], addresses[source],
-                              self.plan.buffers[source].bytes(sizes))
+            self._device.copy(addresses[to], addresses[source], sized.nbytes[source], stream)
 
-    def _call(self, call: Call, addresses: Sequence[int], sizes: Mapping[str, int]) -> None:
-        kernel = self.plan.kernels[call.kernel]
-        for i in call.stages:
-            stage = kernel.stages[i]
-            assert stage.launch is not None
-            blocks = stage.launch.blocks(sizes, self._device.most_blocks)
-            if blocks:
-                self._device.launch(self._functions[stage.function], blocks, stage.launch.threads,
-                                    [*(addresses[call.buffers[b]] for b in stage.launch.buffers),
-                                     *(sizes[s] for s in kernel.symbols)])
+    def _launches(self, calls: Sequence[Call], addresses: Sequence[int],
+                  sized: _Sized) -> list[Launch]:
+        """What calls start, with their arguments. A stage that has nothing to do is left out."""
+        out = []
+        for call in calls:
+            kernel = self.plan.kernels[call.kernel]
+            values = tuple(sized.values[s] for s in kernel.symbols)
+            for i in call.stages:
+                stage = kernel.stages[i]
+                assert stage.launch is not None
+                blocks = sized.blocks[stage.function]
+                if blocks:
+                    pointers = tuple(addresses[call.buffers[b]] for b in stage.launch.buffers)
+                    out.append(Launch(self._module.functions[stage.function], blocks,
+                                      stage.launch.threads, stage.launch.shared,
+                                      pointers + values))
+        return out
+
+    def __del__(self) -> None:
+        for replay, _ in getattr(self, "_replays", ()):
+            self._device.finish(replay.close)
 
     # ---- what else an executable is asked
     def source(self) -> str:
@@ -155,7 +268,8 @@ class Loaded:
     def prepare(self, caller: Any, buffers: Any, keep: object, sizes: Sequence[int]) -> None:
         """Nobody asks: there is no caller."""
 
-    def bound(self, buffers: Any, sizes: Sequence[int], keep: object) -> Callable[[], None]:
-        def run(held: object = keep) -> None:
-            self.run(buffers, sizes)
+    def bound(self, buffers: Any, sizes: Sequence[int], keep: object,
+              resident: AbstractSet[int] = frozenset()) -> Callable[[], None]:
+        def run() -> None:
+            self.run(buffers, sizes, resident, keep)
         return run

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tegg.backends.simt.contraction import lower_contraction
 from tegg.backends.simt.templates import Forms, templates, tile_of
 from tegg.dtype import DType
-from tegg.errors import LoweringError
+from tegg.errors import BackendError, LoweringError
 from tegg.extract.cost import Costs, load_costs
 from tegg.ir.classes import Fragment
 from tegg.ir.op import PRODUCTS, Op
@@ -29,14 +29,17 @@ _PROFILES = (90,)  # architectures with a cost profile of their own
 class Cuda:
     """Kernels in CUDA C for compute capability ``architecture / 10``.
 
-    Planning needs no GPU; building a plan opens the first one.
+    Planning needs no GPU; building a plan opens the one of this number. results, graph: see
+    ``tegg.Cuda``.
     """
 
     name = "cuda"
     rules = ("lower.cuda", "lower.tensorcore")
 
-    def __init__(self, architecture: int) -> None:
-        self.architecture = architecture
+    def __init__(self, architecture: int, number: int = 0, results: str = "numpy",
+                 graph: bool = True) -> None:
+        self.architecture, self.number = architecture, number
+        self.results, self.graph = results, graph
         self.language = CudaC()
         self.features = frozenset({f"sm={architecture}"})
         self.ops = (*templates("Cuda"), mma_row(), rows_row(), attention_row())
@@ -82,7 +85,12 @@ class Cuda:
                                  tile_of(first.attrs))
 
     def build(self, plan: Plan) -> Loaded:
-        return Loaded(plan, open_device())
+        device = open_device(self.number)
+        if device.architecture < self.architecture:
+            raise BackendError(f"the program was compiled for compute capability "
+                               f"{self.architecture / 10}, and {device.name} has "
+                               f"{device.architecture / 10}; leave architecture= out")
+        return Loaded(plan, device, self.results, self.graph)
 
 
 def target() -> Cuda:

@@ -17,6 +17,7 @@ from tegg.version import __version__
 
 if TYPE_CHECKING:
     from tegg import models as models, nn as nn
+    from tegg.backends.cuda.compiler import Cuda as Cuda
     from tegg.backends.metal.compiler import Metal as Metal
     from tegg.ir.op import Op as Op
     from tegg.jit import compile as compile
@@ -33,6 +34,7 @@ _LAZY = {
     "Code": "tegg.ir.code",
     "Compiled": "tegg.runtime.compiled",
     "Compiler": "tegg.rewrite.compiler",
+    "Cuda": "tegg.backends.cuda.compiler",
     "Fp16": "tegg.rewrite.compiler",
     "Generic": "tegg.rewrite.compiler",
     "Op": "tegg.ir.op",
@@ -57,6 +59,7 @@ __all__ = [
     "Code",
     "Compiled",
     "Compiler",
+    "Cuda",
     "DType",
     "DTypeError",
     "ExtractionError",

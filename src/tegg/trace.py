@@ -12,6 +12,7 @@ import numpy as np
 from tegg.dim import Claim, Dim, Poly, Shape
 from tegg.dtype import DType, dtype as as_dtype
 from tegg.errors import ArgumentError, DTypeError, ShapeError
+from tegg.interchange import dtype_of, on_device, shape_of
 from tegg.ir.graph import Graph, current_graph
 from tegg.ir.op import OPS, OpTable
 from tegg.ops.value import Value, fail, node_of
@@ -31,6 +32,8 @@ class ArraySpec:
     def of(x: Any, name: str = "the argument") -> ArraySpec:
         """The spec of an array. Raises DTypeError, with the argument's name, for its dtype."""
         try:
+            if on_device(x):
+                return ArraySpec(shape_of(x), dtype_of(x))
             return ArraySpec(tuple(x.shape), as_dtype(x.dtype))
         except DTypeError as e:
             raise DTypeError(f"{name}: {e}") from None
@@ -61,7 +64,7 @@ class Traced:
 
 def is_array(x: object) -> bool:
     """Whether an argument is traced; anything else is part of the program."""
-    return isinstance(x, (np.ndarray, ArraySpec))
+    return isinstance(x, (np.ndarray, ArraySpec)) or on_device(x)
 
 
 def signature_of(fn: Any) -> inspect.Signature:

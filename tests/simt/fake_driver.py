@@ -1,184 +1,114 @@
-"""The part of PyCUDA that the runtime uses, over the simulator: the runtime's own file runs."""
+"""A driver without a GPU: ``libcuda.cpp`` in the place of libcuda.so.1, and g++ in that of NVRTC."""
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import sys
-import types
+from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
-import numpy as np
-from simt.simulator import Memory, Module
-from tegg.backends.cuda import driver as runtime
-from tegg.backends.cuda import nvrtc
+import pytest
+from simt.simulator import HERE, built, machine, machine_path, run_compiler
+from tegg.backends.cuda import driver, libcuda, nvrtc
 
-_live: dict[int, Memory] = {}
-launched: list[tuple[str, int, int]] = []  # of every kernel: its name, blocks, threads
-
-
-class Error(Exception):
-    pass
-
-
-class MemoryError_(Error):
-    pass
-
-
-class CompileError(Error):
-    pass
-
-
-class DeviceAllocation:
-    def __init__(self, nbytes: int) -> None:
-        if nbytes > device.memory:
-            raise MemoryError_("cuMemAlloc failed: out of memory")
-        self._memory = Memory(nbytes, "device memory")
-        _live[self._memory.address] = self._memory
-
-    def __int__(self) -> int:
-        return self._memory.address
-
-    def __del__(self) -> None:
-        if hasattr(self, "_memory") and _live.pop(self._memory.address, None):
-            self._memory.free()
-
-
-class Context:
-    depth = 0
-
-    def push(self) -> None:
-        Context.depth += 1
-
-    def pop(self) -> None:
-        Context.depth -= 1
-
-
-class Device:
-    memory = 1 << 28
-    capability = (9, 0)
-    found = 1
-
-    def __init__(self, number: int = 0) -> None:
-        assert number == 0
-
-    @staticmethod
-    def count() -> int:
-        return Device.found
-
-    def name(self) -> str:
-        return "Simulated GPU"
-
-    def compute_capability(self) -> tuple[int, int]:
-        return Device.capability
-
-    def get_attribute(self, which: str) -> int:
-        assert which == "multiprocessors"
-        return 1
-
-    def retain_primary_context(self) -> Context:
-        return Context()
-
-
-device = Device()
-
-
-class Function:
-    def __init__(self, module: Module, name: str) -> None:
-        self._module, self._name, self._format = module, name, ""
-
-    def prepare(self, arguments: str) -> None:
-        self._format = arguments
-
-    def prepared_call(self, grid, block, *arguments) -> None:
-        _here()
-        assert len(arguments) == len(self._format)
-        assert all(isinstance(a, int) for a in arguments)
-        launched.append((self._name, grid[0], block[0]))
-        self._module.run(self._name, grid[0], block[0], arguments, len(launched) % 3)
-
-
-class Event:
-    def record(self) -> None:
-        _here()
-
-    def synchronize(self) -> None:
-        _here()
-
-    def time_since(self, other: Event) -> float:
-        assert isinstance(other, Event)
-        return 0.25
-
-
-class Loaded:
-    def __init__(self, code: bytes) -> None:
-        self._module = Module(code.decode())
-
-    def get_function(self, name: str) -> Function:
-        return Function(self._module, name)
-
-
-def _here() -> None:
-    assert Context.depth > 0, "no context is current in this thread"
-
-
-def _inside(address: int, nbytes: int) -> tuple[Memory, int]:
-    for m in _live.values():
-        if m.address <= address and address + nbytes <= m.address + m.nbytes:
-            return m, address - m.address
-    raise Error("cuMemcpy failed: invalid argument")
-
-
-def _htod(to: int, source) -> None:
-    _here()
-    data = np.frombuffer(source, np.uint8)
-    memory, at = _inside(to, data.size)
-    memory.write(data, at)
-
-
-def _dtoh(to, source: int) -> None:
-    _here()
-    data = np.frombuffer(to, np.uint8)
-    memory, at = _inside(source, data.size)
-    data[...] = memory.bytes[at:at + data.size]
-
-
-def _dtod(to: int, source: int, nbytes: int) -> None:
-    _here()
-    (a, i), (b, j) = _inside(to, nbytes), _inside(source, nbytes)
-    a.write(b.bytes[j:j + nbytes].copy(), i)
+DEFAULTS = {"devices": 1, "major": 9, "minor": 0, "version": 12090, "memory": 256 << 20,
+            "pools": 1, "multiprocessors": 1, "dry": 0}
 
 
 class Compiler:
-    """In place of NVRTC: the text itself is what the fake device loads."""
+    """In place of NVRTC: a shared object that the fake driver loads."""
 
-    version = "simulated"
+    version, architectures = "simulated", (75, 80, 86, 89, 90)
 
-    def compile(self, source: str, architecture: int) -> bytes:
-        return source.encode()
+    def compile(self, source: str, architecture: int) -> tuple[bytes, str]:
+        path, names = built(source)
+        log = "".join(f"ptxas info    : Compiling entry function '{n}' for 'sm_{architecture}'\n"
+                      f"ptxas info    : Used 32 registers, 64 bytes smem\n" for n in names)
+        return path.read_bytes(), log
+
+
+@functools.cache
+def library_path() -> Path:
+    """The fake, compiled, beside the machine that it runs on. It has a name of its own: NVRTC looks
+    for a libcuda.so.1 in its process, and takes it for a whole one."""
+    path = machine_path().parent / "libcuda.so.1"
+    run_compiler(["g++", "-std=c++20", "-O0", "-fPIC", "-shared", "-Wl,-soname,libcuda-played.so",
+                  str(HERE / "libcuda.cpp"), str(machine_path()), "-o", str(path), "-ldl"])
+    return path
+
+
+class Fake:
+    """The fake driver as tests see it: what it is like, what it was asked, what is to fail."""
+
+    def __init__(self) -> None:
+        machine()
+        self._library = ctypes.CDLL(str(library_path()))
+        self._library.fake_log.restype = ctypes.c_char_p
+        for name in ("fake_count", "fake_used", "fake_foreign"):
+            getattr(self._library, name).restype = ctypes.c_int64
+        self._library.fake_set.argtypes = (ctypes.c_char_p, ctypes.c_long)
+        self._library.fake_foreign.argtypes = (ctypes.c_size_t, ctypes.c_int, ctypes.c_int)
+
+    def reset(self) -> None:
+        self._library.fake_reset()
+        self.set(**DEFAULTS)
+
+    def set(self, **settings: int) -> None:
+        for name, value in settings.items():
+            self._library.fake_set(name.encode(), value)
+
+    def fail(self, call: str, code: int, after: int = 0) -> None:
+        """A call gives an error, once, after it has succeeded some times."""
+        self._library.fake_fail(call.encode(), code, after)
+
+    def count(self, call: str) -> int:
+        return self._library.fake_count(call.encode())
+
+    @property
+    def used(self) -> int:
+        """Bytes that are allocated."""
+        return self._library.fake_used()
+
+    @property
+    def launched(self) -> list[tuple[str, int, int]]:
+        """Of every kernel that ran: its name, blocks, threads."""
+        lines = (line.split() for line in self._library.fake_log().decode().splitlines())
+        return [(name, int(blocks), int(threads)) for name, blocks, threads in lines]
+
+    def foreign(self, nbytes: int, device: int = 0, context: int = 0) -> int:
+        """Memory of another device or context, or made by another library."""
+        return self._library.fake_foreign(nbytes, device, context)
+
+    def write(self, address: int, data: bytes) -> None:
+        """As another library writes memory of the device."""
+        ctypes.memmove(address, data, len(data))
+        machine().simt_known(ctypes.c_void_p(address), ctypes.c_size_t(len(data)))
+
+
+@functools.cache
+def fake() -> Fake:
+    return Fake()
+
+
+def forget() -> None:
+    """As in a process that has opened no device."""
+    libcuda.library.cache_clear()
+    driver.open_device.cache_clear()
 
 
 @contextmanager
-def installed():
-    """A machine on which PyCUDA finds the simulated device."""
-    driver = types.ModuleType("pycuda.driver")
-    vars(driver).update(
-        init=lambda: None, Device=Device, Error=Error, MemoryError=MemoryError_,
-        CompileError=CompileError, Event=Event, mem_alloc=DeviceAllocation,
-        memcpy_htod=_htod, memcpy_dtoh=_dtoh, memcpy_dtod=_dtod, module_from_buffer=Loaded,
-        device_attribute=types.SimpleNamespace(MULTIPROCESSOR_COUNT="multiprocessors"),
-        get_version=lambda: (12, 9))
-    package = types.ModuleType("pycuda")
-    package.driver = driver
-    saved = {n: sys.modules.get(n) for n in ("pycuda", "pycuda.driver")}
-    sys.modules.update({"pycuda": package, "pycuda.driver": driver})
-    find, nvrtc.find = nvrtc.find, Compiler
-    runtime.open_device.cache_clear()
-    try:
-        yield driver
-    finally:
-        nvrtc.find = find
-        runtime.open_device.cache_clear()
-        for name, module in saved.items():
-            if module is None:
-                sys.modules.pop(name, None)
-            else:
-                sys.modules[name] = module
+def installed() -> Iterator[Fake]:
+    """A machine with the simulated device, and without PyCUDA."""
+    with pytest.MonkeyPatch.context() as m:
+        m.setattr(libcuda, "NAMES", (str(library_path()),))
+        m.setattr(nvrtc, "find", Compiler)
+        m.setitem(sys.modules, "pycuda", None)
+        fake().reset()
+        forget()
+        try:
+            yield fake()
+        finally:
+            forget()
+            fake().reset()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import functools
+import itertools
 import re
 import shutil
 import subprocess
@@ -33,19 +34,26 @@ def _folder() -> Path:
     return folder
 
 
-def _compile(command: Sequence[str]) -> None:
+def run_compiler(command: Sequence[str]) -> None:
+    """Raises SimulatorError with a compiler's words."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SimulatorError(done.stderr[:3000])
 
 
 @functools.cache
+def machine_path() -> Path:
+    """The machine, compiled."""
+    path = _folder() / "machine.so"
+    run_compiler(["g++", "-std=c++17", "-O2", "-fPIC", "-shared", str(HERE / "machine.cpp"), "-o",
+                  str(path), "-Wl,-soname,machine.so"])
+    return path
+
+
+@functools.cache
 def machine() -> ctypes.CDLL:
     """The machine; kernels that are loaded later find it among the global names."""
-    path = _folder() / "machine.so"
-    _compile(["g++", "-std=c++17", "-O2", "-fPIC", "-shared", str(HERE / "machine.cpp"), "-o",
-              str(path)])
-    lib = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+    lib = ctypes.CDLL(str(machine_path()), mode=ctypes.RTLD_GLOBAL)
     lib.simt_message.restype = ctypes.c_char_p
     return lib
 
@@ -71,27 +79,35 @@ class Memory:
         machine().simt_drop(ctypes.c_void_p(self.address))
 
 
+_units = itertools.count()
+
+
+def built(source: str, unit: Module | None = None) -> tuple[Path, list[str]]:
+    """A translation unit of kernels, in CUDA C where ``unit`` says nothing else, as a shared object,
+    and their names."""
+    unit = object.__new__(Module) if unit is None else unit
+    stem, names = _folder() / f"unit{next(_units)}", unit.found(source)
+    exports = "".join(f"{unit.export(n)}\n" for n in names)
+    Path(f"{stem}.cpp").write_text(f'{unit.HEAD}\n#line 1 "{unit.FILE}"\n{source}\n'
+                                   f'#line 1 "exports"\nSIMT_MODULE\n{exports}')
+    # the sanitizer's hooks are the machine's: its own library must not be linked
+    run_compiler(["g++", *(f for f in _FLAGS if f != "-shared"), *unit.WARNINGS, f"-I{HERE}",
+                  "-fsanitize=thread,alignment,bounds", "-c", f"{stem}.cpp", "-o", f"{stem}.o"])
+    run_compiler(["g++", "-shared", f"{stem}.o", "-o", f"{stem}.so"])
+    return Path(f"{stem}.so"), names
+
+
 class Module:
     """One translation unit of kernels in CUDA C."""
 
     HEAD = '#include "cuda.h"'  # what stands before the unchanged text
     FILE = "kernels.cu"         # what compilers call the text
     WARNINGS: tuple[str, ...] = ()
-    _count = 0
 
     def __init__(self, source: str) -> None:
         machine()
-        Module._count += 1
-        stem = _folder() / f"unit{Module._count}"
-        self.names = self.found(source)
-        exports = "".join(f"{self.export(n)}\n" for n in self.names)
-        Path(f"{stem}.cpp").write_text(f'{self.HEAD}\n#line 1 "{self.FILE}"\n{source}\n'
-                                       f'#line 1 "exports"\nSIMT_MODULE\n{exports}')
-        # the sanitizer's hooks are the machine's: its own library must not be linked
-        _compile(["g++", *(f for f in _FLAGS if f != "-shared"), *self.WARNINGS, f"-I{HERE}",
-                  "-fsanitize=thread,alignment,bounds", "-c", f"{stem}.cpp", "-o", f"{stem}.o"])
-        _compile(["g++", "-shared", f"{stem}.o", "-o", f"{stem}.so"])
-        self._library = ctypes.CDLL(f"{stem}.so")
+        path, self.names = built(source, self)
+        self._library = ctypes.CDLL(str(path))
         low, high = ctypes.c_void_p(), ctypes.c_void_p()
         self._library.simt_shared_range(ctypes.byref(low), ctypes.byref(high))
         self._shared = low, high

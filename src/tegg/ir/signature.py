@@ -11,6 +11,7 @@ import numpy as np
 from tegg.dim import Dim, Poly, Shape, Symbol, evaluate, symbols
 from tegg.dtype import DType
 from tegg.errors import ArgumentError, DTypeError, ShapeError
+from tegg.interchange import on_device
 from tegg.ir.graph import Graph
 from tegg.shape import show
 
@@ -138,6 +139,10 @@ class Signature:
 
     @staticmethod
     def _converted(a: Argument, value: object) -> np.ndarray:
+        if on_device(value):
+            raise ArgumentError(f"input {a.name!r} is {type(value).__name__}, which does not lie "
+                                f"in the host's memory, where this program runs; copy it to NumPy "
+                                f"array first, or compile for the device that it lies on")
         try:
             found = np.asarray(value)
         except ValueError as e:

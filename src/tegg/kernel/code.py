@@ -23,12 +23,14 @@ class Launch:
 
     threads: of one block. nests: for each nest the points that are dealt out, and how many of them
     a block takes at a time. buffers: positions of the pointers among the kernel's buffers, in the
-    order of the arguments; the kernel's sizes follow them.
+    order of the arguments; the kernel's sizes follow them. shared: bytes of memory of the block
+    that are set aside when it is started, beside what its text declares.
     """
 
     threads: int
     nests: tuple[tuple[Dim, int], ...]
     buffers: tuple[int, ...]
+    shared: int = 0
 
     def blocks(self, sizes: Mapping[str, int], most: int) -> int:
         """The blocks that the widest nest can use, at most ``most``; 0 where nothing is to do."""

@@ -36,9 +36,33 @@ class ArraySpec:
     allocate: Callable[[tuple[int, ...], np.dtype], np.ndarray] = np.empty
 
 
+class DeviceArrays(Protocol):
+    """Arrays that lie on a device whose memory is its own. ``view`` and ``empty`` give objects with
+    ``address``, ``shape``, ``dtype``, ``nbytes``. ``wanted``: results are given there unless the
+    caller gives arrays for them."""
+
+    wanted: bool
+
+    def view(self, name: str, value: object, dtype: DType) -> Any:
+        """An array of any library, in place. Raises where kernels cannot use it as it lies."""
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+        """Fresh memory for an array."""
+
+    def copy(self, to: Any, source: Any) -> None:
+        """Copy one array to the memory of another, in the order of runs."""
+
+    def overlap(self, a: Any, b: Any) -> bool:
+        """Whether two arrays share memory."""
+
+    def give(self, array: Any) -> Any:
+        """What the caller gets of an array that ``empty`` made."""
+
+
 class Executable(Protocol):
     """A plan that is built for a device and can run. ``buffers``: a table of one pointer per
-    buffer of the plan; ``sizes``: int64, in the order of the plan's symbols."""
+    buffer of the plan; ``sizes``: int64, in the order of the plan's symbols.
+    """
 
     def run(self, buffers: Any, sizes: Any) -> None:
         """Run the plan: copies before, its calls, copies after."""
@@ -63,6 +87,28 @@ class Executable(Protocol):
 
     def prepare(self, caller: Any, buffers: Any, keep: object, sizes: Sequence[int]) -> None:
         """Give the fast path memory for one more run in flight at these sizes."""
+
+
+class DeviceExecutable(Executable, Protocol):
+    """One whose device has memory of its own, and arrays in it. It is given no arena.
+
+    resident: numbers of the buffers whose addresses are the device's. keep: lives until the run
+    is done.
+    """
+
+    arrays: DeviceArrays
+
+    def run(self, buffers: Any, sizes: Any, resident: frozenset[int] = frozenset(),
+            keep: object = None) -> None:
+        """See ``Executable.run``; where all buffers are resident it need not wait for the run."""
+
+    def profile(self, buffers: Any, sizes: Any,
+                resident: frozenset[int] = frozenset()) -> list[float]:
+        """See ``Executable.profile``."""
+
+    def bound(self, buffers: Any, sizes: Sequence[int], keep: object,
+              resident: frozenset[int] = frozenset()) -> Callable[[], None]:
+        """See ``Executable.bound``."""
 
 
 class Target(Protocol):

@@ -15,6 +15,7 @@ from tegg.errors import ArgumentError, DTypeError, ShapeError, WeightsError
 from tegg.planning.plan import Plan
 from tegg.ir.signature import Signature
 from tegg.planning.target import Target, find
+from tegg.runtime.devicecalls import DeviceCalls
 from tegg.runtime.fastcall import FastCalls
 from tegg.runtime.workspace import Workspace, Workspaces, address, aligned, result
 
@@ -35,7 +36,9 @@ class Compiled:
         self._weights = dict(weights)
         self._explanation = explanation
         self._executable = target.build(plan)
-        self._spaces = Workspaces(plan)
+        executable: Any = self._executable
+        self._device = DeviceCalls(self, executable) if hasattr(executable, "arrays") else None
+        self._spaces = Workspaces(plan, self._device is not None)
         self._lock = threading.Lock()
         self._versions: tuple | None = None
         self._inputs = [self._buffers_of("input", a.slot) for a in signature.arguments]
@@ -59,7 +62,7 @@ class Compiled:
             for i, b in enumerate(self.plan.buffers):
                 if b.kind == "weight":
                     fixed[i] = np.ascontiguousarray(arrays[b.index], b.dtype.numpy)
-                elif b.kind == "ahead":
+                elif b.kind == "ahead" and self._device is None:
                     fixed[i] = aligned(b.bytes({}))
             for i, dtype in self.plan.narrowed:
                 self._fits(fixed[i], dtype, self.plan.buffers[i].index)
@@ -92,13 +95,16 @@ class Compiled:
             return None
         return self._fast.call(*args)
 
-    def __call__(self, *args: Any, out: Mapping[str, np.ndarray] | None = None,
-                 **kwargs: Any) -> dict[str, np.ndarray]:
+    def __call__(self, *args: Any, out: Mapping[str, Any] | None = None,
+                 **kwargs: Any) -> dict[str, Any]:
         """Run. Inputs by position or name; ``out`` maps output names to arrays to write into.
+        Arrays that lie on the program's device are read and written there.
 
         Raises ArgumentError, DTypeError or ShapeError, before anything is written.
         """
         values = self.signature.by_name(args, kwargs)
+        if self._device is not None and self._device.concerns(values, out):
+            return self._device.call(values, out)
         if out is None:
             done = self.attempt(tuple(values))
             if done is not None:
@@ -115,14 +121,7 @@ class Compiled:
     def _results(self, sizes: Mapping[str, int], out: Mapping[str, np.ndarray] | None,
                  arrays: Sequence[np.ndarray]) -> list[tuple[np.ndarray, np.ndarray]]:
         """Per result the array that kernels write, and the one the caller gets."""
-        out = {} if out is None else out
-        names = ", ".join(r.name for r in self.signature.results)
-        if not isinstance(out, Mapping):
-            raise ArgumentError(f"out= takes a dict of output names and arrays, not a "
-                                f"{type(out).__name__}; outputs are {names}")
-        unknown = set(out) - {r.name for r in self.signature.results}
-        if unknown:
-            raise ArgumentError(f"out= names {', '.join(map(str, unknown))}; outputs are {names}")
+        out = self._named(out)
         pairs: list[tuple[np.ndarray, np.ndarray]] = []
         for r in self.signature.results:
             shape = tuple(evaluate(d, sizes) for d in r.shape)
@@ -136,6 +135,18 @@ class Compiled:
                                         f"output, of which one would be lost; give each its own")
             pairs.append((made, wanted))
         return pairs
+
+    def _named(self, out: Mapping[str, Any] | None) -> Mapping[str, Any]:
+        """``out`` as a mapping of names that exist."""
+        out = {} if out is None else out
+        names = ", ".join(r.name for r in self.signature.results)
+        if not isinstance(out, Mapping):
+            raise ArgumentError(f"out= takes a dict of output names and arrays, not a "
+                                f"{type(out).__name__}; outputs are {names}")
+        unknown = set(out) - {r.name for r in self.signature.results}
+        if unknown:
+            raise ArgumentError(f"out= names {', '.join(map(str, unknown))}; outputs are {names}")
+        return out
 
     @staticmethod
     def _given(name: str, wanted: np.ndarray, shape: tuple[int, ...], dtype: np.dtype,
@@ -174,11 +185,13 @@ class Compiled:
                 pointers[i] = address(r)
         return key, space
 
-    def bind(self, *args: Any, out: Mapping[str, np.ndarray] | None = None,
+    def bind(self, *args: Any, out: Mapping[str, Any] | None = None,
              **kwargs: Any) -> Bound:
         """Arguments and outputs prepared once. Arrays must need no conversion: they are read
         and written in place by every call. Raises ArgumentError for one that would be copied."""
         values = self.signature.by_name(args, kwargs)
+        if self._device is not None and self._device.concerns(values, out):
+            return self._device.bind(values, out)
         arrays = self.signature.arrays(values)
         for a, made, value in zip(self.signature.arguments, arrays, values):
             if not isinstance(value, np.ndarray) or address(made) != address(value):
@@ -221,6 +234,8 @@ class Compiled:
         """Per call of the plan: the best measured seconds of ``repeats`` runs beside the predicted
         ones, bytes and share of the run."""
         values = self.signature.by_name(args, kwargs)
+        if self._device is not None and self._device.concerns(values, None):
+            return self._measured(*self._device.profile(values, repeats))
         arrays = [self.signature.array(a, v).copy() if a.state else self.signature.array(a, v)
                   for a, v in zip(self.signature.arguments, values)]
         sizes = self.signature.sizes(arrays)
@@ -228,6 +243,10 @@ class Compiled:
         key, space = self._prepared(arrays, sizes, results)
         runs = [self._executable.profile(space.pointers, space.sizes) for _ in range(repeats)]
         self._spaces.give(key, space)
+        return self._measured(runs, sizes)
+
+    def _measured(self, runs: Sequence[Sequence[float]],
+                  sizes: Mapping[str, int]) -> list[dict[str, Any]]:
         best = [min(r[i] for r in runs) for i in range(len(self.plan.run))]
         total = sum(best) or 1.0
         return [{"kernel": self.plan.kernels[c.kernel].name, "what": c.label, "seconds": s,
@@ -247,12 +266,19 @@ class Compiled:
 
 
 class Bound:
-    """A compiled program with its arrays. Calling it runs it; results are in ``outputs``."""
+    """A compiled program with its arrays. Calling it runs it; results are in ``outputs``.
 
-    def __init__(self, program: Compiled, arrays: Sequence[np.ndarray],
-                 results: Sequence[np.ndarray], sizes: Mapping[str, int]) -> None:
+    given: what the caller sees of the results, where that is not they themselves. extra: what the
+    executable takes besides (see ``Executable.bound``).
+    """
+
+    def __init__(self, program: Compiled, arrays: Sequence[Any], results: Sequence[Any],
+                 sizes: Mapping[str, int], given: Sequence[Any] | None = None,
+                 extra: tuple = ()) -> None:
         self._program, self._arrays, self._sizes = program, list(arrays), dict(sizes)
-        self.outputs = dict(zip((r.name for r in program.signature.results), results))
+        self.outputs = dict(zip((r.name for r in program.signature.results),
+                                results if given is None else given))
+        self._extra = extra
         self._results = list(results)
         self._busy = threading.Lock()
         self._prepare()
@@ -261,7 +287,7 @@ class Bound:
         p = self._program
         key, space = p._prepared(self._arrays, self._sizes, self._results)
         keep = (space, self._arrays, self._results)
-        self._run = p._executable.bound(space.pointers, key, keep)
+        self._run = p._executable.bound(space.pointers, key, keep, *self._extra)
         self._generation = space.generation
 
     def __call__(self) -> None:

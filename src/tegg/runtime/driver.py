@@ -58,6 +58,12 @@ def compile_graph(graph: Graph, options: Options) -> Compiled | Buckets:
     return _program(graph, signature, stack, target, options)
 
 
+def plan_graph(graph: Graph, options: Options) -> Plan:
+    """The plan of a graph, which is not built: that needs no device."""
+    stack, target = resolve(options)
+    return _plan(graph, Signature.of(graph), stack, target, options)[0]
+
+
 def _program(graph: Graph, signature: Signature, stack: Sequence[Compiler], target: Target,
              options: Options) -> Compiled:
     weights = {i: s.source for i, s in enumerate(graph.inputs) if s.kind == "weight"}

@@ -6,6 +6,7 @@ import ctypes
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -36,9 +37,11 @@ def result(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     return aligned(nbytes).view(dtype).reshape(shape)
 
 
-def address(array: np.ndarray) -> int:
-    """Where an array's data begins."""
-    return array.__array_interface__["data"][0]
+def address(array: Any) -> int:
+    """Where an array's data begins, on the host or on a device."""
+    if isinstance(array, np.ndarray):
+        return array.__array_interface__["data"][0]
+    return array.address
 
 
 @dataclass(slots=True)
@@ -58,6 +61,7 @@ class Workspaces:
     """Workspaces by the sizes of the symbols. ``take`` and ``give`` are safe between threads."""
 
     plan: Plan
+    elsewhere: bool = False  # the arena is on a device, and not ours
     fixed: Mapping[int, np.ndarray] = field(default_factory=dict)  # buffer -> weight, or ahead
     generation: int = 0
     _free: dict[tuple[int, ...], list[Workspace]] = field(default_factory=dict)
@@ -87,10 +91,10 @@ class Workspaces:
     def _make(self, key: tuple[int, ...]) -> Workspace:
         generation, fixed = self.generation, self.fixed
         layout = self.plan.layout(dict(zip(self.plan.symbols, key)))
-        arena = aligned(layout.peak)
+        arena = aligned(0 if self.elsewhere else layout.peak)
         pointers = (ctypes.c_void_p * max(1, len(self.plan.buffers)))()
         start = address(arena)
-        for i, offset in layout.offsets.items():
+        for i, offset in () if self.elsewhere else layout.offsets.items():
             pointers[i] = start + offset
         for i, array in fixed.items():
             pointers[i] = address(array)

@@ -1,0 +1,172 @@
+"""What a GPU can do, measured on it by small kernels: the figures that its costs are made of."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tegg.extract.cost import Costs
+
+from .cubin import cubin
+from .driver import Device, Memory
+from .replay import Launch
+
+THREADS, ROUNDS = 256, 4096
+_FAR = 1 << 28  # bytes that no L2 holds
+
+_SOURCE = r"""
+#define KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads)
+KERNEL(256) empty(float *a, long long n) {}
+KERNEL(256) fill(float *a, long long n) {
+  for (long long i = blockIdx.x * 256ll + threadIdx.x; i < n; i += gridDim.x * 256ll) a[i] = 0.0f;
+}
+// 16 bytes at a time, rounds times over the same memory: L2 where it holds them, else the memory.
+KERNEL(256) copy(const float4 *a, float4 *b, long long n, long long rounds) {
+  for (long long r = 0; r < rounds; r++)
+    for (long long i = blockIdx.x * 256ll + threadIdx.x; i < n; i += gridDim.x * 256ll) {
+      float4 v = a[i];
+      v.x += 1.0f;
+      b[i] = v;
+    }
+}
+// Eight sums at a time that do not wait for one another.
+KERNEL(256) multiply_add(float *a, long long rounds) {
+  float s[8], x = a[threadIdx.x], y = a[threadIdx.x + 256];
+  for (int k = 0; k < 8; k++) s[k] = x * (float)k;
+  for (long long r = 0; r < rounds; r++)
+    for (int k = 0; k < 8; k++) s[k] = fmaf(s[k], x, y);
+  float total = 0;
+  for (int k = 0; k < 8; k++) total += s[k];
+  if (total == 1.0f) a[blockIdx.x * 256 + threadIdx.x] = total;
+}
+// Four reads of neighbours' values for each round, with a barrier between writes and reads.
+KERNEL(256) shared(float *a, long long rounds) {
+  __shared__ float room[512];
+  float s = a[threadIdx.x];
+  for (long long r = 0; r < rounds; r++) {
+    room[threadIdx.x] = s, room[threadIdx.x + 256] = s + 1.0f;
+    __syncthreads();
+    for (int k = 0; k < 4; k++) s += room[(threadIdx.x + 32 * k + 1) & 511];
+    __syncthreads();
+  }
+  if (s == 1.0f) a[blockIdx.x * 256 + threadIdx.x] = s;
+}
+"""
+_TENSOR = r"""
+// Products of 16 by 16 by 8, four sums that do not wait for one another.
+KERNEL(256) tensor(float *a, long long rounds) {
+  float d[4][4] = {};
+  unsigned x = __float_as_uint(a[threadIdx.x]), y = x + 1;
+  for (long long r = 0; r < rounds; r++)
+    for (int k = 0; k < 4; k++)
+      asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, "
+                   "{%4,%5,%4,%5}, {%4,%5}, {%0,%1,%2,%3};"
+                   : "+f"(d[k][0]), "+f"(d[k][1]), "+f"(d[k][2]), "+f"(d[k][3]) : "r"(x), "r"(y));
+  float total = 0;
+  for (int k = 0; k < 4; k++) total += d[k][0] + d[k][3];
+  if (total == 1.0f) a[blockIdx.x * 256 + threadIdx.x] = total;
+}
+"""
+TENSOR_CORES = 80  # from this architecture on with products of this shape
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """launch: seconds of a launch that does nothing. memory, l2: bytes a second, read and written.
+    multiply_adds, tensor: operations a second, two a multiply-add (tensor is 0 without such
+    cores). shared: bytes a second that threads read of shared memory."""
+
+    launch: float
+    memory: float
+    l2: float
+    multiply_adds: float
+    tensor: float
+    shared: float
+
+
+STEPS = ("launches", "memory", "L2", "multiply-adds", "tensor cores", "shared memory")
+
+
+class _Bench:
+    """The measuring kernels on a device."""
+
+    def __init__(self, device: Device, quick: bool) -> None:
+        self.device, self.quick = device, quick
+        self.tensor = device.architecture >= TENSOR_CORES
+        names = ["empty", "fill", "copy", "multiply_add", "shared",
+                 *(["tensor"] if self.tensor else [])]
+        made = cubin(source(device.architecture), device.architecture)
+        with device.current():
+            self._module = device.load(made.code, names)
+
+    def median(self, name: str, blocks: int, arguments: Sequence[int], each: int = 1) -> float:
+        """Seconds of a launch: the median of several, of ``each`` launches between events."""
+        launch = Launch(self._module.functions[name], blocks, THREADS, 0, tuple(arguments))
+        times = []
+        with self.device.current():
+            for _ in range(4 if self.quick else 20):
+                begin = self.device.mark()
+                for _ in range(each):
+                    self.device.launch(launch, 0)
+                times.append(self.device.seconds(begin, self.device.mark()) / each)
+        return statistics.median(times[1:])
+
+    def memory(self, nbytes: int) -> Memory:
+        """Memory that holds zeros."""
+        with self.device.current():
+            made = self.device.allocate(nbytes)
+            self.device.launch(Launch(self._module.functions["fill"], self.device.most_blocks,
+                                      THREADS, 0, (made.address, nbytes // 4)), 0)
+            return made
+
+
+def source(architecture: int) -> str:
+    """The measuring kernels for an architecture."""
+    return _SOURCE + (_TENSOR if architecture >= TENSOR_CORES else "")
+
+
+def figures(device: Device, quick: bool = False, far: int = _FAR,
+            rounds: int = ROUNDS, step: Callable[[str], None] = lambda name: None) -> Figures:
+    """Measure a device. ``step`` is told each of ``STEPS`` when it is done."""
+    bench = _Bench(device, quick)
+    found = []
+    for name, value in zip(STEPS, _measured(bench, far, rounds)):
+        found.append(value)
+        step(name)
+    return Figures(*found)
+
+
+def _measured(bench: _Bench, far: int, rounds: int) -> Iterator[float]:
+    device = bench.device
+    some = bench.memory(max(4096, 4 * THREADS * device.most_blocks))
+    yield bench.median("empty", 1, (some.address, 0), 4 if bench.quick else 100)
+    blocks = device.most_blocks
+    big = bench.memory(far), bench.memory(far)
+    given = [m.address for m in big]
+    yield 2 * far / bench.median("copy", blocks, (*given, far // 16, 1))
+    near, again = min(far, device.l2_bytes // 8), 2 if bench.quick else 32
+    yield 2 * near * again / bench.median("copy", blocks, (*given, near // 16, again))
+    threads = blocks * THREADS
+    yield threads * rounds * 16 / bench.median("multiply_add", blocks, (some.address, rounds))
+    warp = 4 * 2 * 16 * 8 * 16
+    yield (threads // 32 * rounds * warp / bench.median("tensor", blocks, (some.address, rounds))
+           if bench.tensor else 0.0)
+    yield threads * rounds * 16 / bench.median("shared", blocks, (some.address, rounds))
+
+
+def fitted(shipped: Costs, found: Figures, device: Device) -> Costs:
+    """A profile for a device: the shipped one with what was measured in its place."""
+    each = device.multiprocessors
+    near, far = shipped.levels[0], shipped.levels[-1]
+    levels = (replace(near, size=float(device.l2_bytes) / 2, thread=found.l2 / each,
+                      total=found.l2),
+              replace(far, thread=1.05 * found.memory / each, total=found.memory))
+    rate = found.multiply_adds / each
+    return replace(shipped, name=f"cuda/{device.name}", threads=each, launch=found.launch,
+                   loop_rate=0.5 * rate, product_rate=0.6 * rate, levels=levels)
+
+
+def shown(found: Figures) -> Mapping[str, float]:
+    """The figures by name."""
+    return {n: getattr(found, n) for n in Figures.__slots__}

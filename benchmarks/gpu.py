@@ -1,0 +1,168 @@
+"""Times on this machine's GPU, run inside the bundle: ceilings, then workloads beside PyTorch.
+
+``python gpu.py --json results.json``. Every time is of the device, by events: the median of many
+runs. Ratios are PyTorch's time by ours; fractions are of the ceiling that was measured first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).parent
+sys.path.insert(0, str(ROOT))
+
+from arrays import decoded, difference, drawn, places
+from gpu_workloads import WORKLOADS, Workload
+from machine import Program
+from run import folders, missing
+from tegg.backends.cuda.driver import Device, open_device
+from tegg.errors import BackendError
+
+REPEATS = 30
+COMPARED = 200_000  # elements of a result that are held against float64
+
+
+def torch_with_gpu() -> Any:
+    """PyTorch, where it is here and sees a GPU; else None."""
+    try:
+        import torch
+    except ImportError:
+        return None
+    return torch if torch.cuda.is_available() else None
+
+
+def torch_seconds(torch: Any, f: Callable[[], Any], repeats: int) -> float:
+    """The median time on the device."""
+    for _ in range(3):
+        f()
+    torch.cuda.synchronize()
+    out = []
+    for _ in range(repeats):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        f()
+        end.record()
+        end.synchronize()
+        out.append(begin.elapsed_time(end) * 1e-3)
+    return statistics.median(out)
+
+
+def copy_bandwidth(device: Device, nbytes: int) -> float:
+    """Bytes read and written a second by a copy on the device."""
+    with device.current():
+        a, b = device.allocate(nbytes), device.allocate(nbytes)
+        times = []
+        for _ in range(REPEATS):
+            begin = device.mark()
+            device.copy(b.address, a.address, nbytes)
+            times.append(device.seconds(begin, device.mark()))
+    return 2 * nbytes / statistics.median(times[3:])
+
+
+def ceilings(device: Device, torch: Any, nbytes: int) -> dict[str, float]:
+    """What the device can do: bytes a second, and operations a second of PyTorch's products."""
+    out = {"bandwidth": copy_bandwidth(device, nbytes)}
+    for dtype, n in (("float32", 4096), ("float16", 8192), ("bfloat16", 8192)):
+        if torch is not None:
+            x = torch.randn(n, n, device="cuda", dtype=getattr(torch, dtype))
+            out[dtype] = 2.0 * n**3 / torch_seconds(torch, lambda x=x: x @ x, 10)
+    return out
+
+
+def as_torch(torch: Any, array: np.ndarray, dtype: str) -> Any:
+    if dtype == "bf16":
+        return torch.from_numpy(array.view(np.int16)).cuda().view(torch.bfloat16)
+    return torch.from_numpy(array).cuda()
+
+
+def measured(device: Device, w: Workload, folder: Path, torch: Any, reference: bool
+             ) -> dict[str, Any]:
+    """One workload: whether it is right, and how long everybody takes."""
+    program = Program(device, folder)
+    out: dict[str, Any] = {"name": w.name, "about": w.about, "bytes": w.bytes, "flops": w.flops}
+    specs = sorted(program.about["input"], key=lambda s: s["slot"])
+    program.run()
+    if reference:
+        want = w.numpy(*(decoded(drawn(s), s["dtype"]).astype(np.float64) for s in specs))
+        at = places(want.size, COMPARED)
+        out["error"] = difference(program.output(0).reshape(-1)[at], want.reshape(-1)[at])
+        out["ok"] = out["error"] <= w.tolerance
+    program.seconds(3)
+    out["tegg"] = statistics.median(program.seconds(REPEATS))
+    out["kernels"] = [[n, s] for n, s in program.per_kernel()]
+    if torch is not None:
+        given = [as_torch(torch, drawn(s), s["dtype"]) for s in specs]
+        out["torch eager"] = torch_seconds(torch, lambda: w.torch(torch, *given), REPEATS)
+        try:
+            f = torch.compile(lambda *a: w.torch(torch, *a))
+            out["torch.compile"] = torch_seconds(torch, lambda: f(*given), REPEATS)
+        except (RuntimeError, ImportError, OSError) as e:  # it needs a compiler and Triton
+            out["torch.compile says"] = f"{type(e).__name__}: {e}"[:300]
+    return out
+
+
+def judged(row: dict[str, Any], top: dict[str, float], dtype: str) -> dict[str, Any]:
+    """Ratios to the others, and fractions of the ceilings."""
+    name = {"f16": "float16", "bf16": "bfloat16"}.get(dtype, "float32")
+    if row["bytes"]:
+        row["fraction of bandwidth"] = row["bytes"] / row["tegg"] / top["bandwidth"]
+    if row["flops"] and name in top:
+        row["fraction of products"] = row["flops"] / row["tegg"] / top[name]
+    for other in ("torch eager", "torch.compile"):
+        if other in row:
+            row[f"ratio to {other}"] = row[other] / row["tegg"]
+    return row
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", type=Path, default=Path("results.json"))
+    parser.add_argument("--only", default="", help="workloads whose names contain this")
+    parser.add_argument("--no-reference", action="store_true", help="times alone")
+    parser.add_argument("--copy-bytes", type=int, default=1 << 29)
+    options = parser.parse_args()
+    for line in missing():
+        print(f"missing: {line}")
+    torch, rows, wrong = torch_with_gpu(), [], 0
+    try:
+        device = open_device()
+        at = {f.name: f for f in folders(device)}
+    except BackendError as e:
+        print(f"nothing can be measured: {e}")
+        return 2
+    top = ceilings(device, torch, options.copy_bytes)
+    print(f"{device.name}: " + ", ".join(f"{k} {v:.3g}/s" for k, v in top.items()))
+    for w in WORKLOADS:
+        if options.only not in w.name or f"bench_{w.name}" not in at:
+            continue
+        try:
+            row = measured(device, w, at[f"bench_{w.name}"], torch, not options.no_reference)
+            row = judged(row, top, w.inputs[0][1])
+        except BackendError as e:
+            row = {"name": w.name, "ok": False, "says": str(e)}
+        rows.append(row)
+        wrong += not row.get("ok", True)
+        print(shown(row), flush=True)
+    options.json.write_text(json.dumps({"device": device.name, "driver": device.version,
+                                        "ceilings": top, "workloads": rows}, indent=1))
+    return 1 if wrong else 0
+
+
+def shown(row: dict[str, Any]) -> str:
+    if "tegg" not in row:
+        return f"{row['name']:20s} FAIL {row['says']}"
+    parts = [f"{row['tegg'] * 1e6:10.1f} us", "ok" if row.get("ok", True) else "WRONG"]
+    parts += [f"{k} {v:.2f}" for k, v in row.items() if k.startswith(("fraction", "ratio"))]
+    return f"{row['name']:20s} " + "  ".join(parts)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,95 @@
+"""Every program of the bundle on this machine's GPU, against the oracle: ``python run.py``.
+
+Needs Python, NumPy and NVIDIA's driver. Exits with 1 where a result is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent
+sys.path.insert(0, str(ROOT))
+
+from machine import Program, described
+from tegg.backends.cuda import nvrtc
+from tegg.backends.cuda.driver import Device, open_device
+from tegg.errors import BackendError
+
+
+def missing() -> list[str]:
+    """What this machine lacks, and what is left out for it."""
+    out = []
+    if nvrtc.find() is None:
+        out.append("NVRTC: only the machine code of the bundle runs")
+    for name, what in (("pycuda", "the driver by ctypes holds the context"),
+                       ("torch", "nothing is compared with PyTorch")):
+        if importlib.util.find_spec(name) is None:
+            out.append(f"{name}: {what}")
+    return out
+
+
+def folders(device: Device) -> list[Path]:
+    """The programs for this device: those planned for the newest architecture that it has."""
+    planned = sorted(int(p.name[3:]) for p in (ROOT / "programs").iterdir())
+    usable = [a for a in planned if a <= device.architecture]
+    if not usable:
+        raise BackendError(f"the bundle is planned for {planned}, all newer than {device.name}, "
+                           f"which is sm_{device.architecture}")
+    return sorted((ROOT / "programs" / f"sm_{usable[-1]}").iterdir())
+
+
+def checked(device: Device, folder: Path) -> dict[str, Any]:
+    """One program, by its graph and by launches one after the other."""
+    about = described(folder)
+    out: dict[str, Any] = {"name": folder.name, "family": about["family"]}
+    try:
+        program = Program(device, folder)
+        out["machine code"] = program.architecture
+        worst = 0.0
+        for graph in (True, False):
+            program.fill()
+            program.run(graph)
+            program.wait()
+            worst = max(worst, *program.errors())
+        out |= {"error": worst, "ok": worst <= about["tolerance"]}
+    except BackendError as e:
+        out |= {"ok": False, "says": str(e)}
+    return out
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", type=Path, help="write the results there")
+    parser.add_argument("--only", default="", help="programs whose names contain this")
+    options = parser.parse_args()
+    for line in missing():
+        print(f"missing: {line}")
+    try:
+        device = open_device()
+        found = [f for f in folders(device)
+                 if options.only in f.name and not described(f)["big"]]
+    except BackendError as e:
+        print(f"no program can run: {e}")
+        return 2
+    print(f"{device.name}, sm_{device.architecture}, {device.multiprocessors} multiprocessors, "
+          f"driver {device.version}, context by {device.held_by}")
+    rows = []
+    for folder in found:
+        row = checked(device, folder)
+        rows.append(row)
+        print(f"{'ok  ' if row['ok'] else 'FAIL'} {row['name']:28s} "
+              + (f"error {row['error']:.1e}" if "error" in row else row["says"]), flush=True)
+    wrong = [r["name"] for r in rows if not r["ok"]]
+    print(f"{len(rows) - len(wrong)} of {len(rows)} programs are right")
+    if options.json:
+        options.json.write_text(json.dumps({"device": device.name, "programs": rows}, indent=1))
+    return 1 if wrong or not rows else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,174 @@
+"""The bundle for machines with a GPU: made here, and run by its own runner over the played driver."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from simt import fake_driver
+
+HERE = Path(__file__).parent.parent / "benchmarks"
+RUN = """
+import runpy, sys
+sys.argv = {argv!r}
+try:
+    runpy.run_path(sys.argv[0], run_name="__main__")
+finally:
+    assert not {{"egglog", "ml_dtypes", "highspy", "platformdirs"}} & set(sys.modules)
+"""
+
+
+@pytest.fixture(scope="module")
+def maker():
+    with pytest.MonkeyPatch.context() as m:
+        m.syspath_prepend(str(HERE / "gpu_bundle"))
+        m.syspath_prepend(str(HERE))
+        import make
+        yield make
+        for name in ("make", "cases", "arrays", "machine", "gpu_workloads"):
+            sys.modules.pop(name, None)
+
+
+@pytest.fixture(scope="module")
+def bundle(maker, tmp_path_factory):
+    """A few small programs, and two workloads cut down, for the played device."""
+    import cases
+    import gpu_workloads
+    wanted = {"softmax_short", "product_uneven", "gather", "symbolic", "elementwise_bf16"}
+    found = [shrunk(c) for c in cases.FAMILIES if c.name in wanted]
+    found += [c for c in gpu_workloads.cases() if c.name == "bench_tiny"]
+    found += [cases.decoder_step(layers=1, size=32, slots=8)]
+    folder = tmp_path_factory.mktemp("gpu") / "bundle"
+    size = maker.make(folder, found, (90,), fake_driver.Compiler().compile)
+    assert 10_000 < size < 8 << 20
+    return folder
+
+
+def shrunk(case):
+    """A case whose large axes are cut, for a device that is played."""
+    import cases
+    return replace(case, inputs=[
+        cases.Input(tuple(min(n, 40 + n % 5) for n in x.shape), x.dtype, min(x.low, 40.0),
+                    min(x.high, 40.0)) for x in case.inputs]) if case.name != "symbolic" else case
+
+
+def run(folder: Path, *argv: str, path: str | None = None,
+        played: str = "") -> subprocess.CompletedProcess:
+    libraries = str(fake_driver.library_path().parent) if path is None else path
+    code = RUN.format(argv=[str(folder / argv[0]), *argv[1:]])
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False,
+                          env={**os.environ, "LD_LIBRARY_PATH": libraries, "PLAYED_DEVICE": played})
+
+
+def test_every_program_is_right(bundle, tmp_path):
+    done = run(bundle, "run.py", "--json", str(tmp_path / "r.json"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "7 of 7 programs are right" in done.stdout and "Simulated GPU, sm_90" in done.stdout
+    rows = json.loads((tmp_path / "r.json").read_text())["programs"]
+    assert {"product_uneven", "product_uneven__1", "decoder_step", "symbolic"} <= {
+        r["name"] for r in rows}
+    assert all(r["ok"] and r["machine code"] == 90 for r in rows)
+
+
+def test_a_wrong_result_is_found(bundle, tmp_path):
+    at = bundle / "programs" / "sm_90" / "gather" / "expected.npz"
+    kept = at.read_bytes()
+    values = dict(np.load(at))
+    values["o0"][3] += 0.25
+    np.savez_compressed(at, **values)
+    try:
+        done = run(bundle, "run.py", "--only", "gather")
+    finally:
+        at.write_bytes(kept)
+    assert done.returncode == 1 and "FAIL gather" in done.stdout, done.stdout + done.stderr
+
+
+def test_what_is_missing_is_said(bundle, tmp_path):
+    (tmp_path / "libcuda.so.1").write_text("no library")
+    done = run(bundle, "run.py", path=str(tmp_path))
+    assert done.returncode == 2 and "no program can run: NVIDIA's driver cannot be" in done.stdout
+    done = run(bundle, "gpu.py", "--json", str(tmp_path / "r.json"), path=str(tmp_path))
+    assert done.returncode == 2 and "nothing can be measured" in done.stdout
+
+
+def test_a_gpu_that_the_bundle_is_not_for(bundle):
+    done = run(bundle, "run.py", played="major=8 minor=6")
+    assert done.returncode == 2
+    assert "planned for [90], all newer than Simulated GPU, which is sm_86" in done.stdout
+
+
+def test_which_machine_code_runs(bundle, maker, monkeypatch, tmp_path):
+    import machine
+    from tegg.errors import BackendError
+    folder = bundle / "programs" / "sm_90" / "gather"
+    code, architecture = machine.machine_code(folder, 90)
+    assert architecture == 90 and code == (folder / "sm_90.cubin").read_bytes()
+    monkeypatch.setattr(machine.nvrtc, "find", lambda: None)
+    with pytest.raises(BackendError, match="machine code for .90., none runs on sm_100, and NVRTC"):
+        machine.machine_code(folder, 100)
+    monkeypatch.setattr(machine, "ROOT", bundle)
+    monkeypatch.setattr(machine.nvrtc, "find", fake_driver.Compiler)
+    code, architecture = machine.machine_code(folder, 100)
+    assert architecture == 100 and code.startswith(b"\x7fELF")
+
+
+def test_times_are_written(bundle, tmp_path):
+    done = run(bundle, "gpu.py", "--json", str(tmp_path / "r.json"), "--copy-bytes", "65536")
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads((tmp_path / "r.json").read_text())
+    (row,) = found["workloads"]
+    assert row["name"] == "tiny" and row["ok"] and row["tegg"] > 0
+    assert found["ceilings"]["bandwidth"] > 0 and "fraction of bandwidth" in row
+    assert len(row["kernels"]) == 1
+
+
+def test_what_is_written_of_a_program(bundle):
+    about = json.loads((bundle / "programs/sm_90/product_uneven/program.json").read_text())
+    assert about["templates"] and about["resources"]["sm_90"]
+    assert len(about["resources"]["sm_90"]) == len(about["run"]) + len(about["ahead"])
+    other = json.loads((bundle / "programs/sm_90/product_uneven__1/program.json").read_text())
+    assert not set(about["templates"]) & set(other["templates"])
+
+
+def test_the_bundle_has_a_limit(maker, tmp_path, monkeypatch):
+    import cases
+    from tegg.errors import BackendError
+    (tmp_path / "pycuda-1-py3.whl").write_bytes(b"x" * 100)
+    monkeypatch.setattr(maker, "LIMIT", 50)
+    with pytest.raises(BackendError, match="more than 0 MB; leave cases out"):
+        maker.make(tmp_path / "out", [c for c in cases.FAMILIES if c.name == "argmax"], (90,), None,
+                   tmp_path)
+    assert (tmp_path / "out/wheels/pycuda-1-py3.whl").exists()
+    assert (tmp_path / "out/programs/sm_90/argmax/kernels.cu").read_text()
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16", "i32", "i64", "bool"])
+def test_arrays_are_drawn_alike_everywhere(maker, dtype):
+    import arrays
+    spec = {"shape": [3, 1000], "dtype": dtype, "seed": 7, "low": -2.0, "high": 3.0}
+    x = arrays.decoded(arrays.drawn(spec), dtype).astype(np.float64)
+    assert x.shape == (3, 1000) and x.min() >= -2 and x.max() <= 3
+    assert len(np.unique(x)) > {"bool": 1, "i32": 4, "i64": 4}.get(dtype, 300)
+    if dtype == "f32":  # fixed for good: other machines draw these very bits
+        np.testing.assert_array_equal(x[0, :3], FIRST)
+
+
+FIRST = np.array([-1.7171869277954102, -0.5316011309623718, -0.5895338654518127])
+
+
+def test_errors_are_against_the_largest(maker):
+    import arrays
+    d = arrays.difference
+    inf, nan = np.inf, np.nan
+    assert d(np.array([1.0, 2.0]), np.array([1.0, 2.5])) == 0.2
+    assert d(np.array([inf, nan]), np.array([inf, nan])) == 0
+    assert d(np.array([1.0, nan]), np.array([1.0, 1.0])) == inf
+    assert d(np.array([1.0, 1.0]), np.array([1.0, inf])) == inf
+    assert d(np.array([1.0]), np.array([1.0, 2.0])) == inf
+    assert list(arrays.places(10, 20)) == list(range(10)) and len(arrays.places(1000, 20)) == 20
