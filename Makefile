@@ -6,7 +6,7 @@ JOBS   ?= 2
 
 .DEFAULT_GOAL := help
 BUNDLE ?= build/gpu
-.PHONY: help run test test-long bench bench-peers pycuda-wheel gpu-bundle gpu lint clean
+.PHONY: help run test test-long bench bench-peers metal pycuda-wheel gpu-bundle gpu lint clean
 
 help:            ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +25,9 @@ bench: $(VENV)/.dev  ## times against NumPy, and PyTorch where it is installed
 
 bench-peers: $(VENV)/.peers  ## times against PyTorch, JAX, ONNX Runtime, Numba, NumPy: slow
 	$(BIN)/python benchmarks/peers/run.py
+
+metal: $(VENV)/.metal  ## on a Mac: are the kernels right on its GPU, and how fast
+	$(BIN)/python benchmarks/metal.py
 
 pycuda-wheel: $(VENV)/.dev  ## a wheel of PyCUDA in dist/, without a GPU: minutes, once
 	$(BIN)/python tools/pycuda_wheel.py dist
@@ -57,6 +60,10 @@ $(VENV)/.models: pyproject.toml | $(BIN)/python
 
 $(VENV)/.peers: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[peers]'
+	@touch $@
+
+$(VENV)/.metal: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[metal]'
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python

@@ -32,7 +32,7 @@ class Dialect:
     type of an element. ops: ``(op name, class) -> template`` with ``{0}`` .. for operands,
     ``{v}`` for the prefix of functions, ``{m}`` for that of vector mathematics, ``{f}`` for the
     suffix of float literals; the class is ``float``, ``int`` or ``bool``. gathers: the memory
-    letters of which a vector can be read from positions in vectors.
+    letters of which a vector can be read from positions in vectors. index: the type of what counts.
     """
 
     width: int
@@ -41,6 +41,7 @@ class Dialect:
     memory: Mapping[str, str]
     ops: Mapping[tuple[str, str], str]
     gathers: frozenset[str] = frozenset()
+    index: str = "int64_t"
 
     @property
     def native(self) -> frozenset[str]:
@@ -58,11 +59,10 @@ class Context:
 
 
 def number(x: int) -> str:
-    """An integer literal of 64 bits."""
+    """An integer literal. Its type is as wide as its digits need, in every dialect."""
     if x == -2 ** 63:
-        return "(-9223372036854775807ll - 1)"
-    text = f"{x}" if abs(x) < 2 ** 31 else f"{x}ll"
-    return text if x >= 0 else f"({text})"
+        return "(-9223372036854775807 - 1)"
+    return f"{x}" if x >= 0 else f"({x})"
 
 
 def dim(x: Dim) -> str:

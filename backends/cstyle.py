@@ -88,7 +88,8 @@ class Printer(Memory):
                 n = f"({n} + {s.step - 1}) / {s.step}"
                 low, high = (f"{n} * {t} / {share[1]} * {s.step}"
                              for t in (share[0], f"({share[0]} + 1)"))
-        with self.braces(f"for (int64_t {x} = {low}, {x}_end = {high}; {x} < {x}_end; {next_})"):
+        with self.braces(f"for ({self.dialect.index} {x} = {low}, {x}_end = {high}; {x} < {x}_end; "
+                         f"{next_})"):
             self.block(s.body)
 
     def _share(self, s: Loop) -> tuple[str, str] | None:

@@ -50,6 +50,7 @@ DOORS = {
     "egglog": {"rewrite.bindings"},
     "highspy": {"extract.milp"},
     "hypothesis": {"testing.property"},
+    "metalcompute": {"backends.metal.driver"},
     "ml_dtypes": {"dtype", "ops.value", "weights"},
     "pycuda": {"backends.cuda.driver"},
     "platformdirs": {"cache", "models.fetch"},

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from simt import fake_driver
+from simt import fake_driver, fake_metal
 
 import tegg
 from tegg.planning import target
@@ -74,7 +74,7 @@ def test_entry_points_load():
     declared = PROJECT["project"]["entry-points"]["tegg.backends"]
     installed = {e.name: e.value for e in entry_points(group="tegg.backends")}
     assert declared.items() <= installed.items()
-    with fake_driver.installed():  # a GPU, for the backend that looks for one
+    with fake_driver.installed(), fake_metal.installed():  # GPUs, for backends that look for one
         for name in declared:
             assert target.find(name).name == name
 

@@ -38,6 +38,10 @@ class C:
         return self.dialect.native
 
     @property
+    def doubles(self) -> bool:
+        return True
+
+    @property
     def templates(self) -> Mapping[str, Template]:
         return {**_TEMPLATES, **templates(self.own)} if self.own else _TEMPLATES
 

@@ -10,6 +10,7 @@ from tegg.backends.simt.contraction_before import Before, stored_reductions
 from tegg.backends.simt.evaluate import Evaluator, follows, padded
 from tegg.backends.simt.language import SimtC
 from tegg.backends.simt.printer import SimtPrinter
+from tegg.backends.simt.sums import Sums
 from tegg.backends.simt.templates import Tile, register
 from tegg.dim import hint
 from tegg.dtype import DType
@@ -25,12 +26,11 @@ from tegg.kernel.simt import THREADS
 from tegg.kernel.value import Val, reachable
 from tegg.kernel.work import bytes_read, bytes_written
 
-_PAD = 1  # a column more, so that a tile that is filled down its columns meets every bank
-
-
 def lower_contraction(graph: Graph, outputs: Sequence[Node], anchors: Sequence[Node], name: str,
-                      language: SimtC, tile: Tile) -> KernelCode:
+                      language: SimtC, tile: Tile, how: type[Sums] = Sums) -> KernelCode:
     """The kernel that computes ``outputs``, whose products are ``anchors``, by tiles.
+
+    ``how`` says where sums are kept, and what multiplies.
 
     What lies below the anchors' operands is evaluated while tiles are loaded, what lies above
     while results are stored; reductions among it are made before, by kernels of their own.
@@ -43,10 +43,11 @@ def lower_contraction(graph: Graph, outputs: Sequence[Node], anchors: Sequence[N
     slots = [first + i for i, o in enumerate(outputs) if o in live]
     if not live:
         return KernelCode(name, "", (), (), (), Work(0, 0, 0, 0))
-    c = classify(graph, live, [a for a in anchors if a.id in used], language.native, slots)
+    c = classify(graph, live, [a for a in anchors if a.id in used], language.native, slots,
+                 language.doubles)
     symbols = kernel_symbols(graph, outputs)
     c, before = stored_reductions(c, name, language, symbols, first + len(outputs))
-    return _Kernel(name, c, tile, language, symbols, before).code()
+    return _Kernel(name, c, tile, language, symbols, before, how).code()
 
 
 @dataclass(slots=True)
@@ -59,14 +60,19 @@ class _Kernel:
     language: SimtC
     symbols: tuple[str, ...]
     before: Before
+    how: type[Sums]
 
     def code(self) -> KernelCode:
         buffers = self._buffers()
         p = SimtPrinter(self.language.dialect, self.contraction.propagation.algebra)
+        shared: dict[str, None] = {}
         for group in self.contraction.groups:
-            _Tiles(self, group, p).write()
+            letter = REGISTER[register(group.terms[0].sum.dtype).name]
+            sums = self.how(self.tile, self.language, letter, len(group.terms))
+            shared |= dict.fromkeys(sums.shared())
+            _Tiles(self, group, p, sums).write()
         head = self.language.head(self.name, buffers, self.symbols)
-        source = "\n".join([*head, *p.lines, "}"]) + "\n"
+        source = "\n".join([*head, *(f"  {line}" for line in shared), *p.lines, "}"]) + "\n"
         stage = Stage(self.name, frozenset(v.attr.slot for v in self._values() if v.op == "load"),
                       frozenset(w.slot for g in self.contraction.groups for w in g.writes), True,
                       self._launch(tuple(buffers)))
@@ -108,54 +114,40 @@ class _Tiles:
     kernel: _Kernel
     group: Group
     p: SimtPrinter
+    sums: Sums
 
     @property
     def at(self) -> Evaluator:
         """What prints values at places of the tiles."""
         return Evaluator(self.kernel.contraction.propagation, self.kernel.language, self.p)
 
-    @property
-    def type(self) -> tuple[str, str]:
-        """The letter and the type of sums."""
-        letter = REGISTER[register(self.group.terms[0].sum.dtype).name]
-        return letter, self.kernel.language.dialect.scalar[letter]
-
     def write(self) -> None:
         c, t, p = self.kernel.contraction, self.kernel.tile, self.p
         m, n = dim(spread(c.m)), dim(spread(self.group.n))
-        (a, b), (_, kind) = t.mine, self.type
         with p.braces(""):
-            p.line(f"{self.kernel.language.shared} {kind} left[{t.depth}][{t.rows + _PAD}], "
-                   f"right[{t.depth}][{t.columns + _PAD}];")
             p.line(f"const int64_t down = ({m} + {t.rows - 1}) / {t.rows}, "
                    f"across = ({n} + {t.columns - 1}) / {t.columns};")
-            p.line("const int row = thread_id() / 16, column = thread_id() % 16;")
+            p.line(self.sums.place())
             with p.braces(f"for (int64_t tile = block_id(); tile < {dim(spread(c.batch))} * down * "
                           "across; tile += block_count())"):
                 self.at.unpack("tile / (down * across)", c.batch)
                 p.line(f"const int64_t m_from = tile / across % down * {t.rows}, "
                        f"n_from = tile % across * {t.columns};")
                 for term in self.group.terms:
-                    p.line(f"{kind} sums{term.anchor}[{a}][{b}] = {{}};")
+                    for line in self.sums.start(term.anchor):
+                        p.line(line)
                     self._products(term.anchor, term.a, term.b)
                 self._results()
 
     def _products(self, anchor: int, left: Val, right: Val) -> None:
         """All terms of the sums of one contraction, a depth of tiles at a time."""
         c, t, p = self.kernel.contraction, self.kernel.tile, self.p
-        (a, b), (letter, kind) = t.mine, self.type
         with p.braces(f"for (int64_t k_from = 0; k_from < {dim(c.depth)}; k_from += {t.depth})"):
-            self._load("left", left, c.m, "m", t.rows)
-            self._load("right", right, self.group.n, "n", t.columns)
+            self._load(f"left_{self.sums.letter}", left, c.m, "m", t.rows)
+            self._load(f"right_{self.sums.letter}", right, self.group.n, "n", t.columns)
             p.line(self.kernel.language.barrier)
-            with p.braces(f"for (int k = 0; k < {t.depth}; k++)"):
-                p.line(f"{kind} x[{a}], y[{b}];")
-                p.line(f"for (int i = 0; i < {a}; i++) x[i] = left[k][row + 16 * i];")
-                p.line(f"for (int j = 0; j < {b}; j++) y[j] = right[k][column + 16 * j];")
-                more = (f"s{letter}_fma(x[i], y[j], sums{anchor}[i][j])" if letter in "fd" else
-                        f"s{letter}_add(sums{anchor}[i][j], s{letter}_mul(x[i], y[j]))")
-                p.line(f"for (int i = 0; i < {a}; i++)")
-                p.line(f"  for (int j = 0; j < {b}; j++) sums{anchor}[i][j] = {more};")
+            for line in self.sums.multiply(anchor):
+                p.line(line)
             p.line(self.kernel.language.barrier)
 
     def _load(self, where: str, operand: Val, vars: tuple[Var, ...], letter: str,
@@ -168,7 +160,7 @@ class _Tiles:
             else:
                 p.line(f"const int d = e / {size}, s = e % {size};")
             p.line(f"const int64_t at_k = k_from + d, at_{letter} = {letter}_from + s;")
-            p.line(f"{self.type[1]} value = 0;")
+            p.line(f"{self.sums.type} value = 0;")
             with p.braces(f"if (at_k < {dim(c.depth)} && at_{letter} < {dim(spread(vars))})"):
                 self.at.unpack("at_k", c.k)
                 self.at.unpack(f"at_{letter}", vars)
@@ -179,12 +171,9 @@ class _Tiles:
     def _results(self) -> None:
         """Store what the sums become."""
         c, p = self.kernel.contraction, self.p
-        a, b = self.kernel.tile.mine
-        given = {t.sum.id: f"sums{t.anchor}[i][j]" for t in self.group.terms}
         needs = list(dict.fromkeys(v for w in self.group.writes for v in w.needs()))
-        with p.braces(f"for (int i = 0; i < {a}; i++)"), p.braces(
-                f"for (int j = 0; j < {b}; j++)"):
-            p.line("const int64_t at_m = m_from + row + 16 * i, at_n = n_from + column + 16 * j;")
+        with self.sums.results(p, [t.anchor for t in self.group.terms]) as names:
+            given = {t.sum.id: name for t, name in zip(self.group.terms, names)}
             with p.braces(f"if (at_m < {dim(spread(c.m))} && at_n < {dim(spread(self.group.n))})"):
                 self.at.unpack("at_m", c.m)
                 self.at.unpack("at_n", self.group.n)

@@ -39,6 +39,11 @@ class SimtC(ABC):
         """Types of registers and memory, and the spelling of ops."""
 
     @property
+    def narrows(self) -> bool:
+        """Whether indices are of 32 bits where they fit, for those of 64 are slow."""
+        return False
+
+    @property
     @abstractmethod
     def shared(self) -> str:
         """What qualifies an array that a block shares."""
@@ -59,6 +64,10 @@ class SimtC(ABC):
     @property
     def native(self) -> frozenset[str]:
         return self.dialect.native
+
+    @property
+    def doubles(self) -> bool:
+        return "d" in self.dialect.scalar
 
     @property
     def templates(self) -> Mapping[str, Template]:

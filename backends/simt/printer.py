@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tegg.backends.cexpr import REGISTER, Dialect, dim
+from tegg.backends.simt.indices import narrow
 from tegg.backends.simt.wide import WidePrinter
 from tegg.kernel.code import Launch
 from tegg.kernel.index import Algebra, Var
@@ -33,8 +35,12 @@ def launch(dialect: Dialect, algebra: Algebra, function: Function) -> Launch:
 def print_kernel(language: SimtC, algebra: Algebra, function: Function) -> str:
     """A function as a kernel. The names that it uses, ``block_id()`` and so on, are the
     header's of the device."""
-    p = SimtPrinter(language.dialect, algebra)
-    for d in deals(language.dialect, algebra, function):
+    dialect = language.dialect
+    found = deals(dialect, algebra, function)
+    if language.narrows and narrow(function, found):
+        dialect = replace(dialect, index="int")
+    p = SimtPrinter(dialect, algebra)
+    for d in found:
         p.nest(d)
     head = language.head(function.name, dict(sorted(function.buffers.items())), function.symbols,
                          p.rooms)
@@ -54,8 +60,8 @@ class SimtPrinter(WidePrinter):
     def nest(self, d: Deal) -> None:
         """All points of a nest, as many at a time as there are threads or teams."""
         self.deal, self.dealt = d, frozenset(loop.var for loop in d.loops)
-        first, step = _points(d.team)
-        with self.braces(f"for (int64_t point = {first}, points = {dim(d.points)}; "
+        first, step = _points(d.team, self.dialect.index)
+        with self.braces(f"for ({self.dialect.index} point = {first}, points = {dim(d.points)}; "
                          f"point < points; point += {step})"), self._team(d.team):
             self._unpack("point", d.loops, d.wide)
             with self.wide(d.loops[-1].var if d.wide else None):
@@ -80,7 +86,7 @@ class SimtPrinter(WidePrinter):
             if len(inner) + 1 < len(loops):
                 text += f" % {count}"
             text = f"{text} * {WIDE}" if last else text if low == "0" else f"{low} + {text}"
-            self.line(f"const int64_t {self.name(loop.var)} = {text};")
+            self.line(f"const {self.dialect.index} {self.name(loop.var)} = {text};")
             inner.insert(0, count)
 
     def _share(self, s: Loop) -> tuple[str, str] | None:
@@ -124,8 +130,8 @@ class SimtPrinter(WidePrinter):
         flat = f"q{len(self.lines)}"
         total = " * ".join(self._range(loop)[1] for loop in loops)
         total = f"{total} / {WIDE}" if wide else total
-        with self.braces(f"for (int64_t {flat} = {_rank(self.team)}; {flat} < {total}; "
-                         f"{flat} += {self.team})"), self._team(1):
+        with self.braces(f"for ({self.dialect.index} {flat} = {_rank(self.team)}; "
+                         f"{flat} < {total}; {flat} += {self.team})"), self._team(1):
             self._unpack(flat, loops, wide)
             with self.wide(loops[-1].var if wide else None):
                 self.block(body)
@@ -140,13 +146,13 @@ def _name(team: int) -> str:
     return "warp" if team == WARP else "block"
 
 
-def _points(team: int) -> tuple[str, str]:
+def _points(team: int, index: str) -> tuple[str, str]:
     """The first point of this thread or its team, and the distance to its next."""
     if team == THREADS:
         return "block_id()", "block_count()"
     if team == 1:
-        return (f"(int64_t)block_id() * {THREADS} + thread_id()",
-                f"(int64_t)block_count() * {THREADS}")
+        return (f"({index})block_id() * {THREADS} + thread_id()",
+                f"({index})block_count() * {THREADS}")
     warps = THREADS // WARP
-    return (f"(int64_t)block_id() * {warps} + thread_id() / {WARP}",
-            f"(int64_t)block_count() * {warps}")
+    return (f"({index})block_id() * {warps} + thread_id() / {WARP}",
+            f"({index})block_count() * {warps}")

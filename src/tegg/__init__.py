@@ -18,6 +18,7 @@ from tegg.version import __version__
 if TYPE_CHECKING:
     from tegg import models as models, nn as nn
     from tegg.backends.cuda.compiler import Cuda as Cuda
+    from tegg.backends.metal.compiler import Metal as Metal
     from tegg.ir.op import Op as Op
     from tegg.jit import compile as compile
     from tegg.rewrite.compiler import Compiler as Compiler, Generic as Generic
@@ -41,6 +42,7 @@ _LAZY = {
     "extend": "",
     "load": "tegg.runtime.saving",
     "load_safetensors": "tegg.weights",
+    "Metal": "tegg.backends.metal.compiler",
     "models": "",
     "nn": "",
     "testing": "",
@@ -66,6 +68,7 @@ __all__ = [
     "Generic",
     "Graph",
     "LimitWarning",
+    "Metal",
     "Op",
     "RuleError",
     "ShapeError",

@@ -1,4 +1,4 @@
-"""Fragments lowered for CUDA and run on the simulator, many kernels to a translation unit."""
+"""Fragments lowered for CUDA or Metal and run on the simulator, many kernels to a translation unit."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from importlib.resources import files
 
 import numpy as np
 from kernels import random_inputs
+from simt.metal_module import MetalModule
 from simt.simulator import Memory, Module
 from tegg.backends.cuda.emit import CudaC
+from tegg.backends.metal.emit import Msl
+from tegg.backends.simt.language import SimtC
 
 from tegg.dim import evaluate as size_of
 from tegg.ir.graph import Graph, Node
@@ -21,14 +24,27 @@ from tegg.kernel.simt import LIMITS
 BLOCKS = 5  # at most, so that blocks take several points
 
 
+@dataclass(frozen=True, slots=True)
+class Kit:
+    """What tests of kernels need of a device."""
+
+    name: str
+    language: SimtC
+    unit: type[Module]
+
+
+CUDA = Kit("cuda", CudaC(), Module)
+METAL = Kit("metal", Msl(), MetalModule)
+
+
 @functools.cache
-def prelude() -> str:
-    return files("tegg.backends.cuda").joinpath("prelude.h").read_text(encoding="utf-8")
+def prelude(kit: Kit = CUDA) -> str:
+    return files(f"tegg.backends.{kit.name}").joinpath("prelude.h").read_text(encoding="utf-8")
 
 
-def module(codes: Sequence[KernelCode], extra: str = "") -> Module:
+def module(codes: Sequence[KernelCode], extra: str = "", kit: Kit = CUDA) -> Module:
     """Kernels compiled together."""
-    return Module("\n".join([prelude(), extra, *(c.source for c in codes)]))
+    return kit.unit("\n".join([prelude(kit), extra, *(c.source for c in codes)]))
 
 
 @dataclass(slots=True)
@@ -44,9 +60,9 @@ class Case:
 
 def case(name: str, graph: Graph, outputs: Sequence[Node], sizes: Mapping[str, int] | None = None,
          inputs: Mapping[int, np.ndarray] | None = None,
-         inplace: Mapping[int, int] | None = None) -> Case:
+         inplace: Mapping[int, int] | None = None, kit: Kit = CUDA) -> Case:
     """Lower a fragment as kernels of this name."""
-    code = lower(graph, outputs, name, CudaC(), LIMITS, inplace)
+    code = lower(graph, outputs, name, kit.language, LIMITS, inplace)
     inputs = random_inputs(graph, sizes or {}) if inputs is None else inputs
     return Case(graph, outputs, sizes or {}, inputs, code)
 
@@ -85,5 +101,13 @@ def launch(unit: Module, code: KernelCode, addresses: Sequence[int], sizes: Mapp
         blocks = stage.launch.blocks(sizes, BLOCKS)
         if blocks:
             values = [addresses[b] for b in stage.launch.buffers]
-            unit.run(stage.function, blocks, stage.launch.threads,
-                     values + [sizes[s] for s in code.symbols], order)
+            values += [sizes[s] for s in code.symbols]
+            if not isinstance(unit, MetalModule):
+                unit.run(stage.function, blocks, stage.launch.threads, values, order)
+                continue
+            given = Memory(8 * (len(values) + 1), "given")
+            given.write(np.array([0, *values], np.int64))
+            try:
+                unit.run(stage.function, blocks, stage.launch.threads, [0, 0, given.address], order)
+            finally:
+                given.free()

@@ -128,10 +128,3 @@ template <class... A> static constexpr int simt_count(void (*)(A...)) { return s
 #define SIMT_EXPORT(NAME) \
   extern "C" SIMT_PLAIN void simt_body_##NAME(void *a) { simt_call(NAME, (void **)a); } \
   extern "C" int simt_arguments_##NAME(void) { return simt_count(NAME); }
-#define SIMT_MODULE \
-  extern "C" char __start_simt_shared[] __attribute__((weak)), \
-      __stop_simt_shared[] __attribute__((weak)); \
-  extern "C" void simt_shared_range(char **low, char **high) { \
-    *low = __start_simt_shared; \
-    *high = __stop_simt_shared; \
-  }

@@ -64,6 +64,7 @@ std::vector<int> order;
 unsigned thread_count, block_count, block, live, waiting;
 int me = -1, barrier_line;
 uint32_t epoch = 1, block_first, launch_first, seed;
+uint32_t device_since, shared_since;  // the epochs of the last barriers that order them
 void (*body)(void *);
 void *arguments;
 bool failed;
@@ -154,7 +155,7 @@ void race(const Region &r, size_t at, const char *what, uint32_t when, uint16_t 
 }
 // Whether an access at an epoch is of this launch, and nothing orders it before now.
 bool clashes(const Region &r, uint32_t when, uint16_t who, uint32_t sync) {
-  if (when == epoch) return !ordered(who, sync);
+  if (when >= (r.shared ? shared_since : device_since)) return !ordered(who, sync);
   return !r.shared && when >= launch_first && when < block_first;
 }
 void touch(Region &r, size_t at, bool write) {
@@ -173,7 +174,7 @@ void touch(Region &r, size_t at, bool write) {
   }
   if (r.shared ? c.wrote < block_first : !c.known)
     simt_fail("uninitialised read of %s at byte %zu", r.name.data(), at);
-  const bool others = c.read == epoch && c.reader != me && !ordered(c.reader, c.read_sync);
+  const bool others = c.read >= (r.shared ? shared_since : device_since) && c.reader != me && !ordered(c.reader, c.read_sync);
   c.read = epoch, c.reader = others ? ANY : me, c.read_sync = sync;
 }
 void access(void *pointer, size_t n, bool write) {
@@ -197,7 +198,7 @@ void arrange(int how) {
   }
 }
 void run_block() {
-  block_first = ++epoch;
+  block_first = device_since = shared_since = ++epoch;
   if (shared_low) memset(shared_low, 0xff, shared_high - shared_low);
   live = thread_count, waiting = 0;
   for (unsigned i = 0; i < thread_count; i++) flights[i].assign(1, Group());
@@ -234,7 +235,8 @@ void simt_fail(const char *format, ...) {
 }
 const char *simt_message(void) { return message; }
 
-void simt_barrier(int line) {
+void simt_barrier(int line) { simt_barrier_of(line, 3); }
+void simt_barrier_of(int line, int memory) {
   if (live != thread_count)
     simt_fail("barrier of line %d, and %u threads have returned", line, thread_count - live);
   if (waiting && barrier_line != line)
@@ -248,6 +250,8 @@ void simt_barrier(int line) {
     if (fibers[i].state == AT_BARRIER) fibers[i].state = READY;
   waiting = 0;
   epoch++;
+  if (memory & 1) device_since = epoch;
+  if (memory & 2) shared_since = epoch;
 }
 const char *simt_exchange(unsigned mask, const void *mine, size_t n, int line, const char *what) {
   const unsigned lane = me % LANES;

@@ -12,6 +12,8 @@ unsigned simt_block(void);
 unsigned simt_threads(void);
 unsigned simt_blocks(void);
 void simt_barrier(int line);
+// Which memory it orders: 1, that of all blocks, 2, that of the block, 3, both.
+void simt_barrier_of(int line, int memory);
 void simt_warp_barrier(unsigned mask, int line);
 // Hands n bytes to the warp, waits for all lanes of the mask; lane k's bytes lie at k * SIMT_SLOT.
 const char *simt_exchange(unsigned mask, const void *mine, size_t n, int line, const char *what);
@@ -23,3 +25,11 @@ void simt_read(const void *from, size_t n);  // what the compiler does not see
 void simt_wait(int groups);  // for all but the last groups
 void simt_fail(const char *format, ...);
 }
+// Where the memory of a block lies in a translation unit.
+#define SIMT_MODULE \
+  extern "C" char __start_simt_shared[] __attribute__((weak)), \
+      __stop_simt_shared[] __attribute__((weak)); \
+  extern "C" void simt_shared_range(char **low, char **high) { \
+    *low = __start_simt_shared; \
+    *high = __stop_simt_shared; \
+  }

@@ -82,32 +82,45 @@ class Memory:
 _units = itertools.count()
 
 
-def built(source: str) -> tuple[Path, list[str]]:
-    """A translation unit of kernels as a shared object, and their names."""
-    stem = _folder() / f"unit{next(_units)}"
-    names = re.findall(r"^KERNEL\(\d+\) (\w+)\(", source, re.MULTILINE)
-    names += re.findall(r"^extern \"C\" __global__ void (?:__launch_bounds__\(\d+\) )?"
-                                 r"(\w+)\(", source, re.MULTILINE)
-    exports = "".join(f"SIMT_EXPORT({n})\n" for n in names)
-    Path(f"{stem}.cpp").write_text(f'#include "cuda.h"\n#line 1 "kernels.cu"\n{source}\n'
-                                       f'#line 1 "exports"\nSIMT_MODULE\n{exports}')
+def built(source: str, unit: Module | None = None) -> tuple[Path, list[str]]:
+    """A translation unit of kernels, in CUDA C where ``unit`` says nothing else, as a shared object,
+    and their names."""
+    unit = object.__new__(Module) if unit is None else unit
+    stem, names = _folder() / f"unit{next(_units)}", unit.found(source)
+    exports = "".join(f"{unit.export(n)}\n" for n in names)
+    Path(f"{stem}.cpp").write_text(f'{unit.HEAD}\n#line 1 "{unit.FILE}"\n{source}\n'
+                                   f'#line 1 "exports"\nSIMT_MODULE\n{exports}')
     # the sanitizer's hooks are the machine's: its own library must not be linked
-    run_compiler(["g++", *(f for f in _FLAGS if f != "-shared"), f"-I{HERE}", "-fsanitize=thread,alignment,bounds",
-                  "-c", f"{stem}.cpp", "-o", f"{stem}.o"])
+    run_compiler(["g++", *(f for f in _FLAGS if f != "-shared"), *unit.WARNINGS, f"-I{HERE}",
+                  "-fsanitize=thread,alignment,bounds", "-c", f"{stem}.cpp", "-o", f"{stem}.o"])
     run_compiler(["g++", "-shared", f"{stem}.o", "-o", f"{stem}.so"])
     return Path(f"{stem}.so"), names
 
 
 class Module:
-    """One translation unit of kernels."""
+    """One translation unit of kernels in CUDA C."""
+
+    HEAD = '#include "cuda.h"'  # what stands before the unchanged text
+    FILE = "kernels.cu"         # what compilers call the text
+    WARNINGS: tuple[str, ...] = ()
 
     def __init__(self, source: str) -> None:
         machine()
-        path, self.names = built(source)
+        path, self.names = built(source, self)
         self._library = ctypes.CDLL(str(path))
         low, high = ctypes.c_void_p(), ctypes.c_void_p()
         self._library.simt_shared_range(ctypes.byref(low), ctypes.byref(high))
         self._shared = low, high
+
+    def found(self, source: str) -> list[str]:
+        """The names of the kernels of a text."""
+        return (re.findall(r"^KERNEL\(\d+\) (\w+)\(", source, re.MULTILINE)
+                + re.findall(r"^extern \"C\" __global__ void (?:__launch_bounds__\(\d+\) )?"
+                             r"(\w+)\(", source, re.MULTILINE))
+
+    def export(self, name: str) -> str:
+        """C that lets the machine call a kernel."""
+        return f"SIMT_EXPORT({name})"
 
     def run(self, name: str, blocks: int, threads: int, arguments: Sequence[int],
             order: int = 0) -> None:

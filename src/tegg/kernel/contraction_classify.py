@@ -113,16 +113,17 @@ class Contraction:
 
 
 def classify(graph: Graph, outputs: Sequence[Node], anchors: Sequence[Node],
-             native: frozenset[str], slots: Sequence[int]) -> Contraction:
+             native: frozenset[str], slots: Sequence[int], doubles: bool = True) -> Contraction:
     """The contractions of a fragment whose outputs are ``outputs`` and products are ``anchors``.
 
-    slots: the buffer that each output is written to.
+    slots: the buffer that each output is written to. doubles: whether the device has float64.
     Raises LoweringError where the fragment is not of that form; the message says why.
     """
     numbers, products = _numbered(anchors)
 
     def propagation(splits: Splits) -> AnchoredPropagation:
-        return AnchoredPropagation(graph, native, splits, anchors=numbers, products=products)
+        return AnchoredPropagation(graph, native, splits, anchors=numbers, products=products,
+                                   doubles=doubles)
 
     def write(p: Propagation) -> list[Write]:
         return written(p, outputs, anchors, slots)

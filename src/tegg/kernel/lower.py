@@ -57,6 +57,10 @@ class Language(Protocol):
         """Named elementwise ops that have a spelling."""
 
     @property
+    def doubles(self) -> bool:
+        """Whether it has float64, in which long products and running sums are kept."""
+
+    @property
     def templates(self) -> Mapping[str, Template]:
         """Staged ops that are written out by hand, by name."""
 
@@ -141,7 +145,8 @@ class Lowering:
     def stage(self, write: Callable[[Propagation], list[Write]]) -> None:
         """One function that does some writes."""
         def propagation(splits: Splits) -> Propagation:
-            return Propagation(self.graph, self.language.native, splits, self.stored)
+            return Propagation(self.graph, self.language.native, splits, self.stored,
+                               doubles=self.language.doubles)
 
         p, writes = settle(propagation, write)
         while found := splittable(writes):
@@ -255,7 +260,7 @@ def _scan_stages(low: Lowering, node: Node) -> None:
         targets.insert(0, (low.slot_of(node), node))
     shape = tuple(map(low.graph.facts.canonical, node.shape))
     if blocked(node, shape):
-        blocks = Blocks(node, shape)
+        blocks = Blocks(node, shape, low.language.doubles)
         size = product(blocks.lead) * blocks.count
         totals, starts = (low.temporary(blocks.dtype, size) for _ in range(2))
         low.stage(lambda p: blocks.totals(p, totals))

@@ -29,9 +29,9 @@ def identity(kind: Kind, dtype: DType) -> float:
             "logadd": -math.inf}[kind]
 
 
-def widened(dtype: DType, kind: Kind) -> DType:
-    """The dtype of the accumulator of products and running sums."""
-    return f64 if dtype is f32 and kind != "max" else dtype
+def widened(dtype: DType, kind: Kind, doubles: bool = True) -> DType:
+    """The dtype of the accumulator of products and running sums; doubles: there is float64."""
+    return f64 if doubles and dtype is f32 and kind != "max" else dtype
 
 
 def magnitude(d: Dim) -> int:
@@ -55,6 +55,7 @@ class Propagation:
     stored: dict[int, int] = field(default_factory=dict)
     scanned: dict[tuple[int, Index], Val] = field(default_factory=dict)  # at their one index
     limit: int = 20_000
+    doubles: bool = True  # whether the device has float64
     algebra: Algebra = None  # type: ignore[assignment]
     values: Values = None    # type: ignore[assignment]
     _memo: dict[tuple[int, Index], Val] = field(default_factory=dict)
@@ -290,8 +291,8 @@ class Propagation:
         return self.narrowed(self.values.reduce(kind, vars, body, body.dtype, cut), node.dtype)
 
     def widened(self, v: Val, kind: Kind) -> Val:
-        """A value as products and running sums keep it: float32 in float64."""
-        wide = widened(v.dtype, kind)
+        """A value as products and running sums keep it: float32 in float64, where there is one."""
+        wide = widened(v.dtype, kind, self.doubles)
         return v if wide is v.dtype else self.values.make("Cast", (v,), wide)
 
     def narrowed(self, v: Val, dtype: DType) -> Val:

@@ -85,14 +85,14 @@ def blocked(node: Node, shape: Sequence[Dim]) -> bool:
 class Blocks:
     """The writes of the three stages of a scan in blocks."""
 
-    def __init__(self, node: Node, shape: Sequence[Dim]) -> None:
+    def __init__(self, node: Node, shape: Sequence[Dim], doubles: bool = True) -> None:
         self.node, self.shape, self.axis = node, tuple(shape), node.attrs[0]
         n = shape[self.axis]
         assert isinstance(n, int)
         self.size, self.count = n, -(-n // BLOCK)
         self.lead = self.shape[:self.axis]
         self.kind = KINDS[node.op.name]
-        self.dtype = widened(node.dtype, self.kind)  # of totals
+        self.dtype = widened(node.dtype, self.kind, doubles)  # of totals
 
     def _place(self, p: Propagation) -> tuple[tuple[Var, ...], Index, tuple[Var, ...], Form]:
         """Variables of rows and blocks, and their index forms."""

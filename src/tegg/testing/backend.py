@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from tegg.dtype import DTYPES, f32, f64
+from tegg.dtype import DTYPES, DType, f32, f64
 from tegg.errors import LoweringError
 from tegg.ir.classes import Fragment
+from tegg.ir.graph import Graph, Node
 from tegg.ir.op import OPS
 from tegg.ir.oracle import evaluate
 from tegg.planning.target import Target
@@ -73,9 +74,20 @@ def check_rows(target: Target, compilers: Sequence[Compiler], report: BackendRep
                examples: int, seed: int, calls: Mapping[str, Any]) -> None:
     """Every row that the target lowers by itself."""
     table = stack(compilers).table
-    for dtype in DTYPES.values():
+    for dtype in (d for d in DTYPES.values() if holds(target, d)):
         report.rows |= check_elementwise(target, table, dtype, seed)
         report.rows |= check_drawn(target, table, dtype, examples, seed, calls)
+
+
+def holds(target: Target, dtype: DType) -> bool:
+    """Whether a target has values of a dtype at all."""
+    return target.unsupported(OPS["Contiguous"], dtype) is None
+
+
+def _holds_all(target: Target, graph: Graph, roots: Sequence[Node]) -> bool:
+    """Whether it has those of all dtypes of a program."""
+    return all(holds(target, d) for d in {n.dtype for n in graph.reachable(roots)}
+               | {s.dtype for s in graph.inputs})
 
 
 def check_programs(target: Target, compilers: Sequence[Compiler], report: BackendReport,
@@ -86,6 +98,9 @@ def check_programs(target: Target, compilers: Sequence[Compiler], report: Backen
     @seeded(seed)
     @given(program=random_programs())
     def run(program: Program) -> None:
+        g = program.graph
+        if not _holds_all(target, g, [*g.outputs.values(), *g.updates.values()]):
+            return
         report.classes += check_classes(program, (*compilers, lowering(target)), slack,
                                         (target.name, *target.features))
         check_program(program, Options(tuple(compilers), cache=False), slack)
@@ -132,6 +147,8 @@ def check_views(target: Target, compilers: Sequence[Compiler], report: BackendRe
         @seeded(seed)
         @given(case=random_views(symbolic, named))
         def run(case: Views) -> None:
+            if not _holds_all(target, case.graph, case.outputs):
+                return
             report.views += (check_view(target, case, slack)
                              or check_compiled_view(case, compilers, slack))
 

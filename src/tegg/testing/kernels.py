@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tegg.dim import Dim, evaluate, product
+from tegg.dim import Dim, evaluate, product, symbols
 from tegg.dtype import DType
 from tegg.ir.classes import Fragment
 from tegg.planning.plan import Buffer, Call, Plan
@@ -38,7 +38,8 @@ class Kernels:
                         for n, (kind, dtype, size) in enumerate(memory)]
             self.calls.append(Call(i, tuple(range(first, len(buffers))),
                                    tuple(range(len(code.stages))), 0.0, "test"))
-        self.symbols = tuple(sorted({s for code in self.codes for s in code.symbols}))
+        self.symbols = tuple(sorted({s for code in self.codes for s in code.symbols}
+                                    | {s.name for b in buffers for s in symbols(b.size)}))
         self.plan = Plan(self.codes, buffers, [], self.calls, [], [], self.symbols, 0.0, None)
         self.executable = target.build(self.plan)
 

@@ -1,0 +1,1 @@
+"""Apple GPUs: kernels in the Metal Shading Language, run through metalcompute."""

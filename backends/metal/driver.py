@@ -1,0 +1,153 @@
+"""The GPU through metalcompute, which is imported here alone, when a device is opened.
+
+metalcompute binds whole buffers only, starts whole threadgroups along one dimension, whose size is
+the limit that the kernel states, gives each run a command buffer of its own, says nothing of runs
+that fail, and waits for a run where its handle goes away.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+
+from tegg.errors import BackendError
+from tegg.kernel.simt import THREADS, WARP
+
+from .chips import cores_of
+
+_BLOCKS_EACH = 32  # blocks of one kernel that a core is given at most
+_AROUND = 3        # lines of a source shown on either side of one that is refused
+_PROBE = "tegg_probe"
+
+
+@functools.cache
+def prelude() -> str:
+    """The header that stands above all kernels."""
+    return files("tegg.backends.metal").joinpath("prelude.h").read_text(encoding="utf-8")
+
+
+@functools.cache
+def open_device() -> Device:
+    """The default GPU. Raises BackendError without macOS, metalcompute or a GPU."""
+    try:
+        import metalcompute
+    except ModuleNotFoundError:
+        raise BackendError(_missing()) from None
+    except ImportError as e:
+        raise BackendError(f"metalcompute does not load ({e}); pip install --force-reinstall "
+                           f"metalcompute, or use device='cpu'") from None
+    try:
+        device = metalcompute.Device()
+    except metalcompute.error as e:
+        raise BackendError(f"macOS finds no GPU that Metal can use ({e}); use "
+                           f"device='cpu'") from None
+    return Device(metalcompute, device)
+
+
+def _missing() -> str:
+    if sys.platform != "darwin":
+        return ("device 'metal' is an Apple GPU, and this machine does not run macOS; use "
+                "device='cpu', or device='cuda' with an NVIDIA GPU")
+    return ("device 'metal' needs metalcompute, which is not installed; pip install 'tegg[metal]'")
+
+
+class Device:
+    """One GPU and its queue of runs. ``with device.current():`` around all."""
+
+    def __init__(self, library: Any, device: Any) -> None:
+        self._library, self._device = library, device
+        found = re.search(r"Device\((.*)\)", str(device))
+        self.name = found.group(1) if found else str(device)
+        self.most_blocks = _BLOCKS_EACH * cores_of(self.name)
+        self._lock = threading.RLock()
+        self._kernels: dict[str, Any] = {}
+        with self.current():
+            self._probe()
+
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        """This thread has the device to itself; what Metal refuses is a BackendError."""
+        with self._lock:
+            try:
+                yield
+            except self._library.error as e:
+                raise BackendError(f"{self.name}: Metal refuses: {e}") from None
+
+    def _probe(self) -> None:
+        """Threadgroups are as large, and numbered, as kernels take it."""
+        out = self.allocate(16)
+        self.wait([self.load(_probe_source(), [_PROBE])[_PROBE](1, out)])
+        threads, width, strangers = np.frombuffer(out, np.uint32)[:3]
+        if (int(threads), int(width), int(strangers)) != (THREADS, WARP, 0):
+            raise BackendError(
+                f"{self.name} runs {threads} threads in simdgroups of {width} where kernels are "
+                f"made for {THREADS} in simdgroups of {WARP}, in order; Apple silicon is what is "
+                f"supported, use device='cpu'")
+
+    # ---- kernels
+    def load(self, source: str, names: Sequence[str]) -> Mapping[str, Any]:
+        """Functions of a source by name. A source that was compiled before is not again."""
+        kernel = self._kernels.get(source)
+        if kernel is None:
+            try:
+                kernel = self._kernels[source] = self._device.kernel(source)
+            except self._library.error as e:
+                raise BackendError(f"Metal does not compile kernels for {self.name}: {e}\n"
+                                   f"{numbered(source, str(e))}") from None
+        return {name: kernel.function(name) for name in names}
+
+    @staticmethod
+    def start(function: Any, blocks: int, buffers: Sequence[Any]) -> Any:
+        """Put a run into the queue. Runs are done in order; the handle must be kept till then."""
+        return function(blocks * THREADS, *buffers)
+
+    @staticmethod
+    def wait(handles: list[Any]) -> None:
+        """Wait for runs. A handle that goes away is waited for."""
+        while handles:
+            handles.pop()
+
+    # ---- memory
+    def allocate(self, nbytes: int) -> Any:
+        """A buffer of zeros, which the host sees, too."""
+        try:
+            return self._device.buffer(max(16, nbytes))
+        except (self._library.error, MemoryError, OverflowError) as e:
+            raise BackendError(f"{self.name} makes no buffer of {nbytes:,} bytes ({e}); its limit "
+                               f"on one buffer is below that, or memory is used up: use smaller "
+                               f"inputs or narrower weights (tegg.Fp16())") from None
+
+
+def _probe_source() -> str:
+    return f"""{prelude()}
+[[max_total_threads_per_threadgroup({THREADS})]]
+kernel void {_PROBE}(device uint *out [[buffer(0)]], uint at [[thread_position_in_threadgroup]],
+                uint lane [[thread_index_in_simdgroup]], uint n [[threads_per_threadgroup]],
+                uint width [[threads_per_simdgroup]]) {{
+  SHARED int room_i[{THREADS // WARP}];
+  const int strange = team_add_i((int)(lane != at % {WARP}), room_i, (int)at, (int)lane, (int)n);
+  if (at == 0) {{
+    out[0] = n;
+    out[1] = width;
+    out[2] = (uint)strange;
+  }}
+}}
+"""
+
+
+def numbered(source: str, message: str) -> str:
+    """The lines of a source that a compiler's message names, with their neighbours; all of it
+    where it names none."""
+    lines = source.split("\n")
+    named = {int(n) for n in re.findall(r"program_source:(\d+)", message)}
+    shown = sorted({k for n in named for k in range(n - _AROUND, n + _AROUND + 1)
+                    if 1 <= k <= len(lines)}) or range(1, len(lines) + 1)
+    return "\n".join(f"{k:5} {lines[k - 1]}" for k in shown)

@@ -1,0 +1,211 @@
+"""A plan on the GPU: its kernels loaded, all its arrays in two Metal buffers.
+
+A kernel is handed whole buffers and says itself where in them its arrays lie (``Msl.head``). One
+buffer holds what stays from run to run, weights and what is computed from them; the other the
+arena, arguments and results. The host sees both, so arguments are copied into place.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tegg.dim import Dim, Symbol, symbols
+from tegg.planning.plan import ALIGN, Call, Plan
+from tegg.planning.target import ArraySpec
+
+from .driver import Device, prelude
+
+_SIZES_KEPT = 16  # combinations of sizes whose starts are kept
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """One start of a function: how many blocks, and the buffer of its numbers."""
+
+    function: Any
+    blocks: int
+    given: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A plan at sizes: where each buffer lies in its Metal buffer, and the starts of each call."""
+
+    offsets: Mapping[int, int]
+    peak: int
+    calls: tuple[tuple[Start, ...], ...]
+
+
+class Loaded:
+    """A plan whose kernels are loaded. Runs of it wait for one another.
+
+    Addresses that it is given are of the host, and those of the arena are not used.
+    """
+
+    def __init__(self, plan: Plan, device: Device) -> None:
+        self.plan, self._device = plan, device
+        self._source = "\n".join([prelude(), *(k.source for k in plan.kernels)])
+        names = [s.function for k in plan.kernels for s in k.stages]
+        with device.current():
+            self._functions = device.load(self._source, names)
+            self._memory = device.allocate(ALIGN)
+        self._sized = {i for i, b in enumerate(plan.buffers)  # weights that go along each time
+                       if b.kind == "weight" and symbols(b.size)}
+        self._stays, self._size = self._stack(
+            (i for i, b in enumerate(plan.buffers)
+             if b.kind in ("weight", "ahead") and i not in self._sized), {}, 0)
+        self._fixed = self._memory  # until weights are taken
+        self._placed: OrderedDict[tuple[int, ...], Placed] = OrderedDict()
+        self._written = self._changed()
+
+    def _changed(self) -> set[int]:
+        """Buffers that a run writes."""
+        out = {to for _, to in (*self.plan.before, *self.plan.after)}
+        for call in self.plan.run:
+            for s in call.stages:
+                out |= {call.buffers[w] for w in self.plan.kernels[call.kernel].stages[s].writes}
+        return out
+
+    # ---- where things lie
+    def _stack(self, which: Iterable[int], sizes: Mapping[str, int],
+               at: int) -> tuple[dict[int, int], int]:
+        """Offsets of buffers one behind the other, and the end of the last."""
+        out = {}
+        for i in which:
+            out[i] = at
+            at += -(-max(1, self.plan.buffers[i].bytes(sizes)) // ALIGN) * ALIGN
+        return out, at
+
+    def _place(self, sizes: Sequence[int]) -> Placed:
+        """The plan at sizes, kept from the last run at them."""
+        key = tuple(sizes)
+        if key in self._placed:
+            self._placed.move_to_end(key)
+            return self._placed[key]
+        named = dict(zip(self.plan.symbols, key))
+        layout = self.plan.layout(named)
+        offsets = {i: layout.offsets.get(i, 0) for i, b in enumerate(self.plan.buffers)
+                   if b.kind == "arena"}
+        more, peak = self._stack((i for i, b in enumerate(self.plan.buffers)
+                                  if i not in offsets and i not in self._stays), named, layout.peak)
+        offsets.update(more)
+        made = Placed(offsets, peak, tuple(self._starts(c, offsets, named) for c in self.plan.run))
+        self._placed[key] = made
+        if len(self._placed) > _SIZES_KEPT:
+            self._placed.popitem(last=False)
+        return made
+
+    def _starts(self, call: Call, offsets: Mapping[int, int],
+                sizes: Mapping[str, int]) -> tuple[Start, ...]:
+        kernel, out = self.plan.kernels[call.kernel], []
+        for i in call.stages:
+            stage = kernel.stages[i]
+            assert stage.launch is not None, f"{stage.function} was not lowered for blocks"
+            blocks = stage.launch.blocks(sizes, self._device.most_blocks)
+            places = [call.buffers[b] for b in stage.launch.buffers]
+            numbers = [0, *(~self._stays[b] if b in self._stays else offsets[b] for b in places),
+                       *(sizes[s] for s in kernel.symbols)]
+            if blocks:
+                given = self._device.allocate(8 * len(numbers))
+                np.frombuffer(given, np.int64)[:len(numbers)] = numbers
+                out.append(Start(self._functions[stage.function], blocks, given))
+        return tuple(out)
+
+    # ---- runs
+    def run_ahead(self, buffers: Any, sizes: Any) -> None:
+        """Take the weights, and run the calls that depend on them only."""
+        with self._device.current():
+            fixed = self._device.allocate(self._size)
+            view = np.frombuffer(fixed, np.uint8)
+            for i, at in self._stays.items():
+                if self.plan.buffers[i].kind == "weight":
+                    n = self.plan.buffers[i].bytes({})
+                    view[at:at + n] = _host(buffers[i], n)
+            starts = [s for c in self.plan.ahead for s in self._starts(c, {}, {})]
+            self._device.wait(self._all(starts, fixed))
+            self._fixed = fixed
+
+    def run(self, buffers: Any, sizes: Any) -> None:
+        with self._device.current():
+            placed = self._given(buffers, sizes)
+            self._device.wait(self._all([s for c in placed.calls for s in c], self._fixed))
+            self._taken(buffers, sizes, placed)
+
+    def profile(self, buffers: Any, sizes: Any) -> list[float]:
+        """Seconds of each call with the wait for it, by the host's clock."""
+        with self._device.current():
+            placed, out = self._given(buffers, sizes), []
+            for starts in placed.calls:
+                begin = time.perf_counter()
+                self._device.wait(self._all(starts, self._fixed))
+                out.append(time.perf_counter() - begin)
+            self._taken(buffers, sizes, placed)
+            return out
+
+    def _all(self, starts: Iterable[Start], fixed: Any) -> list[Any]:
+        return [self._device.start(s.function, s.blocks, (fixed, self._memory, s.given))
+                for s in starts]
+
+    def _given(self, buffers: Any, sizes: Any) -> Placed:
+        """Arguments are copied to where kernels read them."""
+        placed = self._place([int(sizes[i]) for i in range(len(self.plan.symbols))])
+        if len(self._memory_bytes()) < placed.peak:
+            self._memory = self._device.allocate(placed.peak)
+        for i, b in enumerate(self.plan.buffers):
+            if b.kind == "input" or i in self._sized:
+                view = self._view(i, sizes, placed)
+                view[...] = _host(buffers[i], view.size)
+        self._copies(self.plan.before, sizes, placed)
+        return placed
+
+    def _taken(self, buffers: Any, sizes: Any, placed: Placed) -> None:
+        """Results, and arguments that were changed, are copied back."""
+        self._copies(self.plan.after, sizes, placed)
+        for i, b in enumerate(self.plan.buffers):
+            if b.kind in ("input", "output") and i in self._written:
+                view = self._view(i, sizes, placed)
+                _host(buffers[i], view.size)[...] = view
+
+    def _copies(self, pairs: Sequence[tuple[int, int]], sizes: Any, placed: Placed) -> None:
+        for source, to in pairs:
+            self._view(to, sizes, placed)[...] = self._view(source, sizes, placed)
+
+    def _memory_bytes(self) -> np.ndarray:
+        return np.frombuffer(self._memory, np.uint8)
+
+    def _view(self, i: int, sizes: Any, placed: Placed) -> np.ndarray:
+        """The bytes of a buffer of the plan."""
+        named = {name: int(sizes[k]) for k, name in enumerate(self.plan.symbols)}
+        n, stays = self.plan.buffers[i].bytes(named), i in self._stays
+        at = self._stays[i] if stays else placed.offsets[i]
+        return (np.frombuffer(self._fixed, np.uint8) if stays else self._memory_bytes())[at:at + n]
+
+    # ---- what else an executable is asked
+    def source(self) -> str:
+        return self._source
+
+    def caller(self, inputs: Sequence[ArraySpec], outputs: Sequence[ArraySpec],
+               symbols: Sequence[Symbol], claims: Sequence[Dim]) -> None:
+        """There is no call path past Python."""
+
+    def prepare(self, caller: Any, buffers: Any, keep: object, sizes: Sequence[int]) -> None:
+        """Nobody asks: there is no caller."""
+
+    def bound(self, buffers: Any, sizes: Sequence[int], keep: object) -> Callable[[], None]:
+        def run(held: object = keep) -> None:
+            self.run(buffers, sizes)
+        return run
+
+
+def _host(address: int, nbytes: int) -> np.ndarray:
+    """Bytes of the host at an address."""
+    if not nbytes:
+        return np.empty(0, np.uint8)
+    return np.frombuffer((ctypes.c_char * nbytes).from_address(int(address)), np.uint8)

@@ -1,0 +1,82 @@
+"""An Apple GPU as a target: which ops it lowers, what they cost, and plans as loaded programs."""
+
+from __future__ import annotations
+
+from tegg.backends.simt.contraction import lower_contraction
+from tegg.backends.simt.templates import Forms, templates, tile_of
+from tegg.dtype import DType
+from tegg.errors import LoweringError
+from tegg.extract.cost import Costs
+from tegg.ir.classes import Fragment
+from tegg.ir.op import PRODUCTS, Op
+from tegg.ir.template import OWN
+from tegg.kernel.code import KernelCode
+from tegg.kernel.lower import lower
+from tegg.kernel.simt import LIMITS
+from tegg.planning.plan import Plan
+
+from .chips import chip_of, costs_of
+from .driver import open_device, prelude
+from .emit import NO_F64, Msl
+from .matrices import MatrixForms, MatrixSums, MatrixTile, matrix_row
+from .program import Loaded
+
+
+class Metal:
+    """Kernels in MSL 2.3 for a chip, by its name: ``M2 Pro``.
+
+    Planning needs no GPU; building a plan opens the default one.
+    """
+
+    name = "metal"
+    rules = ("lower.metal",)
+
+    def __init__(self, chip: str) -> None:
+        self.chip = chip
+        self.language = Msl()
+        self.features = frozenset({f"family={chip_of(chip).family.removeprefix('apple')}"})
+        self.ops = (*templates("Metal"), matrix_row())
+        self.providers = (Forms("metal"), MatrixForms())
+
+    def identity(self) -> str:
+        return f"metal {chip_of(self.chip)}\n{prelude()}"
+
+    def costs(self) -> Costs:
+        return costs_of(self.chip)
+
+    def unsupported(self, op: Op, dtype: DType) -> str | None:
+        if dtype.name == "f64":
+            return NO_F64
+        if op.kind in PRODUCTS and op.template is None:
+            return "it is lowered as one of its templates, or as its expansion"
+        if op.kind == "kernel":
+            return "it is a kernel of its own, and such rows bring no code for Metal"
+        if op.name == "ArgSort":
+            return "this device has no sort; its expansion compares all pairs"
+        if op.expand or op.kind != "elementwise" or op.name in (
+                "Cast", "Contiguous", *self.language.native):
+            return None
+        return f"the Metal dialect has no spelling for {op.name}, and its row no expansion"
+
+    def lower(self, fragment: Fragment, name: str, constant: frozenset[int]) -> KernelCode:
+        graph, outputs = fragment.graph, fragment.outputs
+        if any(n.dtype.name == "f64" for n in graph.reachable(outputs)):
+            raise LoweringError(NO_F64)
+        if not fragment.anchors:
+            return lower(graph, outputs, name, self.language, LIMITS)
+        first = fragment.anchors[-1]
+        if first.op.template is None:
+            raise LoweringError("a sum of products has no tile here; a Contract's template has one")
+        if first.op is matrix_row():
+            return lower_contraction(graph, outputs, fragment.anchors, name, self.language,
+                                     MatrixTile(*first.attrs[OWN:]), MatrixSums)
+        return lower_contraction(graph, outputs, fragment.anchors, name, self.language,
+                                 tile_of(first.attrs))
+
+    def build(self, plan: Plan) -> Loaded:
+        return Loaded(plan, open_device())
+
+
+def target() -> Metal:
+    """The entry point ``tegg.backends: metal``. Raises BackendError where no GPU can be opened."""
+    return Metal(open_device().name)

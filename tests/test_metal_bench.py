@@ -1,0 +1,140 @@
+"""``make metal`` at a small scale on the simulator, and what the kernels look like that it measures."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from simt import fake_metal
+
+import tegg
+from tegg.backends.metal.target import Metal
+from tegg.rewrite.compiler import Compiler
+from tegg.testing.backend import check_backend
+
+PATH = Path(__file__).parent.parent / "benchmarks" / "metal.py"
+SPEC = importlib.util.spec_from_file_location("metal_bench", PATH)
+bench = importlib.util.module_from_spec(SPEC)
+sys.modules["metal_bench"] = bench
+SPEC.loader.exec_module(bench)
+
+
+@pytest.fixture
+def gpu(monkeypatch, tmp_path):
+    monkeypatch.setenv("TEGG_CACHE", str(tmp_path))
+    with fake_metal.installed():
+        yield
+
+
+def test_it_checks_measures_and_reports(gpu, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(bench, "check_encoder", lambda: 0.0)
+    path = tmp_path / "out.json"
+    assert bench.main(["--scale", "0.01", "--only", "copy,matmul,half", "--repeats", "1", "--json", str(path)]) == 0
+    report = json.loads(path.read_text())
+    assert set(report["errors"]) == {"copy", "matmul", "half", "encoder"}
+    assert report["times"]["matmul"]["flops_per_second"] > 0
+    assert "copy at 85% of a copy" in report["targets"]
+    assert "MISSED" in capsys.readouterr().out or all(report["targets"].values())
+
+
+def test_what_is_wrong_is_not_measured(gpu, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(bench, "check_encoder", lambda: 0.5)
+    path = tmp_path / "out.json"
+    assert bench.main(["--scale", "0.01", "--only", "copy", "--json", str(path)]) == 1
+    assert json.loads(path.read_text())["times"] == {}
+    assert "WRONG: encoder" in capsys.readouterr().out
+
+
+def test_a_machine_that_is_no_mac(capsys, monkeypatch):
+    from tegg.backends.metal import driver
+    driver.open_device.cache_clear()
+    monkeypatch.setitem(sys.modules, "metalcompute", None)
+    assert bench.main([]) == 2
+    assert "device 'metal'" in capsys.readouterr().err
+    driver.open_device.cache_clear()
+
+
+@pytest.mark.parametrize("names", [list(bench.FAMILIES)[part::4] for part in range(4)], ids=str)
+def test_families_are_right(gpu, names):
+    for name in names:
+        family = bench.FAMILIES[name]
+        assert bench.check(family, 0.015) < (2e-2 if family.dtype != "f32" else 1e-4), name
+
+
+def test_a_sentence_encoder(gpu):
+    """MiniLM's shape, small: every kernel of a real model, through the runtime."""
+    assert bench.check_encoder() < 1e-4
+
+
+@pytest.mark.long
+def test_the_property_kit_at_length():
+    with fake_metal.installed():
+        report = check_backend(Metal("M2"), examples=16)
+    assert report.programs >= 12 and len(report.rows) > 40
+
+
+def test_the_property_kit():
+    with fake_metal.installed():
+        report = check_backend(Metal("M2"), examples=2)
+    assert len(report.rows) > 40 and report.classes > 20
+
+
+# ---- what kernels look like at full size, of which nothing runs here
+class Planned:
+    """A target that stops where a GPU would be needed."""
+
+    def __init__(self):
+        self.target = Metal("M2")
+        self.plan = None
+
+    def __getattr__(self, name):
+        return getattr(self.target, name)
+
+    def build(self, plan):
+        self.plan = plan
+        raise StopIteration
+
+
+def planned(name):
+    """The plan of a family at full size."""
+    target, family = Planned(), bench.FAMILIES[name]
+    stack = (tegg.Generic(), Compiler(name="metal", target=target))
+    with pytest.raises(StopIteration):
+        tegg.trace(family.fn, [np.empty(s, tegg.dtype(family.dtype).numpy) for s in family.shapes]
+                   ).graph.compile(stack, cache=False)
+    return target.plan
+
+
+@pytest.mark.parametrize("name, most", [
+    ("copy", 1), ("gelu", 1), ("transpose", 1), ("softmax", 1), ("norm", 1), ("row sums", 1),
+    ("column sums", 2), ("sum", 2), ("half", 1), ("matmul", 1), ("mlp", 2), ("attention", 5)])
+def test_few_dispatches(name, most):
+    plan = planned(name)
+    assert sum(len(c.stages) for c in plan.run) <= most
+
+
+@pytest.mark.parametrize("name", ["copy", "gelu", "softmax", "matmul"])
+def test_bytes_are_those_of_the_arguments_and_results(name):
+    """Each kernel of a family that is one moves every array once, as the plan says."""
+    plan = planned(name)
+    (call,) = plan.run
+    given = sum(b.bytes({}) for b in plan.buffers if b.kind in ("input", "output"))
+    work = plan.kernels[call.kernel].work
+    assert work.loaded + work.stored == given
+
+
+@pytest.mark.parametrize("name", ["copy", "gelu"])
+def test_elementwise_kernels_move_sixteen_bytes(name):
+    (kernel,) = planned(name).kernels
+    assert "wide_load" in kernel.source and "wide_store" in kernel.source
+    assert not re.search(r"\bsf_(load|store)\(", kernel.source)
+
+
+@pytest.mark.parametrize("name", ["matmul", "matmul f16", "mlp"])
+def test_products_are_made_in_simdgroup_matrices(name):
+    assert all("simdgroup_multiply_accumulate" in k.source for k in planned(name).kernels)

@@ -1,0 +1,291 @@
+"""Kernels emitted for Metal, run on the simulator in three orders of threads, against the oracle."""
+
+from __future__ import annotations
+
+import functools
+import re
+
+import numpy as np
+import pytest
+from contractions import CASES as PRODUCTS, SYMBOLIC
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from kernels import random_inputs
+from simt import cases, fake_metal
+from simt.cases import METAL
+from simt.metal_front_end import judge, there
+from simt.metal_rules import broken_rules
+from simt.simulator import ORDERS, SimulatorError
+from test_contraction_random import fragment
+from test_cuda_contraction import SIZES
+from test_cuda_kernels import WIDE, agree
+from test_kernel_cases import CASES
+from tegg.backends.metal.matrices import (TILES as TILES_OF_MATRICES, MatrixForms, MatrixSums,
+                                         MatrixTile)
+from tegg.backends.metal.target import Metal
+from tegg.backends.simt.contraction import lower_contraction
+from tegg.backends.simt.templates import TILES, Tile
+
+from tegg.dtype import DTYPES, f32, i32
+from tegg.errors import LoweringError
+from tegg.ir.op import OPS
+from tegg.kernel.lower import lower
+from tegg.kernel.simt import LIMITS
+from tegg.testing.draw import Draw
+from tegg.testing.rows import N, check_elementwise
+from tegg.testing.strategies import views
+
+HERE = [d for d in DTYPES.values() if d.name != "f64"]
+record = functools.partial(cases.case, kit=METAL)
+
+
+def unit(found, front: bool = True):
+    """Kernels as one translation unit that keeps the rules of MSL, by two judges."""
+    text = "\n".join([cases.prelude(METAL), *(c.code.source for c in found)])
+    assert broken_rules(text) == []
+    if front and there():
+        judge(text)
+    return METAL.unit(text)
+
+
+def alike(found, slack: float = 1.0) -> None:
+    module = unit(found)
+    for number, c in enumerate(found):
+        agree(module, c, number % 3, slack)
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_cases(part):
+    """The adversarial kernels that the CPU's printer is tested on."""
+    found = []
+    for name in sorted(CASES)[part::2]:
+        g = Draw()
+        found.append(record(f"k_{name}", g, CASES[name](g)))
+    alike(found, 2.0)
+
+
+def test_four_neighbours_move_at_once():
+    found = []
+    for name, draw in WIDE.items():
+        g = Draw()
+        found.append(record(f"k_{name}", g, [draw(g)]))
+    alike(found)
+    loads = {name for name, c in zip(WIDE, found) if "wide_load" in c.code.source}
+    assert loads == {"added", "rows", "columns", "aligned", "numbers", "counted"}
+    assert all("wide_store" in c.code.source for c in found)
+
+
+@pytest.mark.parametrize("dtype", HERE, ids=str)
+def test_elementwise(dtype):
+    """Every elementwise row and cast, by the runtime itself."""
+    with fake_metal.installed():
+        names = check_elementwise(Metal("M2"), OPS, dtype, 0)
+    assert {"Cast", "Add", "Select"} <= names
+
+
+def test_casts_and_reductions():
+    found, rng = [], np.random.default_rng(3)
+    for dtype in HERE:
+        g = Draw()
+        x, wide = g.x(N, dtype=dtype.name), g.x(3, 400, dtype=dtype.name)
+        outputs = [g.op("Cast", x, to) for to in HERE if to is not dtype]
+        outputs += [g.total(wide, 1), g.top(wide, 1), g.total(wide, 0), g.top(wide, 0, 1)]
+        given_ = {0: np.abs(rng.integers(0, 100, N)).astype(dtype.numpy),
+                  1: rng.integers(0, 3, (3, 400)).astype(dtype.numpy)}
+        found.append(record(f"k_{dtype.name}", g, outputs, inputs=given_))
+    alike(found)
+
+
+# ---- products
+def product(name, g, outputs, anchors, tile) -> cases.Case:
+    code = lower_contraction(g, outputs, anchors, name, METAL.language, Tile(*tile))
+    return cases.Case(g, outputs, {}, random_inputs(g, {}) if not code.symbols else {}, code)
+
+
+def test_products():
+    """Every fragment in one tile, in turn."""
+    found = []
+    for number, name in enumerate(sorted(n for n in PRODUCTS if "f64" not in n and n != "to_int")):
+        g = Draw()
+        found.append(product(f"k_{name}", g, *PRODUCTS[name](g), TILES[number % len(TILES)]))
+    alike([c for c in found if c.code.work.iterations < 3e6], 4)
+
+
+MATRICES = [c for c in sorted(PRODUCTS) if not any(
+    word in c for word in ("f64", "to_int", "i32", "i64", "u8", "i8"))]
+
+
+@pytest.mark.parametrize("tile", TILES_OF_MATRICES)
+def test_products_in_matrices(tile):
+    """Sums in simdgroup matrices: every fragment of floats in one of the tiles, in turn."""
+    found = []
+    for name in MATRICES[TILES_OF_MATRICES.index(tile)::len(TILES_OF_MATRICES)]:
+        g = Draw()
+        outputs, anchors = PRODUCTS[name](g)
+        try:
+            code = lower_contraction(g, outputs, anchors, f"k_{name}", METAL.language,
+                                     MatrixTile(*tile), MatrixSums)
+        except LoweringError as e:
+            assert re.search("of float32 here|bytes of threadgroup", str(e)), name
+            continue
+        found.append(cases.Case(g, outputs, {}, random_inputs(g, {}), code))
+    alike([c for c in found if c.code.work.iterations < 3e6], 4)
+    assert len(found) >= 8
+
+
+def test_products_of_symbolic_sizes():
+    found = []
+    for name in sorted(SYMBOLIC):
+        g = Draw()
+        found.append(product(f"k_{name}", g, *SYMBOLIC[name](g), TILES[-1]))
+    module = unit(found)
+    for number, c in enumerate(found):
+        for sizes in SIZES:
+            c.sizes, c.inputs = sizes, random_inputs(c.graph, sizes)
+            agree(module, c, number % 3, 4)
+
+
+FEW = {"max_examples": 2, "deadline": None, "suppress_health_check": list(HealthCheck),
+       "phases": [Phase.explicit, Phase.generate]}
+
+
+@settings(**FEW)
+@given(st.data())
+def test_random_products(data):
+    found = []
+    for number in range(10):
+        g = Draw()
+        dtype = data.draw(st.sampled_from(("f32", "f32", "f16", "i32", "u8")))
+        outputs, anchor = data.draw(fragment(g, dtype, frozenset()))
+        try:
+            found.append(product(f"k{number}", g, outputs, [anchor],
+                                 data.draw(st.sampled_from(TILES))))
+        except LoweringError:
+            continue
+    alike(found, 4)
+
+
+def simulate(drawn) -> None:
+    """Programs of views as one translation unit, at their sizes."""
+    found = []
+    for number, v in enumerate(drawn):
+        try:
+            if all(n.dtype.name != "f64" for n in v.graph.reachable(v.outputs)):
+                found.append((v, lower(v.graph, v.outputs, f"k{number}", METAL.language, LIMITS)))
+        except LoweringError:
+            continue
+    found = [(v, code) for v, code in found if code.work.evaluations < 4e5]
+    module = unit([cases.Case(v.graph, v.outputs, {}, {}, code) for v, code in found])
+    for number, (v, code) in enumerate(found):
+        for i, sizes in enumerate(v.runs if code.symbols else v.runs[:1]):
+            if max(v.counts(sizes)) <= 20_000:
+                c = cases.Case(v.graph, v.outputs, sizes, v.inputs(sizes, i), code)
+                agree(module, c, (number + i) % 3, 8)
+
+
+@settings(**FEW)
+@given(st.lists(views(), min_size=8, max_size=10))
+def test_random_constant_shapes(drawn):
+    simulate(drawn)
+
+
+@settings(**FEW)
+@given(st.lists(views(symbolic=True), min_size=6, max_size=8))
+def test_random_symbolic_shapes(drawn):
+    simulate(drawn)
+
+
+# ---- bugs planted into what is really emitted
+MUTANTS = {
+    "no barrier before the total": ("room[at / 32] = x; \\\n    threadgroup_barrier(mem_flags::mem_threadgroup);",
+                                    "room[at / 32] = x;"),
+    "no barrier after the total": ("all = (T)s##L##_##OP(all, room[w]); \\\n    threadgroup_barrier(mem_flags::mem_threadgroup);",
+                                   "all = (T)s##L##_##OP(all, room[w]);"),
+    "a barrier of the wrong memory": ("mem_flags::mem_threadgroup", "mem_flags::mem_device"),
+    "every lane writes": ("if (lane == 0) room", "if (lane >= 0) room"),
+    "one lane too few": ("for (ushort d = 16;", "for (ushort d = 8;"),
+    "one column too many": ("< 1200;", "<= 1200;"),
+    "a row is skipped": ("point += block_count()", "point += 1 + block_count()"),
+    "a wrong pointer": ("given[2]", "given[1]"),
+    "the least float": ("0x7f800000 | hidden", "0x7f7fffff | hidden"),
+}
+
+
+def softmax():
+    g = Draw()
+    x = g.x(12, 1200)
+    inputs = np.random.default_rng(0).standard_normal((12, 1200)).astype(np.float32)
+    inputs[0] = -np.inf
+    return record("k", g, [g.top(x, 1), g.softmax(x, 1), g.total(x, 1)], inputs={0: inputs})
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_bugs_in_emitted_kernels_are_found(name):
+    c, (right, wrong) = softmax(), MUTANTS[name]
+    text = f"{cases.prelude(METAL)}\n{c.code.source}"
+    assert text.count(right) >= 1
+    found = False
+    want = cases.run(METAL.unit(text), c)
+    module = METAL.unit(text.replace(right, wrong))
+    for order in ORDERS:
+        try:
+            found |= not all(np.allclose(a, b, rtol=1e-4, atol=1e-4, equal_nan=True)
+                             for a, b in zip(cases.run(module, c, order), want))
+        except SimulatorError:
+            found = True
+    assert found
+
+
+# ---- matrices
+class _Operand:
+    def __init__(self, shape, dtype=f32):
+        self.shape, self.dtype = shape, dtype
+
+
+def test_matrices_are_offered_where_tiles_are_filled():
+    spec = "a,k;k,b;a,b"
+    forms = MatrixForms()
+    assert forms.completions("metal-matrix", _Operand((512, 64)), _Operand((64, 512)), spec) == list(TILES_OF_MATRICES)
+    assert forms.completions("metal-matrix", _Operand((40, 64)), _Operand((64, 33)), spec) == list(TILES_OF_MATRICES[1:])
+    assert forms.completions("metal-matrix", _Operand((8, 64)), _Operand((64, 512)), spec) == []
+    assert forms.completions("metal-matrix", _Operand((512, 64), i32), _Operand((64, 512), i32), spec) == []
+
+
+def test_matrices_are_of_floats_and_fit_threadgroup_memory():
+    tile = MatrixTile(*TILES_OF_MATRICES[0])
+    assert len(MatrixSums(tile, METAL.language, "f", 2).shared()) == 3
+    with pytest.raises(LoweringError, match="simdgroup matrices are of float32 here"):
+        MatrixSums(tile, METAL.language, "i", 1)
+    with pytest.raises(LoweringError, match="of 3 products take 37376 bytes of threadgroup memory"):
+        MatrixSums(tile, METAL.language, "f", 3)
+
+
+MATRIX_MUTANTS = {
+    "no barrier after the tiles": ("threadgroup_barrier(mem_flags::mem_threadgroup);\n        for (int k", "for (int k"),
+    "no barrier before the next tiles": ("        }\n        threadgroup_barrier(mem_flags::mem_threadgroup);", "        }"),
+    "no barrier before a strip is read": ("        simdgroup_barrier(mem_flags::mem_threadgroup);\n        for", "        for"),
+    "a strip is written too early": ("        }\n        simdgroup_barrier(mem_flags::mem_threadgroup);\n      }", "        }\n      }"),
+    "not transposed": ("ulong2(0, 0), true)", "ulong2(0, 0), false)"),
+    "a wrong stride": (", 68, ulong2", ", 67, ulong2"),
+    "a matrix beside its place": ("&strip0[group][8]", "&strip0[group][7]"),
+    "beyond the result": ("if (at_m < 40", "if (at_m < 41"),
+}
+
+
+@pytest.mark.parametrize("name", MATRIX_MUTANTS)
+def test_bugs_in_matrices_are_found(name):
+    g = Draw()
+    x, w = g.x(40, 70), g.x(70, 33)
+    y = g.op("Contract", x, w, "a,k;k,b;a,b", (40, 33))
+    code = lower_contraction(g, [y], [y], "k", METAL.language, MatrixTile(64, 64, 16), MatrixSums)
+    c = cases.Case(g, [y], {}, random_inputs(g, {}), code)
+    text, (right, wrong) = f"{cases.prelude(METAL)}\n{code.source}", MATRIX_MUTANTS[name]
+    assert right in text
+    agree(METAL.unit(text), c, 0, 4)
+    module, found = METAL.unit(text.replace(right, wrong)), False
+    for order in ORDERS:
+        try:
+            agree(module, c, order, 4)
+        except (SimulatorError, AssertionError):
+            found = True
+    assert found

@@ -1,0 +1,42 @@
+"""Indices are of 32 bits where all that is counted and addressed fits them, and only there."""
+
+from __future__ import annotations
+
+import pytest
+from simt import cases
+from tegg.testing.draw import Draw
+
+from tegg.dim import dim
+
+SMALL, LARGE = dim("n", 0, 4096, hint=300), dim("n", 0, 1 << 31, hint=300)
+GREAT = 1 << 15
+
+
+def source(record, kit=cases.METAL) -> str:
+    g = Draw()
+    return cases.case("k", g, [record(g)], inputs={}, kit=kit).code.source
+
+
+@pytest.mark.parametrize("record", [
+    lambda g: g.exp(g.x(40, 75)),
+    lambda g: g.softmax(g.x(40, 500), 1),
+    lambda g: g.permute(g.x(40, 76), (1, 0)),
+    lambda g: g.exp(g.x(SMALL, 10)),
+    lambda g: g.op("Gather", g.x(40, 76), g.x(40, dtype="i32"), 0),
+    lambda g: g.flip(g.x(5, 8), 1),
+    lambda g: g.op("CumSum", g.x(50, 60), 1),
+])
+def test_what_fits_is_narrow(record):
+    text = source(record)
+    assert "for (int point" in text and "const int64_t i" not in text
+    assert "for (int64_t point" in source(record, cases.CUDA)
+
+
+@pytest.mark.parametrize("record", [
+    lambda g: g.mul(g.x(2 * GREAT, GREAT), 2),                                   # positions
+    lambda g: g.total(g.x(2 * GREAT, GREAT), 1),                                 # addresses
+    lambda g: g.exp(g.x(LARGE)),                                                 # a size
+    lambda g: g.slice(g.x(2 * GREAT, GREAT), (2 * GREAT - 4, 2 * GREAT, 1), (0, 8, 1)),  # an offset
+])
+def test_what_does_not_is_wide(record):
+    assert "for (int64_t point" in source(record)
