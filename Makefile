@@ -5,10 +5,10 @@ BIN    := $(VENV)/bin
 JOBS   ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long bench metal lint clean
+.PHONY: help run test test-long bench bench-peers metal lint clean
 
 help:            ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(VENV)/.models  ## embed sentences with the real MiniLM, compiled for this machine
 	$(BIN)/python examples/minilm.py
@@ -24,6 +24,9 @@ bench: $(VENV)/.dev  ## times against NumPy, and PyTorch where it is installed
 
 metal: $(VENV)/.metal  ## on a Mac: are the kernels right on its GPU, and how fast
 	$(BIN)/python benchmarks/metal.py
+
+bench-peers: $(VENV)/.peers  ## times against PyTorch, JAX, ONNX Runtime, Numba, NumPy: slow
+	$(BIN)/python benchmarks/peers/run.py
 
 lint: $(VENV)/.dev  ## ruff, and mypy on the package
 	$(BIN)/ruff check .
@@ -44,6 +47,10 @@ $(VENV)/.models: pyproject.toml | $(BIN)/python
 
 $(VENV)/.metal: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[metal]'
+	@touch $@
+
+$(VENV)/.peers: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[peers]'
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python

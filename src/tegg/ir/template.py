@@ -48,6 +48,7 @@ class Execution:
     aside: int = 0
     stages: int = 0
     beside: float = 0.0
+    packs: int = 1
 
 
 def template(name: str, attrs: tuple[tuple[str, str], ...],

@@ -341,7 +341,8 @@ class _Walk:
         if execution and self.seen < 1:
             execution = replace(execution, flops=execution.flops * self.seen,
                                 beside=execution.beside * self.seen)
-        self.out.products.append(Product(done, node.op.name, execution, self._ready(y)))
+        packed = node.args[execution.packs] if execution else y
+        self.out.products.append(Product(done, node.op.name, execution, self._ready(packed)))
         self._rows(execution.pieces if execution else
                    done.batch * -(-done.m // 8) * -(-done.n // 16))
         for a, other in ((x, done.n), (y, done.m)):
