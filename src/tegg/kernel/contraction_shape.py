@@ -7,6 +7,7 @@ from typing import Literal
 
 from tegg.dim import Dim, hint
 from tegg.dtype import DType
+from tegg.kernel.contraction_held import TILE, Held
 
 Form = Literal["packed", "rows", "dots"]
 Unit = Literal["free", "k", "none"]  # which variable of an operand is contiguous in memory
@@ -29,12 +30,14 @@ class Tile:
     ``dots``: B is read along k, against ``rows`` rows at once; neither packs B.
 
     parts: of the depth. Each is summed by itself, and the sums are added in their order.
+    held: how ``packed`` holds operands that are narrower than their sums.
     """
 
     form: Form
     rows: int = 1
     vectors: int = 4
     parts: int = 1
+    held: Held | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +78,8 @@ class GemmParams:
 
     depth: k per block. rows: rows of A kept together. span: panels per pass where partial sums are
     set aside. piece: panels packed together. inline: B is packed by the thread that uses it.
-    in_place: A is read where it lies. abreast: rows of A that ``dots`` takes at once.
+    in_place: A is read where it lies. abreast: rows of A that ``dots`` takes at once. held: as of
+    the tile.
     """
 
     form: Form
@@ -90,6 +94,7 @@ class GemmParams:
     in_place: bool = False
     abreast: int = 1
     parts: int = 1
+    held: Held | None = None
 
     @property
     def nr(self) -> int:
@@ -130,11 +135,14 @@ def blocked(shape: GemmShape, tile: Tile, width: int) -> GemmParams:
         return GemmParams(form, lanes, 1, nv, _STRETCH, 1, stretch, 1, True, True, mr,
                           tile.parts)
     rows = _rows(shape, mr, size)
+    if tile.held is not None and tile.held.multiply == "tiles":
+        lanes = TILE
     sums = rows * nv * lanes * size * max(shape.terms)
     inline = tile.parts > 1 or (shape.b_batched and not shape.b_constant)
-    return GemmParams(form, lanes, mr, nv, _depth(shape.k), rows, max(1, _SUMS // sums),
-                      max(1, 256 // (nv * lanes)), inline, _in_place(shape, nv * lanes),
-                      parts=tile.parts)
+    in_place = (tile.held is None or tile.held.rows is None) and _in_place(shape, nv * lanes)
+    return GemmParams(form, lanes, mr, nv, _depth(shape.k, tile.held, size), rows,
+                      max(1, _SUMS // sums), max(1, 256 // (nv * lanes)), inline, in_place,
+                      parts=tile.parts, held=tile.held)
 
 
 def register_tiles(m: Dim, n: Dim, accumulator: DType, width: int) -> list[tuple[int, int]]:
@@ -172,14 +180,17 @@ def _rows(shape: GemmShape, mr: int, size: int) -> int:
     return max(1, most // mr) * mr
 
 
-def _depth(k: Dim) -> int:
-    """Depth of a block; blocks of one contraction are equally deep."""
+def _depth(k: Dim, held: Held | None, size: int) -> int:
+    """Depth of a block; blocks of one contraction are equally deep. As many bytes of a panel are
+    deeper where it is narrow."""
+    deeper = size // held.itemsize if held else 1
+    grain = max(8, held.grain) if held else 8
     if not isinstance(k, int):
-        return _DEPTH
-    if k <= _LONGEST:
+        return _DEPTH * deeper
+    if k <= _LONGEST * deeper:
         return max(k, 1)
-    blocks = -(-k // _DEPTH)
-    return -(-k // (blocks * 8)) * 8
+    blocks = -(-k // (_DEPTH * deeper))
+    return -(-k // (blocks * grain)) * grain
 
 
 def _in_place(shape: GemmShape, nr: int) -> bool:
@@ -206,7 +217,7 @@ def estimate(shape: GemmShape, params: GemmParams, threads: int = 1) -> GemmEsti
     mine = -(-panels // by_columns)
     passes = -(-mine // params.span) if k > params.depth else 1
     wide = sum(-(-n // params.nr) * params.nr * t for n, t in across)
-    packed = size * k * wide
+    packed = (params.held.itemsize if params.held else size) * k * wide
     if params.parts > 1:  # sums of parts are written and read
         moved += 2 * size * params.parts * batch * -(-m // params.mr) * params.mr * wide
     repeats = by_rows if params.inline else 1
