@@ -89,6 +89,7 @@ class Costs:
             compute += operations * self.loop_dtypes.get(dtype.name, 1.0) / self.loop_rate
         compute /= threads
         memory += sum(self.copies(p, threads) for p in work.products)
+        memory = max(memory, sum(self.panels(p, threads) for p in work.products))
         stages = 1 + max(map(self.stages, work.products), default=0)
         longer, shorter = max(memory, compute), min(memory, compute)
         return longer + (1.0 - self.overlap) * shorter + self.launch * (stages + work.splits)
@@ -131,9 +132,17 @@ class Costs:
             return 0.0
         out = self.memory(done.aside * size, threads)
         if done.kept:
+            size = done.itemsize or size
             panels = done.packed / done.kept * self.memory(done.kept * size, threads)
             out += self._share(p) * panels
         return (1.0 + self.store) * out
+
+    def panels(self, p: Product, threads: int) -> float:
+        """Seconds to read what was packed before the run, in place of what it was packed from."""
+        done = p.execution
+        if not p.ready or done is None or not done.kept:
+            return 0.0
+        return self.memory(done.kept * (done.itemsize or p.extents.dtype.itemsize), threads)
 
     def stages(self, p: Product) -> int:
         """How many functions of a template wait for one another, beyond the first."""
