@@ -132,8 +132,8 @@ class NarrowForms:
 
     def _stated(self, relation: str, x: Shape, y: Shape, spec: str, d: DType) -> list[tuple]:
         m, n, k = _sizes(x, y, spec)
-        if hint(k) < 8 or (hint(m) if isinstance(m, int) else TILE) < 2:
-            return []  # nothing to gain, where nothing is summed or each number is read once
+        if hint(k) < 2 or (hint(m) if isinstance(m, int) else TILE) < 2:
+            return []  # nothing is summed, or each number is read once
         if relation == "cpu-halves":
             return [(to, *t) for to in ("bf16", "f16") for t in self._registers(m, n)
                     if d in (f32, bf16, f16)]

@@ -89,7 +89,7 @@ class Costs:
             compute += operations * self.loop_dtypes.get(dtype.name, 1.0) / self.loop_rate
         compute /= threads
         memory += sum(self.copies(p, threads) for p in work.products)
-        memory = max(memory, sum(self.panels(p, threads) for p in work.products))
+        memory += sum(self.panels(p, threads) for p in work.products)
         stages = 1 + max(map(self.stages, work.products), default=0)
         longer, shorter = max(memory, compute), min(memory, compute)
         return longer + (1.0 - self.overlap) * shorter + self.launch * (stages + work.splits)

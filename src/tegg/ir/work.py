@@ -394,10 +394,12 @@ class _Walk:
         if execution and self.seen < 1:
             execution = replace(execution, flops=execution.flops * self.seen,
                                 beside=execution.beside * self.seen)
-        self.out.products.append(Product(done, node.op.name, execution, self._ready(y)))
+        ready = self._ready(y)
+        self.out.products.append(Product(done, node.op.name, execution, ready))
         self._rows(execution.pieces if execution else
                    done.batch * -(-done.m // 8) * -(-done.n // 16))
-        for a, other in ((x, done.n), (y, done.m)):
+        ahead = ready and execution is not None and execution.kept  # panels are read in its place
+        for a, other in ((x, done.n), (y, done.m))[:1 if ahead else 2]:
             times = max(1, -(-other // self.model.panel)) if a in self.body else 1
             # siblings that share an operand and its index pack it once
             self._want(a, (self._path(0, (a, node.attrs[0])), self.after.get(a, 0)),
