@@ -37,10 +37,11 @@ static char *rt_scratch(size_t n) {  // what the runtime gives a thread, and no 
 
 
 @functools.cache
-def _folder() -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="tegg-tests-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
+def folder() -> Path:
+    """Where this process keeps what it compiles, until it ends."""
+    made = Path(tempfile.mkdtemp(prefix="tegg-tests-"))
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    return made
 
 
 def build(source: str, width: int, flags: Sequence[str] = FLAGS) -> ctypes.CDLL:
@@ -52,7 +53,7 @@ def build(source: str, width: int, flags: Sequence[str] = FLAGS) -> ctypes.CDLL:
 def _build(source: str, width: int, flags: tuple[str, ...]) -> ctypes.CDLL:
     include = str(files("tegg.backends.cpu").joinpath("vector.h").parent)
     name = hashlib.sha256(f"{source}{width}{flags}".encode()).hexdigest()[:16]
-    text, shared = _folder() / f"{name}.c", _folder() / f"{name}.so"
+    text, shared = folder() / f"{name}.c", folder() / f"{name}.so"
     text.write_text(f'#define TEGG_LANES {width}\n{_SCRATCH}#include "vector.h"\n'
                     f'#include "gather.h"\n#include "vecmath.h"\n#include "turn.h"\n'
                     f'#include "stream.h"\n{source}')

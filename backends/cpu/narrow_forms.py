@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tegg.backends.cpu.instructions import BYTES, BYTE_TILES, PAIRS, TILES
 from tegg.contraction import Spec
@@ -16,9 +16,11 @@ from tegg.ir.op import Op
 from tegg.ir.template import OWN, Execution, Extents, template
 from tegg.kernel.contraction_held import HELD, TILE, Held
 from tegg.kernel.contraction_shape import Tile, register_tiles
-from tegg.rewrite.providers.multiplying import LICENCE
-from tegg.rewrite.view import View
 
+if TYPE_CHECKING:
+    from tegg.rewrite.view import View
+
+_LICENCE = "may-multiply"  # of products, to round their operands: what Bf16() and Fp16() state
 _WIDEN = MappingProxyType({"bf16": 0.5, "f16": 1.5})  # issue slots that a widened vector takes
 
 
@@ -119,14 +121,15 @@ class NarrowForms:
     name = "cpu narrow forms"
     known = 3
     relations = MappingProxyType({
-        **LICENCE, "cpu-halves": ("Tensor", "Tensor", "String", "String", "i64", "i64"),
+        _LICENCE: ("Tensor", "Tensor", "String", "String"),
+        "cpu-halves": ("Tensor", "Tensor", "String", "String", "i64", "i64"),
         **{r: ("Tensor", "Tensor", "String", "i64", "i64")
            for r in ("cpu-pairs", "cpu-tiles", "cpu-bytes", "cpu-byte-tiles")}})
 
     def completions(self, relation: str, *given: Any) -> list[tuple[Any, ...]]:
         """What a relation says of two operands and a spec."""
         x, y, spec = given
-        if relation == "may-multiply":
+        if relation == _LICENCE:
             return [(d,) for d in (bf16, f16) if x.dtype is d and y.dtype is d]
         return self._stated(relation, x.shape, y.shape, spec, x.dtype)
 
@@ -153,9 +156,9 @@ class NarrowForms:
             x, y = n.args
             for d in (bf16, f16):
                 if all(_holds(a, d, view) for a in n.args):
-                    yield ("may-multiply", x, y, n.attrs[0], d.name)
+                    yield (_LICENCE, x, y, n.attrs[0], d.name)
             for relation in self.relations:
-                if relation not in LICENCE:
+                if relation != _LICENCE:
                     for values in self._stated(relation, view.shape[x], view.shape[y], n.attrs[0],
                                                view.dtype[x]):
                         yield (relation, x, y, n.attrs[0], *values)

@@ -297,7 +297,8 @@ class Instance:
         for a, v in zip(attrs, values):
             if not isinstance(a, List):
                 self.bind(a, v)
-        dtypes = self.operand_dtypes(op, dtype, values, self.typed.get(str(args[0])) if args else None)
+        named = self.typed.get(str(args[0])) if args else None
+        dtypes = self.operand_dtypes(op, dtype, values, named)
         nodes = [self.node(a, s, d) if k is None else k
                  for a, s, d, k in zip(args, shapes, dtypes, below)]
         return self.record(op, nodes, values)
