@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import contextmanager
 
-from tegg.backends.cexpr import MEMORY, REGISTER, Dialect, Expressions, constant, dim, number
-
+from tegg.backends.cexpr import REGISTER, constant, dim, number
+from tegg.backends.cmemory import Memory
+from tegg.bits import bits_of
 from tegg.dim import Dim, exact_div, upper_bound
-from tegg.dtype import DType
-from tegg.kernel.domain import Write, spread
-from tegg.kernel.index import Algebra, Var, variable
+from tegg.kernel.index import Var
 from tegg.kernel.loops import (
     Accumulate,
     Array,
@@ -27,33 +26,14 @@ from tegg.kernel.loops import (
     arrays,
     walk,
 )
-from tegg.bits import bits_of
 from tegg.kernel.propagate import identity
 from tegg.kernel.value import Val
 
 _STACK = 1 << 16  # bytes of one scratch array up to which it stands on the stack
 
 
-class Printer(Expressions):
+class Printer(Memory):
     """Prints statements into lines. One printer per function, or per hook body."""
-
-    def __init__(self, dialect: Dialect, algebra: Algebra) -> None:
-        super().__init__(dialect, algebra)
-        self.lines: list[str] = []
-        self.copies = 1
-        self.depth = 1
-
-    def line(self, text: str) -> None:
-        self.lines.append("  " * self.depth + text)
-
-    @contextmanager
-    def braces(self, head: str):
-        """A block ``head { ... }``."""
-        self.line(f"{head} {{" if head else "{")
-        self.depth += 1
-        yield
-        self.depth -= 1
-        self.line("}")
 
     def block(self, stmts: Sequence[Stmt]) -> None:
         for s in stmts:
@@ -86,19 +66,6 @@ class Printer(Expressions):
                     self.line("stream_fence();")
         else:
             self._loop(s)
-
-    # ---- values
-    def _type(self, d: DType, lanes: bool) -> str:
-        return (self.dialect.vector if lanes else self.dialect.scalar)[REGISTER[d.name]]
-
-    def _copies_of(self, v: Val) -> range:
-        return range(self.copies if self.is_vector(v) else 1)
-
-    def _define(self, v: Val, text) -> None:
-        lanes = self.is_vector(v)
-        for u in self._copies_of(v):
-            name = f"v{v.id}_{u}" if lanes else f"v{v.id}"
-            self.line(f"const {self._type(v.dtype, lanes)} {name} = {text(u)};")
 
     # ---- loops
     def _loop(self, s: Loop) -> None:
@@ -259,140 +226,6 @@ class Printer(Expressions):
             parts = [f"v{letter}_{self._combine(r)}({a}, {b})"
                      for a, b in zip(parts[::2], parts[1::2])]
         self._define(r, lambda u: f"v{letter}_h{self._combine(r)}({parts[0]})")
-
-    # ---- scratch
-    def _address(self, a: Array, copy: int, lane: int = 0) -> str:
-        at = self.element(a)
-        if a.block > 1:
-            return f"t{a.number} + {self.form(at)} * {a.block} + {self.dialect.width * copy + lane}"
-        return f"t{a.number} + {self.form(at, copy, lane)}"
-
-    def _whole(self, a: Array) -> bool:
-        """Whether a vector of a scratch array may be moved whole, in a masked tail too."""
-        return a.block > 1 or not self.at.masked or len(a.vars) == 1
-
-    def _unit(self, a: Array) -> bool:
-        return a.block > 1 or self.lanes.coefficient(self.element(a), self.at.vector) == 1
-
-    def _fetch(self, v: Val, a: Array, copy: int) -> str:
-        letter = REGISTER[a.dtype.name]
-        if not self.is_vector(v):
-            return f"s{letter}_load({self._address(a, 0)})"
-        if self._unit(a):
-            if self._whole(a):
-                return f"v{letter}_load({self._address(a, copy)})"
-            return f"v{letter}_loadm({self._address(a, copy)}, mask)"
-        sign = "-" if letter == "b" else ""
-
-        def lane(i: int) -> str:
-            text = f"{sign}s{letter}_load({self._address(a, copy, i)})"
-            return f"{self._in_lanes(i)} ? {text} : 0" if self.at.masked else text
-
-        return self.each(v.dtype, lane)
-
-    def _keep(self, s: Keep) -> None:
-        v, a = s.value, s.array
-        letter = REGISTER[a.dtype.name]
-        if not self.is_vector(v):
-            self.line(f"s{letter}_store({self._address(a, 0)}, {self.ref(v)});")
-            return
-        for u in range(self.copies):
-            if self._unit(a):
-                self._put(letter, self._address(a, u), self.ref(v, u), not self._whole(a))
-            else:
-                self._scatter(letter, v, u, lambda i, u=u: self._address(a, u, i), [])
-
-    def _turn(self, s: Turn) -> None:
-        """The squares of a strip, as many as there are."""
-        load, array, width = s.value.attr, s.array, self.dialect.width
-        assert array.strip is not None and self.at.vector is not None
-        first, n = variable(array.strip.var), dim(s.along.extent)
-        rows = "left" if self.at.masked else str(width)
-        stride = self.lanes.coefficient(load.form, self.at.vector)
-        for done in range(0, array.strip.length, width):
-            at = first + done
-            test = f"if ({self.form(at)} < {n}) " if done else ""
-            for u in range(self.copies):
-                source = self.form(self.algebra.substitute(load.form, {s.along: at}), u)
-                self.line(f"{test}v{MEMORY[s.value.dtype.name]}_turn("
-                          f"t{array.number} + {done * array.block + u * width}, {array.block}, "
-                          f"b{load.slot} + {source}, {dim(stride)}, {n} - {self.form(at)}, "
-                          f"{rows});")
-
-    # ---- stores
-    def _put(self, letter: str, address: str, value: str, masked: bool) -> None:
-        self.line(f"v{letter}_storem({address}, {value}, mask);" if masked else
-                  f"v{letter}_store({address}, {value});")
-
-    def _scatter(self, letter: str, v: Val, copy: int, address, guards) -> None:
-        """A vector stored lane by lane."""
-        lane_of = "[{}] != 0" if letter == "b" else "[{}]"
-        for i in range(self.dialect.width):
-            tests = [self._in_lanes(i)] if self.at.masked else []
-            tests += [self.condition(guards, copy, i)] if guards else []
-            test = f"if ({' && '.join(tests)}) " if tests else ""
-            value = self.ref(v, copy, True) + lane_of.format(i)
-            self.line(f"{test}s{letter}_store({address(i)}, {value});")
-
-    def _store(self, w: Write, past: bool) -> None:
-        """A write at its place; with lanes where its address or its value has them."""
-        letter, var = MEMORY[w.value.dtype.name], self.at.vector
-        lanes = var is not None and any(var in f.vars() for f in w.forms())
-        if not lanes:
-            self._scalar_store(w, letter)
-            return
-        k = self.lanes.coefficient(w.form, var)
-        plain = all(var not in g.form.vars() for g in w.guards)
-        for u in range(self.copies):
-            if k == 1 and plain and (w.mode == "store" or not self.at.masked):
-                address = f"b{w.slot} + {self.form(w.form, u)}"
-                value = self._combined(w, letter, address, u)
-                test = f"if ({self.condition(w.guards, u)}) " if w.guards else ""
-                if self.at.masked:
-                    self.line(f"{test}v{letter}_storem({address}, {value}, mask);")
-                elif past:
-                    size = f"(int64_t)sizeof(*b{w.slot}) * {dim(spread(w.vars))}"
-                    self.line(f"v{letter}_stream({address}, {value}, "
-                              f"STREAMS(b{w.slot} + {self.form(w.form)}, {size}));")
-                else:
-                    self.line(f"{test}v{letter}_store({address}, {value});")
-            else:
-                self._lane_stores(w, letter, u)
-
-    def _combined(self, w: Write, letter: str, address: str, copy: int) -> str:
-        value = self.ref(w.value, copy, True)
-        if w.mode == "store":
-            return value
-        mode = f"v{REGISTER[w.value.dtype.name]}_{self._mode(w)}"
-        return f"{mode}(v{letter}_load({address}), {value})"
-
-    @staticmethod
-    def _mode(w: Write) -> str:
-        return "or" if w.value.dtype.kind == "bool" else w.mode
-
-    def _lane_stores(self, w: Write, letter: str, copy: int) -> None:
-        if w.mode == "store":
-            self._scatter(letter, w.value, copy,
-                          lambda i: f"b{w.slot} + {self.form(w.form, copy, i)}", w.guards)
-            return
-        lane_of = "[{}] != 0" if letter == "b" else "[{}]"
-        for i in range(self.dialect.width):
-            tests = [self._in_lanes(i)] if self.at.masked else []
-            tests += [self.condition(w.guards, copy, i)] if w.guards else []
-            address = f"b{w.slot} + {self.form(w.form, copy, i)}"
-            value = self.ref(w.value, copy, True) + lane_of.format(i)
-            self._update(w, letter, address, value, tests)
-
-    def _update(self, w: Write, letter: str, address: str, value: str, tests: list[str]) -> None:
-        test = f"if ({' && '.join(tests)}) " if tests else ""
-        if w.mode != "store":
-            value = (f"s{REGISTER[w.value.dtype.name]}_{self._mode(w)}(s{letter}_load({address}), "
-                     f"{value})")
-        self.line(f"{test}s{letter}_store({address}, {value});")
-
-    def _scalar_store(self, w: Write, letter: str) -> None:
-        tests = [self.condition(w.guards)] if w.guards else []
-        self._update(w, letter, f"b{w.slot} + {self.form(w.form)}", self.ref(w.value), tests)
 
 
 def _whole(n: Dim, step: int) -> str:

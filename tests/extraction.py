@@ -12,7 +12,7 @@ from tegg.extract.cones import Cones
 from tegg.extract.problem import Problem
 from tegg.extract.prune import anything
 from tegg.extract.roles import Roles, assign
-from tegg.ir.work import Values
+from tegg.ir.demand import Values
 
 COSTS = load_costs("cpu/generic")
 

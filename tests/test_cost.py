@@ -10,7 +10,7 @@ from tegg.extract.cost import load_costs
 from tegg.dtype import f16, f32
 from tegg.errors import ArgumentError
 from tegg.ir.template import Execution, Extents
-from tegg.ir.work import Demand, Product
+from tegg.ir.demand import Demand, Product
 
 COSTS = load_costs("cpu/generic")
 

@@ -11,9 +11,9 @@ from kernels import random_inputs
 from simt import cases
 from test_contraction_random import fragment
 from test_cuda_kernels import agree, compiled
-from tegg.backends.cuda.contraction import lower_contraction
+from tegg.backends.simt.contraction import lower_contraction
 from tegg.backends.cuda.emit import CudaC
-from tegg.backends.cuda.templates import TILES, Forms, Tile, tiles
+from tegg.backends.simt.templates import TILES, Forms, Tile, tiles
 
 from tegg.dtype import f32
 from tegg.errors import LoweringError
@@ -73,7 +73,7 @@ def test_random(data):
 def test_small_products_are_offered_the_smallest_tile():
     assert tiles((8, 64), (64, 8), "a,k;k,b;a,b") == [TILES[-1]]
     assert tiles((512, 64), (64, 512), "a,k;k,b;a,b") == list(TILES)
-    assert Forms().completions("cuda-tile", _Operand((8, 4)), _Operand((4, 8)),
+    assert Forms("cuda").completions("cuda-tile", _Operand((8, 4)), _Operand((4, 8)),
                                "a,k;k,b;a,b") == [TILES[-1]]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -51,3 +53,13 @@ def test_two_facts_of_one_key_are_a_conflict():
     e.run("(set (f 1) 2)")
     with pytest.raises(Conflict, match="Illegal merge"):
         e.run("(set (f 1) 3)")
+
+
+def test_the_engine_is_loaded_alone_and_once():
+    text = ("import sys, tegg.rewrite.bindings as ours\n"
+            "assert 'egglog' not in sys.modules\n"
+            "import egglog\nfrom egglog import bindings\n"
+            "assert ours.EGraph is bindings.EGraph\n")
+    subprocess.run([sys.executable, "-c", text], check=True)
+    subprocess.run([sys.executable, "-c", "import egglog\n" + text.replace("not in", "in")],
+                   check=True)

@@ -47,7 +47,7 @@ LATE = {
 # Every package that only some modules may import. NumPy and the standard library are everywhere.
 DOORS = {
     "click": {"cli", "cli.rules", "cli.view"},
-    "egglog": {"rewrite.engine"},
+    "egglog": {"rewrite.bindings"},
     "highspy": {"extract.milp"},
     "hypothesis": {"testing.property"},
     "ml_dtypes": {"dtype", "ops.value", "weights"},
@@ -156,7 +156,7 @@ def test_backends_do_not_import_each_other():
         parts = name.split(".")
         if parts[0] == "backends" and len(parts) > 2:
             others = {m for m in ours(name) if m.startswith("backends.") and m.count(".") > 1
-                      and m.split(".")[1] != parts[1]}
+                      and m.split(".")[1] not in (parts[1], "simt")}
             assert not others, f"{name} imports {others}"
 
 

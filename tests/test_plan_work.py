@@ -101,4 +101,15 @@ def test_layers_of_a_network_write_what_lies_between_them_once(monkeypatch):
     inner, flops = 64 * 256, 2 * 2 * 64 * 128 * 256
     assert kernels == 2
     assert flops <= w.evaluations <= flops + 40 * inner
-    assert w.loaded == 4 * (N + 2 * 128 * 256 + inner)  # operands
+    operands, panels, bias = N + 2 * 128 * 256 + inner, 2 * 128 * 256, 256
+    assert w.loaded == 4 * (operands + panels + bias)
+    assert w.stored == 4 * (inner + panels + N)
+
+
+def test_what_a_product_is_joined_with_is_read(monkeypatch):
+    _, w = executed(monkeypatch, lambda x, w, b, r: (x @ w + b) * r,
+                    (64, 32), (32, 16), (16,), (64, 16))
+    x, y, b, r = 64 * 32, 32 * 16, 16, 64 * 16
+    panels = w.stored // 4 - r
+    assert panels >= y
+    assert w.loaded == 4 * (x + y + panels + b + r)

@@ -11,7 +11,8 @@ from tegg.dim import dim
 from tegg.dtype import f32
 from tegg.ir.graph import Graph, Node
 from tegg.kernel.lower import lower
-from tegg.ir.work import Step, Values, WorkModel
+from tegg.ir.demand import Values
+from tegg.ir.work import Step, WorkModel
 
 ROWS, COLUMNS = 64, 128
 

@@ -22,6 +22,7 @@ from tegg.kernel.contraction_shape import GemmParams, GemmShape, lanes_of
 from tegg.kernel.domain import spread
 from tegg.kernel.flops import flops
 from tegg.kernel.lower import kernel_symbols
+from tegg.kernel.work import bytes_read, bytes_written
 
 _SPAN = 32  # blocks of queries that share the panels of a block of keys
 _SOFTMAX = 14  # operations of a score that is exponentiated and summed
@@ -198,9 +199,10 @@ class _Kernel:
         keys, depth = hint(a.second.depth), hint(a.first.depth)
         scores = batch * m * keys
         each = _SOFTMAX + flops(a.scores, frozenset(), frozenset({a.product.id}))
-        size = self.accumulator.itemsize
+        read = bytes_read([*a.first.read, *a.second.read, a.scores, *a.columns],
+                          a.first.propagation.graph)
         return Work(int(scores * (2 * depth + 2 * n + each)), int(scores * (depth + n)),
-                    size * batch * (m * depth + keys * (depth + n)), size * batch * m * n)
+                    read, bytes_written(a.second.writes))
 
 
 def _short(m: Dim, rows: int) -> Dim:

@@ -12,6 +12,7 @@ from tegg.backends.cpu.contraction_text import Text
 from tegg.backends.cpu.emit import C
 from tegg.backends.cpu.templates import register
 from tegg.dim import Dim, hint
+from tegg.dtype import DType
 from tegg.errors import LoweringError
 from tegg.ir.graph import Graph, Node
 from tegg.kernel.code import KernelCode, Stage, Temporary, Work
@@ -22,6 +23,7 @@ from tegg.kernel.index import Var
 from tegg.kernel.lower import kernel_symbols
 from tegg.kernel.flops import flops, flops_of_rows
 from tegg.kernel.value import Val, reachable
+from tegg.kernel.work import bytes_read, bytes_written
 
 
 def lower_contraction(graph: Graph, outputs: Sequence[Node], anchors: Sequence[Node], name: str,
@@ -149,13 +151,16 @@ class _Kernel:
             n = spread(g.n)
             width = (-(-n // self.params.nr) * self.params.nr if isinstance(n, int)
                      else n + (self.params.nr - 1))
-            held = self.params.held
-            deep = room(self.contraction.depth, held)
+            deep = room(self.contraction.depth, self.params.held)
             for t in g.terms:
                 slots[t.anchor] = self.first + len(self.temporaries)
-                self.temporaries.append(Temporary(held.panel if held else self.shape.accumulator,
-                                                  self.shape.batch * width * deep))
+                self.temporaries.append(Temporary(self._panel, self.shape.batch * width * deep))
         return slots
+
+    @property
+    def _panel(self) -> DType:
+        """The dtype of panels."""
+        return self.params.held.panel if self.params.held else self.shape.accumulator
 
     # ---- functions
     def _operands(self, text: Text, params: str) -> list[str]:
@@ -220,19 +225,21 @@ class _Kernel:
                       {t.sum.id for g in groups for t in g.terms})
 
     def _writes(self) -> frozenset[int]:
-        return frozenset(w.slot for g in self.contraction.groups for w in g.writes)
+        return frozenset(w.slot for w in self.contraction.writes)
 
     def _work(self) -> Work:
         e = estimate(self.shape, self.params)
         shape = self.shape
         batch, m, k = hint(shape.batch), hint(shape.m), hint(shape.k)
         operands = (shape.a_cost * batch * m * k * e.a_evaluations
-                    + shape.b_cost * (e.packed_bytes / shape.accumulator.itemsize))
+                    + shape.b_cost * (e.packed_bytes / self._panel.itemsize))
         results = batch * m * sum(map(hint, shape.n))
-        stored = results * shape.accumulator.itemsize
+        stored = bytes_written(self.contraction.writes)
+        loaded = bytes_read(self.contraction.read, self.contraction.propagation.graph)
+        between = sum(hint(t.size) * t.dtype.itemsize for t in self.temporaries)
         return Work(int(e.flops + operands + shape.out_cost * results),
                     int(e.flops / 2 / (self.params.lanes * self.params.nv * self.params.mr)),
-                    int(e.bytes - stored), int(stored + e.packed_bytes))
+                    loaded + between, stored + between)
 
 
 def _reads(roots: Sequence[Val], sums: Collection[int] = ()) -> frozenset[int]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tegg.rewrite.view import View
 
 _LICENCE = "may-multiply"  # of products, to round their operands: what Bf16() and Fp16() state
-_WIDEN = MappingProxyType({"bf16": 0.5, "f16": 1.5})  # issue slots that a widened vector takes
+_WIDEN = MappingProxyType({"bf16": 0.6, "f16": 1.5})  # issue slots that a widened vector takes
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from typing import Any
 
 from tegg.ir.classes import Fragment
@@ -12,24 +11,20 @@ from tegg.extract.cost import Costs, load_costs
 from tegg.dim import Dim, Symbol
 from tegg.dtype import DType
 from tegg.kernel.code import KernelCode
-from tegg.kernel.lower import lower
 from tegg.ir.code import code_of
 from tegg.ir.op import PRODUCTS, Op
 from tegg.planning.plan import Call, Plan
 from tegg.planning.target import ArraySpec
-from tegg.backends.cown import own_code, with_functions
 
 from . import caller, toolchain
-from .attention import lower_attention
-from .attention_forms import AttentionForms, attention_row, blocks_of
+from .attention_forms import AttentionForms, attention_row
 from .caller import Caller
-from .contraction import lower_contraction
 from .emit import C
 from .instructions import instructions
 from .library import load, prelude
 from .narrow_forms import NarrowForms, narrow_templates
 from .program import Program, Step, copy_step, steps_of, with_barriers
-from .templates import Forms, templates, tile_of
+from .templates import Forms, templates
 from .threads import threads
 
 _LONG = 20e-6  # seconds: a run this long lets other Python threads go on meanwhile
@@ -75,20 +70,8 @@ class Cpu:
         return f"the C dialect has no spelling for {op.name}, and its row no expansion"
 
     def lower(self, fragment: Fragment, name: str, constant: frozenset[int]) -> KernelCode:
-        graph, outputs = fragment.graph, fragment.outputs
-        own = own_code(graph.table)
-        language = replace(self.language, own=own) if own else self.language
-        if fragment.anchors:
-            first = fragment.anchors[-1]
-            if first.op.kind == "attention":
-                made = lower_attention(graph, outputs, fragment.anchors, name, language,
-                                       blocks_of(first.attrs))
-            else:
-                made = lower_contraction(graph, outputs, fragment.anchors, name, language,
-                                         tile_of(first.op, first.attrs), constant)
-        else:
-            made = lower(graph, outputs, name, language)
-        return replace(made, source=with_functions(made.source, graph, own)) if own else made
+        from .lowering import lower_fragment  # a plan from the cache needs none of it
+        return lower_fragment(fragment, name, constant, self.language)
 
     def build(self, plan: Plan) -> Loaded:
         return Loaded(plan, self.language.width)

@@ -1,50 +1,39 @@
-"""The dialect of C that the CUDA backend prints: one thread's work, in scalars."""
+"""The dialect of C that the CUDA backend prints."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from tegg.backends.cexpr import Dialect
-from tegg.backends.csimt import launch, print_kernel
-from tegg.backends.spelling import OPS
-from tegg.kernel.code import Launch
-from tegg.kernel.index import Algebra
-from tegg.kernel.loops import Function
-from tegg.kernel.lower import Template
+from tegg.backends.cexpr import MEMORY, Dialect
+from tegg.backends.simt.language import WRAPPING_OPS, SimtC
+from tegg.dtype import DType
+from tegg.kernel.simt import THREADS
 
 _SCALAR = MappingProxyType({"f": "float", "d": "double", "i": "int32_t", "l": "int64_t",
                             "u": "uint8_t", "c": "int8_t", "b": "int"})
 _MEMORY = MappingProxyType({**_SCALAR, "h": "uint16_t", "g": "uint16_t", "b": "uint8_t"})
-# Signed sums may not overflow in C++, so integers go through functions that wrap.
-_OPS = MappingProxyType({**OPS, **{(name, "int"): f"{{v}}{name.lower()}({', '.join(args)})"
-                                   for name, args in (("Add", ("{0}", "{1}")), ("Neg", ("{0}",)),
-                                                      ("Mul", ("{0}", "{1}")),
-                                                      ("Sub", ("{0}", "{1}")))}})
-_TEMPLATES: Mapping[str, Template] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class CudaC:
-    """CUDA C, as lowering wants it. ``width``: values of 32 bits in the widest access."""
-
-    width: int = 4
-
-    @property
-    def native(self) -> frozenset[str]:
-        return self.dialect.native
-
-    @property
-    def templates(self) -> Mapping[str, Template]:
-        return _TEMPLATES
+class CudaC(SimtC):
+    """CUDA C. The names that kernels use, ``block_id()`` and so on, are those of ``prelude.h``."""
 
     @property
     def dialect(self) -> Dialect:
-        return Dialect(self.width, _SCALAR, _SCALAR, _MEMORY, _OPS)
+        return Dialect(self.width, _SCALAR, _SCALAR, _MEMORY, WRAPPING_OPS)
 
-    def function(self, algebra: Algebra, function: Function) -> str:
-        return print_kernel(self.dialect, algebra, function)
+    @property
+    def shared(self) -> str:
+        return "__shared__"
 
-    def launch(self, algebra: Algebra, function: Function) -> Launch:
-        return launch(self.dialect, algebra, function)
+    @property
+    def barrier(self) -> str:
+        return "__syncthreads();"
+
+    def head(self, name: str, buffers: Mapping[int, DType], symbols: Sequence[str],
+             rooms: Sequence[str] = ()) -> list[str]:
+        args = [f"{_MEMORY[MEMORY[d.name]]} *const b{slot}" for slot, d in buffers.items()]
+        args += [f"const int64_t S_{s}" for s in symbols]
+        return [f"KERNEL({THREADS}) {name}({', '.join(args)}) {{"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tegg.backends.simt.contraction import lower_contraction
+from tegg.backends.simt.templates import Forms, templates, tile_of
 from tegg.dtype import DType
 from tegg.errors import LoweringError
 from tegg.extract.cost import Costs, load_costs
@@ -12,11 +14,9 @@ from tegg.kernel.lower import lower
 from tegg.kernel.simt import LIMITS
 from tegg.planning.plan import Plan
 
-from .contraction import lower_contraction
 from .driver import open_device
 from .emit import CudaC
 from .program import Loaded, prelude
-from .templates import Forms, templates, tile_of
 
 _PROFILES = (90,)  # architectures with a cost profile of their own
 
@@ -34,8 +34,8 @@ class Cuda:
         self.architecture = architecture
         self.language = CudaC()
         self.features = frozenset({f"sm={architecture}"})
-        self.ops = templates()
-        self.providers = (Forms(),)
+        self.ops = templates("Cuda")
+        self.providers = (Forms("cuda"),)
 
     def identity(self) -> str:
         return f"cuda {self.architecture}\n{prelude()}"

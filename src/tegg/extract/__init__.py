@@ -22,7 +22,7 @@ from tegg.extract.roles import assign
 from tegg.extract.runner_up import runners_up
 from tegg.extract.show import show
 from tegg.extract.stitch import stitch
-from tegg.ir.work import Values
+from tegg.ir.demand import Values
 
 __all__ = ["Accepts", "Limits", "Lowerable", "extract", "fragment", "show"]
 

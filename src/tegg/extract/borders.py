@@ -8,7 +8,7 @@ from tegg.ir.classes import ENode
 from tegg.ir.op import PRODUCTS
 from tegg.extract.limits import Limits
 from tegg.extract.roles import Roles
-from tegg.ir.work import Values
+from tegg.ir.demand import Values
 
 HEAVY = ("reduce", "scan", "composite", *PRODUCTS)  # at most one of a kind in a kernel
 

@@ -9,7 +9,8 @@ from tegg.ir.classes import ENode
 from tegg.extract.cost import Costs
 from tegg.extract.roles import Roles
 from tegg.ir.op import PRODUCTS
-from tegg.ir.work import Demand, Values, WorkModel
+from tegg.ir.demand import Demand, Values
+from tegg.ir.work import WorkModel
 
 Body = Mapping[int, ENode]
 

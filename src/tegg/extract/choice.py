@@ -122,20 +122,8 @@ class Choice:
             self.free(self._drop(old))
 
     def improve(self, w: int) -> bool:
-        """Take a stored key from whatever kernel makes the cover cheapest."""
-        start, best, least = self.writer[w], -1, self._less()
-        for k in self.p.writers[w]:
-            if k == start or self.banned in self.p.reads[k]:
-                continue
-            mark = self.mark()
-            self.take(w, k)
-            if self.total < least:
-                best, least = k, self.total
-            self.back(mark)
-        if best < 0:
-            return False
-        self.take(w, best)
-        return True
+        """Take a stored key from whatever kernel makes the cover cheapest. Whether one does."""
+        return self._replace(w, self._less())
 
     def avoid(self, w: int) -> bool:
         """No kernel that reads a key: its readers give way to others. Whether that can be."""
@@ -148,11 +136,12 @@ class Choice:
         self.banned = -1
         return True
 
-    def _replace(self, w: int) -> bool:
-        """Take a key from the best kernel that does not read what is banned."""
-        best, least = -1, float("inf")
+    def _replace(self, w: int, least: float = float("inf")) -> bool:
+        """Take a key from the best other kernel that does not read what is banned, if the cover
+        then costs less than ``least``."""
+        start, best = self.writer[w], -1
         for k in self.p.writers[w]:
-            if self.banned in self.p.reads[k]:
+            if k == start or self.banned in self.p.reads[k]:
                 continue
             mark = self.mark()
             self.take(w, k)

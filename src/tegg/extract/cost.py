@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tegg.dtype import DTYPES, DType
 from tegg.errors import ArgumentError
-from tegg.ir.work import Demand, Product
+from tegg.ir.demand import Demand, Product
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ from tegg.contraction import Spec
 from tegg.dim import Dim, Shape, product
 from tegg.extract.limits import Limits
 from tegg.ir.op import PRODUCTS
-from tegg.ir.work import WorkModel, axis_of
+from tegg.ir.demand import axis_of
+from tegg.ir.work import WorkModel
 
 Space = tuple
 ONE_TO_ONE = ("Permute", "Reshape", "Flip")  # movement that a template's epilogue can follow

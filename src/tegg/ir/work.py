@@ -10,70 +10,17 @@ it packs them, once per panel of the other side.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tegg.contraction import Spec
 from tegg.dim import hint, product
-from tegg.dtype import DType
+from tegg.ir.demand import Demand, Product, Values, axis_of
 from tegg.ir.graph import Graph
 from tegg.ir.masks import seen_share
-from tegg.ir.op import PRODUCTS, Op, OpTable
+from tegg.ir.op import PRODUCTS, Op
 from tegg.ir.split import parts
-from tegg.ir.template import Execution, Extents
-
-
-def axis_of(node) -> int:
-    """The axis that a reduction or an idiom works along; the last one where it names none."""
-    return next((v for v, (_, kind) in zip(node.attrs, node.op.attrs) if kind == "axis"), -1)
-
-
-@dataclass(slots=True)
-class Values:
-    """Shapes at the sizes that costs assume, and dtypes, of the values that kernels are made of."""
-
-    shape: dict[int, tuple[int, ...]]
-    dtype: Mapping[int, DType]
-    table: OpTable
-    size: dict[int, int] = field(default_factory=dict)
-
-    @staticmethod
-    def of(shapes: Mapping[int, tuple], dtypes: Mapping[int, DType], table: OpTable) -> Values:
-        """The values of classes (or nodes): every symbolic dim at its hint."""
-        out = Values({c: tuple(map(hint, s)) for c, s in shapes.items()}, dtypes, table)
-        out.size = {c: math.prod(s) for c, s in out.shape.items()}
-        return out
-
-
-@dataclass(frozen=True, slots=True)
-class Product:
-    """A contraction: extents of its loops, and what the template ``op`` executes for them (None
-    for a plain contraction). ready: whether its second operand is known before a run."""
-
-    extents: Extents
-    op: str = "Contract"
-    execution: Execution | None = None
-    ready: bool = False
-
-
-@dataclass(slots=True)
-class Demand:
-    """What a kernel executes. ``reads``: leaf -> elements read from memory, each at most once.
-
-    loops: ``(dtype, scalar operations)`` of everything outside templates, repeats included.
-    values: distinct (value, index) pairs, which is what generated code grows with.
-    rows: independent pieces that threads can share, or None where every element is one.
-    splits: stages before the last, in which parts of reductions are summed up.
-    """
-
-    reads: dict[int, int] = field(default_factory=dict)
-    loops: list[tuple[DType, float]] = field(default_factory=list)
-    products: list[Product] = field(default_factory=list)
-    values: int = 0
-    evaluations: float = 0.0
-    rows: int | None = None
-    splits: int = 0
+from tegg.ir.template import Extents
 
 
 Keys = dict[tuple[int, int], float]  # (index, pass) -> elements wanted

@@ -102,6 +102,17 @@ class Contraction:
         """The operand that all contractions share."""
         return self.groups[0].terms[0].a
 
+    @property
+    def read(self) -> tuple[Val, ...]:
+        """All that is computed from memory: operands, and what results are joined with."""
+        return (*(t.b for g in self.groups for t in g.terms), self.a,
+                *(v for w in self.writes for v in w.needs()))
+
+    @property
+    def writes(self) -> tuple[Write, ...]:
+        """All that is stored."""
+        return tuple(w for g in self.groups for w in g.writes)
+
 
 def classify(graph: Graph, outputs: Sequence[Node], anchors: Sequence[Node],
              native: frozenset[str], slots: Sequence[int]) -> Contraction:

@@ -106,13 +106,11 @@ class GemmParams:
 class GemmEstimate:
     """What a run executes, at the hints and for a number of threads.
 
-    flops: of the products, padding of tiles included. bytes: operands read and results written
-    once, in registers' width. packed_bytes: panels of B written (and read back). a_evaluations,
-    b_evaluations: how often each element of an operand is evaluated.
+    flops: of the products, padding of tiles included. packed_bytes: panels of B written (and
+    read back). a_evaluations, b_evaluations: how often each element of an operand is evaluated.
     """
 
     flops: float
-    bytes: float
     packed_bytes: float
     a_evaluations: float
     b_evaluations: float
@@ -205,11 +203,9 @@ def estimate(shape: GemmShape, params: GemmParams, threads: int = 1) -> GemmEsti
     size = shape.accumulator.itemsize
     across = [(hint(n), t) for n, t in zip(shape.n, shape.terms)]
     columns = sum(n * t for n, t in across)
-    b_elements = k * columns * (batch if shape.b_batched else 1)
-    moved = size * (batch * m * k + b_elements + batch * m * sum(n for n, _ in across))
     if params.form != "packed":
         flops = 2.0 * batch * m * columns * k
-        return GemmEstimate(flops, moved, 0.0, min(threads, max(1, columns // params.lanes)), 1.0)
+        return GemmEstimate(flops, 0.0, min(threads, max(1, columns // params.lanes)), 1.0)
     padded = sum(-(-n // params.lanes) * params.lanes * t for n, t in across)
     flops = 2.0 * batch * -(-m // params.mr) * params.mr * padded * k
     panels = sum(-(-n // params.nr) for n, _ in across)
@@ -218,10 +214,8 @@ def estimate(shape: GemmShape, params: GemmParams, threads: int = 1) -> GemmEsti
     passes = -(-mine // params.span) if k > params.depth else 1
     wide = sum(-(-n // params.nr) * params.nr * t for n, t in across)
     packed = (params.held.itemsize if params.held else size) * k * wide
-    if params.parts > 1:  # sums of parts are written and read
-        moved += 2 * size * params.parts * batch * -(-m // params.mr) * params.mr * wide
     repeats = by_rows if params.inline else 1
-    return GemmEstimate(flops, moved, packed * (batch if shape.b_batched else 1) * repeats,
+    return GemmEstimate(flops, packed * (batch if shape.b_batched else 1) * repeats,
                         float(by_columns * passes), float(repeats))
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from tegg.dim import Dim, hint
+from tegg.dim import Dim, hint, product
 from tegg.dtype import DType
+from tegg.ir.graph import Graph
 from tegg.kernel.code import Work
+from tegg.kernel.domain import Write, spread
 from tegg.kernel.index import Form
 from tegg.kernel.lane import Lanes
 from tegg.kernel.loops import (
@@ -22,7 +24,7 @@ from tegg.kernel.loops import (
     vector_of,
     walk,
 )
-from tegg.kernel.value import Val
+from tegg.kernel.value import Val, reachable
 
 _NO_WORK = ("const", "load", "index", "cond", "size")  # addresses and constants are no evaluations
 
@@ -74,6 +76,31 @@ def measure(stmts: Sequence[Stmt], lanes: int, buffers: Mapping[int, tuple[DType
     loaded = sum(min(n, hint(buffers[slot][1])) * buffers[slot][0].itemsize
                  for slot, n in loads.items())
     return Work(evaluations, iterations, loaded, stored)
+
+
+def bytes_read(roots: Iterable[Val], graph: Graph) -> int:
+    """Bytes of memory that values are computed from: each element once, however often it is read.
+
+    A template reads its operands, and what its results are joined with, in this way.
+    """
+    elements: dict[int, int] = {}
+    size: dict[int, int] = {}
+    for v in reachable(roots):
+        if v.op == "load":
+            slot = v.attr.slot
+            n = math.prod(hint(x.extent) for x in v.attr.form.vars())
+            elements[slot] = elements.get(slot, 0) + n
+            size[slot] = v.dtype.itemsize
+    for node in graph.nodes:
+        if node.op.name == "Input" and node.attrs[0] in elements:
+            slot = node.attrs[0]
+            elements[slot] = min(elements[slot], hint(product(node.shape)))
+    return sum(n * size[slot] for slot, n in elements.items())
+
+
+def bytes_written(writes: Iterable[Write]) -> int:
+    """Bytes that writes put in memory."""
+    return sum(hint(spread(w.vars)) * w.value.dtype.itemsize for w in writes)
 
 
 # Prices in units of one scalar operation; a vector operation costs one unit for all lanes.

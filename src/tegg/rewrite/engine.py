@@ -6,7 +6,6 @@ import os
 import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +14,9 @@ from tegg.errors import RuleError
 Row = tuple[int | str, ...]
 
 
-@lru_cache(maxsize=1)
-def _options() -> dict[str, Any]:
-    """How e-graphs are opened. egglog 14 decomposes queries unless told not to, which is an order
-    of magnitude slower here; 13 knows no such option. Imported late: it takes 0.3 s."""
-    from egglog import bindings
-    known = str(bindings.EGraph.__text_signature__)
-    return {"no_decomp": True} if "no_decomp" in known else {}
-
-
 def _open() -> Any:
-    from egglog import bindings
-    return bindings.EGraph(**_options())
+    from tegg.rewrite.bindings import OPTIONS, EGraph
+    return EGraph(**OPTIONS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +77,8 @@ class Engine:
         """One round of a rule set."""
         report = self.run(f"(run-schedule (run {ruleset}))")[0].report
         self.changes += report.updated
-        tick = 1.0 if _options() else 1e3  # 13 gives whole milliseconds as if microseconds
+        from tegg.rewrite.bindings import OPTIONS
+        tick = 1.0 if OPTIONS else 1e3  # 13 gives whole milliseconds as if microseconds
         seconds = {n: t.total_seconds() * tick
                    for n, t in report.search_and_apply_time_per_rule.items()}
         return Run(report.updated, dict(report.num_matches_per_rule), seconds)

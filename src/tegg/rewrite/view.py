@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,43 +38,53 @@ class View:
         return ((c, n) for c, nodes in self.nodes.items() for n in nodes if n.op.name == op)
 
 
+class _Once(dict):
+    """Each key's value, made when it is first asked for."""
+
+    __slots__ = ("_make",)
+
+    def __init__(self, make: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, key):
+        value = self[key] = self._make(key)
+        return value
+
+
 def look(engine: Engine, table: OpTable, codec: Codec) -> View:
     """Read an e-graph out into a view."""
     rows = engine.rows([*table, "Node", "shape", "dtype", "Store", "StoreAs"])
-    ids: dict[object, int] = {}
-    attributes: dict[object, object] = {}
-
-    def cls(value) -> int:
-        return ids.setdefault(value, len(ids))
-
-    def attribute(kind: str, value) -> Any:
-        key = (kind, value)
-        if key not in attributes:
-            raw = engine.text_of(value) if ATTR_SORTS[kind] == "String" else engine.int_of(value)
-            attributes[key] = codec.decode(kind, raw)
-        return attributes[key]
-
+    ids = _Once(lambda _: len(ids))
+    attributes = {kind: _Once(_reader(engine, codec, kind)) for kind in ATTR_SORTS}
     nodes: dict[int, list[ENode]] = {}
     for op in table.values():
-        kinds = [kind for _, kind in op.attrs]
+        arity, of = op.arity, [attributes[kind] for _, kind in op.attrs]
         for inputs, output, subsumed in rows[op.name]:
             if not subsumed:
-                args = tuple(map(cls, inputs[:op.arity]))
-                attrs = tuple(map(attribute, kinds, inputs[op.arity:]))
-                nodes.setdefault(cls(output), []).append(ENode(op, args, attrs))
+                args = tuple([ids[x] for x in inputs[:arity]])
+                attrs = tuple([values[x] for values, x in zip(of, inputs[arity:])])
+                nodes.setdefault(ids[output], []).append(ENode(op, args, attrs))
+    shapes, dtypes = attributes["shape"], attributes["dtype"]
     return View(
         table, codec, nodes,
-        {cls(i[0]): attribute("shape", o) for i, o, _ in rows["shape"]},
-        {cls(i[0]): attribute("dtype", o) for i, o, _ in rows["dtype"]},
-        {engine.int_of(i[0]): cls(o) for i, o, _ in rows["Node"]},
-        _forms(rows, cls, lambda v: engine.text_of(v)),
-        frozenset(cls(i[0]) for i, _, subsumed in rows["Store"] if subsumed))
+        {ids[i[0]]: shapes[o] for i, o, _ in rows["shape"]},
+        {ids[i[0]]: dtypes[o] for i, o, _ in rows["dtype"]},
+        {engine.int_of(i[0]): ids[o] for i, o, _ in rows["Node"]},
+        _forms(rows, ids, engine.text_of),
+        frozenset(ids[i[0]] for i, _, subsumed in rows["Store"] if subsumed))
 
 
-def _forms(rows: dict, cls, text_of) -> dict[int, frozenset[str]]:
+def _reader(engine: Engine, codec: Codec, kind: str) -> Callable[[Any], Any]:
+    """What decodes attributes of a kind."""
+    raw = engine.text_of if ATTR_SORTS[kind] == "String" else engine.int_of
+    return lambda value: codec.decode(kind, raw(value))
+
+
+def _forms(rows: dict, ids: dict, text_of) -> dict[int, frozenset[str]]:
     stored: dict[object, list] = {}
     for inputs, output, _ in rows["Store"]:
-        stored.setdefault(output, []).append(cls(inputs[0]))
+        stored.setdefault(output, []).append(ids[inputs[0]])
     forms: dict[int, frozenset[str]] = {}
     for inputs, output, _ in rows["StoreAs"]:
         for c in stored.get(output, ()):

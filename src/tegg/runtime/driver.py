@@ -18,7 +18,6 @@ from tegg.errors import ArgumentError
 from tegg.ir.fingerprint import describe
 from tegg.ir.graph import Graph
 from tegg.planning.plan import Plan
-from tegg.planning.make import KernelRefused, make_plan
 from tegg.runtime.compiled import Compiled
 from tegg.ir.signature import Signature
 from tegg.planning.target import Target, find
@@ -142,6 +141,7 @@ def _planned(classes: EClasses, signature: Signature, target: Target, costs: Cos
     A kernel that it cannot lower is refused by name, and the choice is made again.
     """
     from tegg.extract import extract, fragment
+    from tegg.planning.make import KernelRefused, make_plan
     refused: dict[tuple, str] = {}
 
     def accepts(spec: KernelSpec) -> str | None:

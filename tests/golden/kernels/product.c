@@ -1,4 +1,4 @@
-// Work(evaluations=629760, iterations=768, loaded=30720, stored=43008)
+// Work(evaluations=629760, iterations=768, loaded=49536, stored=43008)
 // ("GemmParams(form='packed', lanes=16, mr=8, nv=3, depth=48, rows=64, span=85, piece=5, inline=False, in_place=True, abreast=1, parts=1, held=None)",)
 // k_stage0 reads [1] writes [4]
 // k reads [0, 2, 4] writes [3]

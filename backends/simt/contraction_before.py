@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tegg.backends.cuda.emit import CudaC
+from tegg.backends.simt.language import SimtC
 from tegg.kernel.code import Stage, Temporary
 from tegg.kernel.contraction_classify import AnchoredPropagation, Contraction, Group, Term
 from tegg.kernel.domain import Write, spread
@@ -30,7 +30,7 @@ class Before:
     temporaries: tuple[Temporary, ...]
 
 
-def stored_reductions(c: Contraction, name: str, language: CudaC, symbols: tuple[str, ...],
+def stored_reductions(c: Contraction, name: str, language: SimtC, symbols: tuple[str, ...],
                       first: int) -> tuple[Contraction, Before]:
     """A contraction whose own products are its only reductions, and what makes the others.
 
@@ -78,7 +78,7 @@ def _exchanged(p: AnchoredPropagation, g: Group, memo: dict[int, Val]) -> Group:
     return Group(tuple(exchanged(p, w, memo) for w in g.writes), terms, g.n)
 
 
-def _stage(p: AnchoredPropagation, w: Write, name: str, language: CudaC,
+def _stage(p: AnchoredPropagation, w: Write, name: str, language: SimtC,
            symbols: Sequence[str]) -> tuple[str, Stage]:
     """One kernel that stores one value."""
     vectors = Vectoriser(Lanes(p.algebra, language.width))

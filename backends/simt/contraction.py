@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tegg.backends.cexpr import MEMORY, REGISTER, dim
-from tegg.backends.csimt import SimtPrinter
-from tegg.backends.cuda.contraction_before import Before, stored_reductions
-from tegg.backends.cuda.emit import CudaC
-from tegg.backends.cuda.templates import Tile, register
+from tegg.backends.cexpr import REGISTER, dim
+from tegg.backends.simt.contraction_before import Before, stored_reductions
+from tegg.backends.simt.language import SimtC
+from tegg.backends.simt.printer import SimtPrinter
+from tegg.backends.simt.templates import Tile, register
 from tegg.dim import Dim, hint
 from tegg.dtype import DType
 from tegg.ir.graph import Graph, Node
@@ -25,12 +25,13 @@ from tegg.kernel.place import Placer
 from tegg.kernel.simt import LIMITS, THREADS
 from tegg.kernel.value import Val, reachable
 from tegg.kernel.vectorise import Vectoriser
+from tegg.kernel.work import bytes_read, bytes_written
 
 _PAD = 1  # a column more, so that a tile that is filled down its columns meets every bank
 
 
 def lower_contraction(graph: Graph, outputs: Sequence[Node], anchors: Sequence[Node], name: str,
-                      language: CudaC, tile: Tile) -> KernelCode:
+                      language: SimtC, tile: Tile) -> KernelCode:
     """The kernel that computes ``outputs``, whose products are ``anchors``, by tiles.
 
     What lies below the anchors' operands is evaluated while tiles are loaded, what lies above
@@ -57,20 +58,17 @@ class _Kernel:
     name: str
     contraction: Contraction
     tile: Tile
-    language: CudaC
+    language: SimtC
     symbols: tuple[str, ...]
     before: Before
 
     def code(self) -> KernelCode:
         buffers = self._buffers()
-        args = [f"{self.language.dialect.memory[MEMORY[d.name]]} *const b{slot}"
-                for slot, d in buffers.items()]
-        args += [f"const int64_t S_{s}" for s in self.symbols]
         p = SimtPrinter(self.language.dialect, self.contraction.propagation.algebra)
         for group in self.contraction.groups:
             _Tiles(self, group, p).write()
-        source = "\n".join([f"KERNEL({THREADS}) {self.name}({', '.join(args)}) {{", *p.lines,
-                            "}"]) + "\n"
+        head = self.language.head(self.name, buffers, self.symbols)
+        source = "\n".join([*head, *p.lines, "}"]) + "\n"
         stage = Stage(self.name, frozenset(v.attr.slot for v in self._values() if v.op == "load"),
                       frozenset(w.slot for g in self.contraction.groups for w in g.writes), True,
                       self._launch(tuple(buffers)))
@@ -101,10 +99,8 @@ class _Kernel:
         rows = hint(spread(c.batch)) * hint(spread(c.m))
         terms = sum(hint(spread(g.n)) * len(g.terms) for g in c.groups)
         evaluations = rows * terms * hint(c.depth) * (2 + flops(c.a, frozenset()) // 16)
-        size = register(c.groups[0].terms[0].sum.dtype).itemsize
-        depth = hint(c.depth)
-        return Work(int(evaluations), rows * terms * depth, size * depth * (rows + terms),
-                    size * rows * terms)
+        return Work(int(evaluations), rows * terms * hint(c.depth),
+                    bytes_read(c.read, c.propagation.graph), bytes_written(c.writes))
 
 
 def _padded(n: Dim, tile: int) -> Dim:
@@ -130,7 +126,7 @@ class _Tiles:
         m, n = dim(spread(c.m)), dim(spread(self.group.n))
         (a, b), (_, kind) = t.mine, self.type
         with p.braces(""):
-            p.line(f"__shared__ {kind} left[{t.depth}][{t.rows + _PAD}], "
+            p.line(f"{self.kernel.language.shared} {kind} left[{t.depth}][{t.rows + _PAD}], "
                    f"right[{t.depth}][{t.columns + _PAD}];")
             p.line(f"const int64_t down = ({m} + {t.rows - 1}) / {t.rows}, "
                    f"across = ({n} + {t.columns - 1}) / {t.columns};")
@@ -162,7 +158,7 @@ class _Tiles:
         with p.braces(f"for (int64_t k_from = 0; k_from < {dim(c.depth)}; k_from += {t.depth})"):
             self._load("left", left, c.m, "m", t.rows)
             self._load("right", right, self.group.n, "n", t.columns)
-            p.line("__syncthreads();")
+            p.line(self.kernel.language.barrier)
             with p.braces(f"for (int k = 0; k < {t.depth}; k++)"):
                 p.line(f"{kind} x[{a}], y[{b}];")
                 p.line(f"for (int i = 0; i < {a}; i++) x[i] = left[k][row + 16 * i];")
@@ -171,7 +167,7 @@ class _Tiles:
                         f"s{letter}_add(sums{anchor}[i][j], s{letter}_mul(x[i], y[j]))")
                 p.line(f"for (int i = 0; i < {a}; i++)")
                 p.line(f"  for (int j = 0; j < {b}; j++) sums{anchor}[i][j] = {more};")
-            p.line("__syncthreads();")
+            p.line(self.kernel.language.barrier)
 
     def _load(self, where: str, operand: Val, vars: tuple[Var, ...], letter: str,
               size: int) -> None:

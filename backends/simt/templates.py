@@ -1,8 +1,8 @@
-"""The forms of a contraction on this device: rows of the op table, and which are worth a look."""
+"""Forms of a contraction on blocks of threads: rows of the op table, and which could win."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
@@ -56,9 +56,9 @@ def _executes(own: tuple, e: Extents) -> Execution:
 
 
 @cache
-def templates() -> tuple[Op, ...]:
-    """The rows of this device."""
-    return (template("CudaTiled", (("rows", "int"), ("columns", "int"), ("depth", "int")),
+def templates(device: str) -> tuple[Op, ...]:
+    """The rows of a device, whose name theirs begin with."""
+    return (template(f"{device}Tiled", (("rows", "int"), ("columns", "int"), ("depth", "int")),
                      _executes, "tiles of both operands in shared memory, sums in registers"),)
 
 
@@ -77,15 +77,22 @@ def tiles(x: Shape, y: Shape, spec: str) -> list[tuple[int, int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class Forms:
-    """Which forms of a contraction x, y, spec could win, for rules to build.
+    """Which forms of a contraction x, y, spec could win on a device, for rules to build.
 
-    ``(cuda-tile x y i r c d)``: tiles of r rows and c columns, d terms at a time.
+    ``(DEVICE-tile x y i r c d)``: tiles of r rows and c columns, d terms at a time.
     """
 
-    name = "cuda forms"
+    device: str
     known = 3
-    relations = MappingProxyType({
-        "cuda-tile": ("Tensor", "Tensor", "String", "i64", "i64", "i64")})
+
+    @property
+    def name(self) -> str:
+        return f"{self.device} forms"
+
+    @property
+    def relations(self) -> Mapping[str, tuple[str, ...]]:
+        return MappingProxyType({
+            f"{self.device}-tile": ("Tensor", "Tensor", "String", "i64", "i64", "i64")})
 
     def completions(self, relation: str, *given: Any) -> list[tuple[Any, ...]]:
         """What a relation says of two operands and a spec."""
@@ -96,4 +103,4 @@ class Forms:
         for _, n in view.having("Contract"):
             x, y = (view.shape[a] for a in n.args)
             for tile in tiles(x, y, n.attrs[0]):
-                yield ("cuda-tile", *n.args, n.attrs[0], *tile)
+                yield (f"{self.device}-tile", *n.args, n.attrs[0], *tile)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from tegg.backends.cexpr import MEMORY, REGISTER, Dialect, dim
-from tegg.backends.csimt_wide import WidePrinter
+from tegg.backends.cexpr import REGISTER, Dialect, dim
+from tegg.backends.simt.wide import WidePrinter
 from tegg.kernel.code import Launch
 from tegg.kernel.index import Algebra, Var
 from tegg.kernel.lane import Lanes
 from tegg.kernel.loops import Block, Finish, Fetch, Function, Keep, Loop, Stmt, Store, Turn
 from tegg.kernel.simt import THREADS, WARP, WIDE, Deal, chain, deal
+
+if TYPE_CHECKING:
+    from tegg.backends.simt.language import SimtC
 
 
 def deals(dialect: Dialect, algebra: Algebra, function: Function) -> list[Deal]:
@@ -26,17 +30,15 @@ def launch(dialect: Dialect, algebra: Algebra, function: Function) -> Launch:
                   tuple(sorted(function.buffers)))
 
 
-def print_kernel(dialect: Dialect, algebra: Algebra, function: Function) -> str:
+def print_kernel(language: SimtC, algebra: Algebra, function: Function) -> str:
     """A function as a kernel. The names that it uses, ``block_id()`` and so on, are the
     header's of the device."""
-    p = SimtPrinter(dialect, algebra)
-    for d in deals(dialect, algebra, function):
+    p = SimtPrinter(language.dialect, algebra)
+    for d in deals(language.dialect, algebra, function):
         p.nest(d)
-    args = [f"{dialect.memory[MEMORY[d.name]]} *const b{slot}"
-            for slot, d in sorted(function.buffers.items())]
-    args += [f"const int64_t S_{name}" for name in function.symbols]
-    head = f"KERNEL({THREADS}) {function.name}({', '.join(args)}) {{"
-    return "\n".join([head, *p.lines, "}"]) + "\n"
+    head = language.head(function.name, dict(sorted(function.buffers.items())), function.symbols,
+                         p.rooms)
+    return "\n".join([*head, *p.lines, "}"]) + "\n"
 
 
 class SimtPrinter(WidePrinter):
@@ -47,6 +49,7 @@ class SimtPrinter(WidePrinter):
         self.team = 1
         self.deal: Deal | None = None
         self.dealt: frozenset[Var] = frozenset()
+        self.rooms: list[str] = []  # registers that blocks reduce, by letter
 
     def nest(self, d: Deal) -> None:
         """All points of a nest, as many at a time as there are threads or teams."""
@@ -104,7 +107,10 @@ class SimtPrinter(WidePrinter):
                 super().statement(s)
         elif isinstance(s, Finish):
             r = s.value
-            name = f"{_name(self.team)}_{self._combine(r)}_{REGISTER[r.dtype.name]}"
+            letter = REGISTER[r.dtype.name]
+            name = f"{_name(self.team)}_{self._combine(r)}_{letter}"
+            if self.team == THREADS and letter not in self.rooms:
+                self.rooms.append(letter)
             self._define(r, lambda u: f"{name}(a{r.id})")
         elif isinstance(s, Loop) and self.deal is not None and self.deal.shares(s):
             self._shared_loop(s, self.deal)

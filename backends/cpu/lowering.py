@@ -1,0 +1,36 @@
+"""From a fragment to a kernel in C: by a template where it has products, by loops elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tegg.backends.cown import own_code, with_functions
+from tegg.ir.classes import Fragment
+from tegg.kernel.code import KernelCode
+from tegg.kernel.lower import lower
+
+from .attention import lower_attention
+from .attention_forms import blocks_of
+from .contraction import lower_contraction
+from .emit import C
+from .templates import tile_of
+
+
+def lower_fragment(fragment: Fragment, name: str, constant: frozenset[int],
+                   language: C) -> KernelCode:
+    """The kernel of a fragment. Raises LoweringError where no form of it is known."""
+    graph, outputs = fragment.graph, fragment.outputs
+    own = own_code(graph.table)
+    if own:
+        language = replace(language, own=own)
+    if fragment.anchors:
+        first = fragment.anchors[-1]
+        if first.op.kind == "attention":
+            made = lower_attention(graph, outputs, fragment.anchors, name, language,
+                                   blocks_of(first.attrs))
+        else:
+            made = lower_contraction(graph, outputs, fragment.anchors, name, language,
+                                     tile_of(first.op, first.attrs), constant)
+    else:
+        made = lower(graph, outputs, name, language)
+    return replace(made, source=with_functions(made.source, graph, own)) if own else made

@@ -1,0 +1,1 @@
+"""What devices that run blocks of threads share: printing, tiles of products, launches."""

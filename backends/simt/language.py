@@ -1,0 +1,71 @@
+"""A dialect of C for blocks of threads, as lowering wants it: one thread's work, in scalars."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from tegg.backends.cexpr import Dialect
+from tegg.backends.simt.printer import launch, print_kernel
+from tegg.backends.spelling import OPS
+from tegg.dtype import DType
+from tegg.kernel.code import Launch
+from tegg.kernel.index import Algebra
+from tegg.kernel.loops import Function
+from tegg.kernel.lower import Template
+
+_TEMPLATES: Mapping[str, Template] = MappingProxyType({})
+# Signed sums may not overflow in C++, so integers go through functions that wrap.
+WRAPPING_OPS = MappingProxyType({**OPS, **{
+    (name, "int"): f"{{v}}{name.lower()}({', '.join(args)})"
+    for name, args in (("Add", ("{0}", "{1}")), ("Neg", ("{0}",)), ("Mul", ("{0}", "{1}")),
+                       ("Sub", ("{0}", "{1}")))}})
+
+
+@dataclass(frozen=True, slots=True)
+class SimtC(ABC):
+    """What kernels of all such devices have in common; a device adds its words.
+
+    ``width``: values of 32 bits in the widest access.
+    """
+
+    width: int = 4
+
+    @property
+    @abstractmethod
+    def dialect(self) -> Dialect:
+        """Types of registers and memory, and the spelling of ops."""
+
+    @property
+    @abstractmethod
+    def shared(self) -> str:
+        """What qualifies an array that a block shares."""
+
+    @property
+    @abstractmethod
+    def barrier(self) -> str:
+        """The statement at which the threads of a block meet."""
+
+    @abstractmethod
+    def head(self, name: str, buffers: Mapping[int, DType], symbols: Sequence[str],
+             rooms: Sequence[str] = ()) -> list[str]:
+        """The lines that open a kernel: pointers ``b<slot>``, then sizes ``S_<symbol>``.
+
+        rooms: letters of the registers that its blocks reduce.
+        """
+
+    @property
+    def native(self) -> frozenset[str]:
+        return self.dialect.native
+
+    @property
+    def templates(self) -> Mapping[str, Template]:
+        return _TEMPLATES
+
+    def function(self, algebra: Algebra, function: Function) -> str:
+        return print_kernel(self, algebra, function)
+
+    def launch(self, algebra: Algebra, function: Function) -> Launch:
+        return launch(self.dialect, algebra, function)
