@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from contractions import BYTES, CASES, NARROW, SYMBOLIC, lowered, product
+from tegg.backends.cpu import toolchain
 from tegg.dim import evaluate as size_of
 from tegg.errors import LoweringError
 from tegg.testing.draw import Draw
@@ -16,6 +17,12 @@ SIZES = [dict(m=m, b=b, s=s) for m, b, s in (
     (0, 1, 0), (1, 0, 5), (7, 3, 1), (9, 1, 17), (128, 2, 40), (300, 1, 131))]
 PLAYED = (*FLAGS, "-mno-avx512bf16", "-mno-avx512vnni", "-DTEGG_PLAYED_TILES")
 LOOSE = 1000  # times the tolerance of float32, for operands that are rounded to eight bits
+
+
+def crossed(names, forms) -> list:
+    """Every name with every form; each form with every third name where time is short."""
+    return [pytest.param(name, form, marks=[] if (i + j) % 3 == 0 else [pytest.mark.long])
+            for i, name in enumerate(names) for j, form in enumerate(forms)]
 
 
 def whole(g: Draw, sizes, seed: int = 0) -> dict[int, np.ndarray]:
@@ -32,8 +39,7 @@ EXACT = ("plain", "transposed_b", "transposed_a", "transposed_result", "batched"
          "typed_bf16", "typed_f16")
 
 
-@pytest.mark.parametrize("form", NARROW)
-@pytest.mark.parametrize("name", EXACT)
+@pytest.mark.parametrize("name, form", crossed(EXACT, NARROW))
 def test_whole_numbers_are_exact(name: str, form: str) -> None:
     g = Draw()
     outputs, anchors = CASES[name](g)
@@ -46,17 +52,16 @@ ROUNDED = ("scaled_exponents", "rms_norm", "layer_norm_transposed", "softmax_row
            "gated", "norms_of_both", "half_weights")
 
 
-@pytest.mark.parametrize("form", NARROW)
-@pytest.mark.parametrize("name", ROUNDED)
+@pytest.mark.parametrize("name, form", crossed(ROUNDED, NARROW))
 def test_operands_are_rounded_and_nothing_else(name: str, form: str) -> None:
     g = Draw()
     outputs, anchors = CASES[name](g)
     check(g, outputs, code=lowered(g, outputs, anchors, tile=NARROW[form]), slack=LOOSE)
 
 
-@pytest.mark.parametrize("form", NARROW)
-@pytest.mark.parametrize("name", ("symbolic_reshaped", "symbolic_heads", "symbolic_scores",
-                                  "symbolic_values", "symbolic_depth", "symbolic_outer"))
+@pytest.mark.parametrize("name, form", crossed((
+    "symbolic_reshaped", "symbolic_heads", "symbolic_scores", "symbolic_values", "symbolic_depth",
+    "symbolic_outer"), NARROW))
 def test_symbolic_sizes(name: str, form: str) -> None:
     g = Draw()
     outputs, anchors = SYMBOLIC[name](g)
@@ -66,9 +71,8 @@ def test_symbolic_sizes(name: str, form: str) -> None:
 
 
 @pytest.mark.parametrize("width", (16, 8, 4))
-@pytest.mark.parametrize("name", ("transposed_b", "transposed_a", "sliced", "projections",
-                                  "convolution", "deep"))
-@pytest.mark.parametrize("form", NARROW)
+@pytest.mark.parametrize("name, form", crossed((
+    "transposed_b", "transposed_a", "sliced", "projections", "convolution", "deep"), NARROW))
 def test_played_instructions(name: str, form: str, width: int) -> None:
     """The same in C, as on a CPU that has neither instruction."""
     g = Draw()
@@ -102,8 +106,8 @@ def extreme(g: Draw) -> dict[int, np.ndarray]:
 
 
 @pytest.mark.parametrize("flags", (FLAGS, PLAYED), ids=("here", "played"))
-@pytest.mark.parametrize("form", BYTES)
-@pytest.mark.parametrize("sizes", ((50, 300, 70), (1, 1, 1), (33, 65, 17), (5, 0, 4), (16, 2100, 3)))
+@pytest.mark.parametrize("sizes, form", crossed((
+    (50, 300, 70), (1, 1, 1), (33, 65, 17), (5, 0, 4), (16, 2100, 3)), BYTES))
 def test_bytes_are_exact(sizes, form: str, flags) -> None:
     for transposed in (False, True):
         for turned in (False, True):
@@ -123,6 +127,28 @@ def test_bytes_of_narrow_vectors(width: int, form: str) -> None:
     c = bytes_product(g, 50, 70, 30)
     code = lowered(g, [c], [c], width, BYTES[form])
     check(g, [c], inputs=extreme(g), code=code, width=width)
+
+
+def test_the_instructions_of_tiles_are_known_to_assemblers() -> None:
+    """They are compiled where nothing can run them."""
+    amx = (*FLAGS, "-mamx-tile", "-mamx-bf16", "-mamx-int8")
+    if "x86-64" not in toolchain.find().features or not _accepts(amx):
+        pytest.skip("the compiler knows no AMX")
+    for tile in (NARROW["tiles"], *(t for n, t in BYTES.items() if "tiles" in n)):
+        g = Draw()
+        c = (CASES["plain"](g)[0][0] if tile.held.panel.is_float
+             else bytes_product(g, 50, 70, 30))
+        code = lowered(g, [c], [c], tile=tile)
+        assert "tiles_begin();" in code.source
+        build(code.source, 16, amx)
+
+
+def _accepts(flags) -> bool:
+    try:
+        build("", 16, flags)
+    except AssertionError:
+        return False
+    return True
 
 
 def test_one_operand_is_unsigned_in_all_products() -> None:

@@ -192,7 +192,8 @@ def test_bytes_on_neon() -> None:
         made.check(i, inputs=extreme(f.graph), threads=2)
 
 
-@pytest.mark.parametrize("lanes, flags", ((8, "-march=haswell"), (4, "-march=x86-64")))
+@pytest.mark.parametrize("lanes, flags", (
+    (8, "-march=haswell"), pytest.param(4, "-march=x86-64", marks=pytest.mark.long)))
 def test_narrower_x86(lanes: int, flags: str) -> None:
     if not _runs("gcc", flags):
         pytest.skip("this is no x86-64 with AVX2")

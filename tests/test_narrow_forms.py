@@ -118,7 +118,8 @@ def test_panels_of_weights_that_no_cache_holds_are_kept_narrow():
     assert chosen(matmul(20, 8192, 2048, weight=True), Having(), Bf16()) == {"CpuHalves"}
 
 
-@pytest.mark.parametrize("lanes", (None, 8, 4))
+@pytest.mark.parametrize("lanes", (None, *(pytest.param(n, marks=pytest.mark.long)
+                                           for n in (8, 4))))
 @pytest.mark.parametrize("sizes", ((64, 96, 80), (33, 17, 71), (2, 1, 9)))
 @pytest.mark.parametrize("form", ("CpuHalves", "CpuPairs", "CpuTiles"))
 def test_products_of_rounded_operands(form, sizes, lanes):

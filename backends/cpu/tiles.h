@@ -15,13 +15,13 @@ INL void tiles_begin(void) {
 }
 INL void tiles_end(void) { __asm__ volatile("tilerelease" ::: "memory"); }
 #define TILE_NAME_(T) "%%tmm" #T
-#define tile_zero(T) __asm__ volatile("tilezero " TILE_NAME_(T))
+#define tile_zero(T) __asm__ volatile("tilezero " TILE_NAME_(T) ::)
 #define tile_load(T, FROM, STRIDE) \
   __asm__ volatile("tileloadd (%0,%1,1), " TILE_NAME_(T) :: "r"(FROM), "r"((int64_t)(STRIDE)) : "memory")
 #define tile_store(T, TO, STRIDE) \
   __asm__ volatile("tilestored " TILE_NAME_(T) ", (%0,%1,1)" :: "r"(TO), "r"((int64_t)(STRIDE)) : "memory")
 #define TILE_PRODUCT_(OP, D, A, B) \
-  __asm__ volatile(OP " " TILE_NAME_(B) ", " TILE_NAME_(A) ", " TILE_NAME_(D))
+  __asm__ volatile(OP " " TILE_NAME_(B) ", " TILE_NAME_(A) ", " TILE_NAME_(D) ::)
 #define tile_dot_gg(D, A, B) TILE_PRODUCT_("tdpbf16ps", D, A, B)
 #define tile_dot_uc(D, A, B) TILE_PRODUCT_("tdpbusd", D, A, B)
 #define tile_dot_cu(D, A, B) TILE_PRODUCT_("tdpbsud", D, A, B)
