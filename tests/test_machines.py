@@ -28,7 +28,7 @@ from tegg.kernel.lower import lower
 from tegg.testing.draw import Draw
 from tegg.testing.views import views
 
-SANITISED = ("-O1", "-g", "-march=native", "-fsanitize=address,undefined",
+SANITISED = ("-O1", "-march=native", "-fsanitize=address,undefined",
              "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
 ARM = ("aarch64-linux-gnu-gcc", "-O2", "-static")
 QEMU = ("qemu-aarch64", "qemu-aarch64-static")
