@@ -121,7 +121,9 @@ ALL_FORMS = {**FORMS, **NARROW}
 @pytest.mark.parametrize("off", (0, 8))
 @pytest.mark.parametrize("name", COMPARED)
 def test_products_touch_only_their_memory(name: str, off: int) -> None:
-    check_all(Standalone(products([name], ALL_FORMS, 16), 16, sanitised()), off=off)
+    """A third of the forms each: what sanitizers add takes compilers long."""
+    forms = dict(list(ALL_FORMS.items())[(COMPARED.index(name) + off // 8) % 3::3])
+    check_all(Standalone(products([name], forms, 16), 16, sanitised()), off=off)
 
 
 @pytest.mark.long
