@@ -5,10 +5,10 @@ BIN    := $(VENV)/bin
 JOBS   ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long bench lint clean
+.PHONY: help run test test-long bench bench-peers lint clean
 
 help:            ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(VENV)/.models  ## embed sentences with the real MiniLM, compiled for this machine
 	$(BIN)/python examples/minilm.py
@@ -21,6 +21,9 @@ test-long: $(VENV)/.dev  ## every test, with many more examples
 
 bench: $(VENV)/.dev  ## times against NumPy, and PyTorch where it is installed
 	$(BIN)/python benchmarks/run.py
+
+bench-peers: $(VENV)/.peers  ## times against PyTorch, JAX, ONNX Runtime, Numba, NumPy: slow
+	$(BIN)/python benchmarks/peers/run.py
 
 lint: $(VENV)/.dev  ## ruff, and mypy on the package
 	$(BIN)/ruff check .
@@ -37,6 +40,10 @@ $(BIN)/python:
 
 $(VENV)/.models: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[models]'
+	@touch $@
+
+$(VENV)/.peers: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[peers]'
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python

@@ -246,6 +246,8 @@ class Expressions:
         follow = [self.lanes.coefficient(g.form, var) for g in load.guards]
         if k == 1 and all(c in (0, 1) for c in follow):
             return self._contiguous_load(load, letter, follow, copy)
+        if k == 2 and letter == "f" and all(c in (0, 2) for c in follow):
+            return self._every_other(load, follow, copy)
         if k == -1 and not self.at.masked and all(c == 0 for c in follow):
             width = self.dialect.width
             text = f"v{REGISTER[v.dtype.name]}_reverse(v{letter}_load(b{load.slot} + " \
@@ -279,6 +281,17 @@ class Expressions:
         if masks:
             return f"v{letter}_loadm({address}, {' & '.join(masks)})"
         return f"v{letter}_load({address})"
+
+    def _every_other(self, load: Load, follow: list[Dim], copy: int) -> str:
+        """Two vectors whose even lanes are one; lanes that are not read touch no memory."""
+        masks = ["mask"] if self.at.masked else []
+        for g, c in zip(load.guards, follow):
+            at = self.form(g.form, copy)
+            masks.append(f"-(int){self.condition((g,), copy)}" if c == 0 else
+                         f"lane_mask(-floor_div({at} - {dim(g.low)}, 2), "
+                         f"floor_div({dim(g.high)} - {at}, 2))")
+        return (f"vf_load_every_other(b{load.slot} + {self.form(load.form, copy)}, "
+                f"{' & '.join(masks) or '-1'})")
 
     def _lanes_read(self, load: Load, copy: int) -> str:
         """The mask of the lanes that a load reads."""

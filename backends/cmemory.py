@@ -8,8 +8,10 @@ from tegg.backends.cexpr import MEMORY, REGISTER, Dialect, Expressions, dim
 from tegg.dtype import DType
 from tegg.kernel.domain import Write, spread
 from tegg.kernel.index import Algebra, variable
-from tegg.kernel.loops import Array, Keep, Turn
+from tegg.kernel.loops import Ahead, Array, Keep, Turn
 from tegg.kernel.value import Val
+
+_LINE = 64  # bytes that move between caches together
 
 
 class Memory(Expressions):
@@ -179,3 +181,11 @@ class Memory(Expressions):
     def _scalar_store(self, w: Write, letter: str) -> None:
         tests = [self.condition(w.guards)] if w.guards else []
         self._update(w, letter, f"b{w.slot} + {self.form(w.form)}", self.ref(w.value), tests)
+
+    def _ahead(self, s: Ahead) -> None:
+        """One request a line."""
+        size = s.dtype.itemsize
+        for u in range(self.copies):
+            if u * self.dialect.width * size % _LINE == 0:
+                self.line(f"fetch_{'write' if s.written else 'read'}"
+                          f"(b{s.slot} + {self.form(s.form, u)});")

@@ -12,6 +12,7 @@ from tegg.dim import Dim, exact_div, upper_bound
 from tegg.kernel.index import Var
 from tegg.kernel.loops import (
     Accumulate,
+    Ahead,
     Array,
     Block,
     Fetch,
@@ -58,6 +59,8 @@ class Printer(Memory):
             self._finish(s)
         elif isinstance(s, Store):
             self._store(s.write, s.past)
+        elif isinstance(s, Ahead):
+            self._ahead(s)
         elif isinstance(s, Block):
             with self.braces("if (tid == 0)" if s.once else ""):
                 _declare(self, arrays(s.body))

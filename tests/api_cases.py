@@ -255,6 +255,7 @@ CASES |= {
         d.shape(1)), lambda x, *p: x.transpose(p), 0),
     "transpose": _two_axes(np.swapaxes), "swapaxes": _two_axes(np.swapaxes),
     "movedim": _two_axes(np.moveaxis),
+    "t": Case(lambda d: call(d.x(d.shape(0, 2), ALL)), np.transpose, 0),
     "flatten": Case(_flatten, lambda x, i, j: x.reshape(
         *x.shape[:i], math.prod(x.shape[i:j + 1]), *x.shape[j + 1:]), 0),
     "squeeze": Case(_squeeze, np.squeeze, 0),

@@ -167,6 +167,69 @@ def _put(x, at, values, accumulate):
     return out
 
 
+# ---- coordinates
+def _coordinates(d: Draw, shape: tuple[int, ...], batch: int = 0) -> np.ndarray:
+    """Of drawn places, ``k`` numbers each, some of which count from the end."""
+    k = d.int(1, len(shape) - batch)
+    lead = (*shape[:batch], *d.shape(0, 2, 0, 3))
+    columns = [d.rng.integers(-n, n, lead) for n in shape[batch:batch + k]]
+    return np.stack(columns, -1).astype(d.pick((i32, i64)).numpy)
+
+
+def _gather_nd_sample(d: Draw) -> Call:
+    shape = d.shape(1, 4, 1)
+    batch = d.int(0, len(shape) - 1)
+    return call(d.x(shape, ALL), _coordinates(d, shape, batch), batch_dims=batch)
+
+
+def _gather_nd(x, at, batch_dims):
+    lead, k = at.shape[:-1], at.shape[-1]
+    out = np.zeros((*lead, *x.shape[batch_dims + k:]), x.dtype)
+    for p in np.ndindex(*lead):
+        out[p] = x[(*p[:batch_dims], *at[p])]
+    return out
+
+
+def _scatter_nd_sample(d: Draw) -> Call:
+    shape, dtype = d.shape(1, 4, 1), d.pick(WIDE)
+    at = _coordinates(d, shape)
+    new = np.round(d.x((*at.shape[:-1], *shape[at.shape[-1]:]), dtype)).astype(dtype.numpy)
+    return call(d.x(shape, dtype), at, new, reduce=d.pick([None, "add", "max", "min"]))
+
+
+def _scatter_nd(x, at, new, reduce):
+    f = {None: lambda a, b: b, "add": np.add, "max": np.maximum, "min": np.minimum}[reduce]
+    out = x.copy()
+    for p in np.ndindex(*at.shape[:-1]):
+        out[tuple(at[p])] = f(out[tuple(at[p])], new[p])
+    return out
+
+
+def _excise_sample(d: Draw) -> Call:
+    shape = d.shape(1, 3, 0, 7)
+    return call(d.x(shape, ALL), d.int(1, 3), d.int(0, 3), d.axis(shape))
+
+
+def _excise(x, spacing, size, axis):
+    kept = [i for i in range(x.shape[axis]) if i % (spacing + size) < spacing]
+    return np.take(x, np.array(kept, int), axis)
+
+
+def _slice_sample(d: Draw) -> Call:
+    shape = d.shape(1, 3, 0, 5)
+    bound = lambda: d.pick([None, d.int(-6, 6)])
+    return call(d.x(shape, ALL), d.axis(shape), bound(), bound(), d.pick([1, 2, -1, -3]))
+
+
+def _slice(x, axis, start, stop, step):
+    return np.moveaxis(np.moveaxis(x, axis, 0)[start:stop:step], 0, axis)
+
+
+def _axes_sample(d: Draw, **more: Any) -> Call:
+    shape = d.shape(1, 4, 1)
+    return call(d.x(shape, FLOATS), d.axes(shape), **more)
+
+
 # ---- parts and repeats
 def _split_sample(d: Draw) -> Call:
     shape = d.shape(1, 3, 1)
@@ -273,6 +336,12 @@ def rows(case: Any) -> dict[str, Any]:
         "index_add": case(_rows_sample, _rows(True), 20),
         "index_copy": case(_rows_sample, _rows(False), 0),
         "index_put": case(_put_sample, _put, 20),
+        "gather_nd": case(_gather_nd_sample, _gather_nd, 0),
+        "scatter_nd": case(_scatter_nd_sample, _scatter_nd, 20),
+        "slice_along": case(_slice_sample, _slice, 0), "excise": case(_excise_sample, _excise, 0),
+        "mean_norm": case(_axes_sample, lambda x, dim: x - x.mean(dim, keepdims=True), 20),
+        "std_norm": case(lambda d: _axes_sample(d, eps=0.1), lambda x, dim, eps: x / np.sqrt(
+            (x * x).mean(dim, keepdims=True) + eps), 20),
         "one_hot": case(lambda d: call(d.index(d.shape(0, 2), 4), 4),
                         lambda i, n: np.eye(n, dtype=int)[i], 0, "i64"),
         "bincount": case(lambda d: call(d.index((d.int(0, 6),), 4), minlength=4),

@@ -370,7 +370,9 @@ CASES = {f.__name__: f for f in (
     matrix_vector, few_rows, few_rows_transposed, dot, outer, no_depth, no_rows, sum_of_products,
     half_weights)}
 CASES.update({"convolution": convolution(1, 1, 5, 12, 20, 6),
-              "strided_convolution": convolution(2, 2, 5, 13, 21, 19)})
+              "strided_convolution": convolution(2, 2, 5, 13, 21, 19),
+              "large_convolution": convolution(1, 1, 16, 61, 57, 33),
+              "large_strided_convolution": convolution(2, 2, 32, 51, 83, 19)})
 CASES.update({f"typed_{d}": typed(d) for d in ("f64", "f16", "bf16", "u8", "i8", "i32", "i64")})
 CASES["typed_f64_transposed"] = typed("f64", True)
 SYMBOLIC = {f.__name__: f for f in (

@@ -1,20 +1,17 @@
-"""Kernels compiled and run for tests: guard pages at both ends of every buffer."""
+"""Kernels lowered one by one and run for tests of the lowering: at each number of threads in turn,
+with guard pages at both ends of every buffer. Backends as a whole are tested by tegg.testing."""
 
 from __future__ import annotations
 
-import atexit
 import ctypes
 import functools
-import hashlib
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
+from tegg.backends.cpu import toolchain
 from tegg.backends.cpu.emit import C
+from tegg.backends.cpu.library import Library, load
 
 from tegg.dim import evaluate as size_of
 from tegg.ir.graph import Graph, Node
@@ -24,46 +21,26 @@ from tegg.ir.oracle import evaluate
 from tegg.testing.memory import Guarded
 from tegg.testing.tolerance import close
 
-FLAGS = ("-O1", "-march=native", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math",
-         "-fwrapv", "-fPIC", "-shared", "-std=gnu11", "-Wall", "-Werror", "-Wno-psabi",
-         "-Wno-unused-variable", "-Wno-unused-function")
-_SCRATCH = """#include <stdlib.h>
-static char *rt_scratch(size_t n) {  // what the runtime gives a thread, and no byte more
-  static char *p;
-  free(p);
-  return p = aligned_alloc(64, (n + 63) / 64 * 64);
-}
-"""
+_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_int)
 
 
 @functools.cache
-def folder() -> Path:
-    """Where this process keeps what it compiles, until it ends."""
-    made = Path(tempfile.mkdtemp(prefix="tegg-tests-"))
-    atexit.register(shutil.rmtree, made, ignore_errors=True)
-    return made
+def _quick() -> toolchain.Toolchain:
+    """The product's compiler and flags, but quick: what is tested is the text that it is given."""
+    found = toolchain.find()
+    return replace(found, flags=tuple("-O1" if f == "-O3" else f for f in found.flags))
 
 
-def build(source: str, width: int, flags: Sequence[str] = FLAGS) -> ctypes.CDLL:
-    """Compile kernels. The same text is compiled once."""
-    return _build(source, width, tuple(flags))
+def build(codes: KernelCode | Sequence[KernelCode], width: int,
+          flags: tuple[str, ...] = ()) -> Library:
+    """Compile kernels and load them, as the backend does. The same text is compiled once.
+    flags: of the compiler, beside its own."""
+    quick = _quick()
+    compiler = replace(quick, flags=(*quick.flags, *flags))
+    return load((codes,) if isinstance(codes, KernelCode) else codes, compiler, lanes=width)
 
 
-@functools.cache
-def _build(source: str, width: int, flags: tuple[str, ...]) -> ctypes.CDLL:
-    include = str(files("tegg.backends.cpu").joinpath("vector.h").parent)
-    name = hashlib.sha256(f"{source}{width}{flags}".encode()).hexdigest()[:16]
-    text, shared = folder() / f"{name}.c", folder() / f"{name}.so"
-    text.write_text(f'#define TEGG_LANES {width}\n{_SCRATCH}#include "vector.h"\n'
-                    f'#include "gather.h"\n#include "vecmath.h"\n#include "turn.h"\n'
-                    f'#include "stream.h"\n{source}')
-    done = subprocess.run(["gcc", *flags, f"-I{include}", str(text), "-o", str(shared), "-lm"],
-                          capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"{text}\n{done.stderr[:3000]}"
-    return ctypes.CDLL(str(shared))
-
-
-def call(library: ctypes.CDLL, code: KernelCode, graph: Graph, outputs: Sequence[Node],
+def call(library: Library, code: KernelCode, graph: Graph, outputs: Sequence[Node],
          inputs: Mapping[int, np.ndarray], sizes: Mapping[str, int], threads: int = 1,
          at_end: bool = True, inplace: Mapping[int, int] | None = None) -> list[np.ndarray]:
     """Run a kernel on guarded copies of its inputs. Outputs start as a pattern."""
@@ -87,10 +64,9 @@ def call(library: ctypes.CDLL, code: KernelCode, graph: Graph, outputs: Sequence
     pointers = (ctypes.c_void_p * max(1, len(memory)))(*(m.address for m in memory))
     values = (ctypes.c_int64 * max(1, len(code.symbols)))(*(sizes[s] for s in code.symbols))
     for stage in code.stages:
-        f = getattr(library, stage.function)
-        f.restype = None
+        f = _FUNCTION(library.functions[stage.function])
         for tid in range(threads if stage.parallel else 1):
-            f(pointers, values, ctypes.c_int(tid), ctypes.c_int(threads if stage.parallel else 1))
+            f(pointers, values, tid, threads if stage.parallel else 1)
     first = len(graph.inputs)
     results = [a.copy() for a in arrays[first:first + len(outputs)]]
     for m in memory:
@@ -117,10 +93,10 @@ def check(graph: Graph, outputs: Sequence[Node], sizes: Mapping[str, int] | None
           inputs: Mapping[int, np.ndarray] | None = None, width: int = 16,
           threads: Sequence[int] = (1, 2), slack: float = 1.0, code: KernelCode | None = None,
           seed: int = 0, inplace: Mapping[int, int] | None = None,
-          library: ctypes.CDLL | None = None) -> KernelCode:
+          library: Library | None = None) -> KernelCode:
     """Lower, compile, run; compare with the oracle."""
     code = code or lower(graph, outputs, "k", C(width), inplace=inplace)
-    library = library or build(code.source, width)
+    library = library or build(code, width)
     sizes = sizes or {}
     inputs = random_inputs(graph, sizes, seed) if inputs is None else inputs
     want = evaluate(outputs, inputs, sizes)

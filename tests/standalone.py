@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
 import struct
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
-from kernels import folder, random_inputs
+from kernels import random_inputs
 
 from tegg.dim import evaluate as size_of
 from tegg.ir.graph import Graph, Node
@@ -62,6 +65,14 @@ int main(void) {
   _exit(0);
 }
 """
+
+
+@cache
+def folder() -> Path:
+    """Where this process keeps its programs, until it ends."""
+    made = Path(tempfile.mkdtemp(prefix="tegg-tests-"))
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    return made
 
 
 @dataclass(slots=True)

@@ -45,7 +45,7 @@ def poisoned(made: Drawn, from_key: int) -> list[np.ndarray]:
     inputs[1][:, from_key:] = np.nan
     inputs[2][:, from_key:] = np.nan
     code = made.lowered()
-    return call(build(code.source, 16), code, made.g, made.outputs, inputs, {}, 2)
+    return call(build(code, 16), code, made.g, made.outputs, inputs, {}, 2)
 
 
 def heads(m: int, s: int, between) -> Drawn:
@@ -78,7 +78,7 @@ def test_keys_before_a_window_are_skipped() -> None:
     inputs = made.inputs({}, 0)
     inputs[1][:, :192], inputs[2][:, :192] = np.nan, np.nan
     code = made.lowered()
-    assert np.isfinite(call(build(code.source, 16), code, made.g, made.outputs, inputs, {})[0]).all()
+    assert np.isfinite(call(build(code, 16), code, made.g, made.outputs, inputs, {})[0]).all()
 
 
 def test_a_mask_without_positions_skips_nothing() -> None:
@@ -90,11 +90,11 @@ def test_a_mask_without_positions_skips_nothing() -> None:
 def test_a_row_that_sees_nothing_is_nan_and_no_keys_give_zero() -> None:
     made = heads(9, 64, lambda g, x: causal(g, x, -3))
     code = made.lowered()
-    (out,) = call(build(code.source, 16), code, made.g, made.outputs, made.inputs({}, 1), {})
+    (out,) = call(build(code, 16), code, made.g, made.outputs, made.inputs({}, 1), {})
     assert np.isnan(out[:, :3]).all() and np.isfinite(out[:, 3:]).all()
     empty, none = heads(9, dim("s", 0, 64), lambda g, x: x), {"s": 0}
     code = empty.lowered()
-    (out,) = call(build(code.source, 16), code, empty.g, empty.outputs, empty.inputs(none, 1), none)
+    (out,) = call(build(code, 16), code, empty.g, empty.outputs, empty.inputs(none, 1), none)
     assert not out.any()
 
 
@@ -106,7 +106,7 @@ def test_no_scores_at_all_are_refused() -> None:
 def test_threads_change_no_bit() -> None:
     made = heads(100, 300, causal)
     code, inputs = made.lowered(), made.inputs({}, 3)
-    library = build(code.source, 16)
+    library = build(code, 16)
     results = [call(library, code, made.g, made.outputs, inputs, {}, n)[0] for n in (1, 2, 3, 7)]
     assert all(np.array_equal(r, results[0]) for r in results)
 

@@ -27,6 +27,12 @@ def almost(x):
 
 almost.example_inputs = lambda: X
 
+def across(x):
+    e = (x - x.max(1, keepdims=True)).exp()
+    return e / e.sum(0, keepdims=True)
+
+across.example_inputs = (X,)
+
 compiled = tegg.compile(softmax, dims={"x": (tegg.dim("b", 1, 64, hint=4), None)})
 
 graph = tegg.Graph()
@@ -75,6 +81,18 @@ def test_show():
     assert row["compilers"] == ["Generic"] and row["text"].startswith(";; e / sum e")
 
 
+def test_show_finds_what_no_compiler_of_the_stack_has():
+    row = json.loads(run("rules", "show", "bf16/rest", "--json").output)
+    assert row["compilers"] == ["Bf16"] and row["class"] == "rounds 2^-8"
+
+
+def test_json_of_what_is_written(program):
+    path = json.loads(run("rules", "new", "mine", "--json").output)["wrote"]
+    assert Path(path).is_file()
+    told = json.loads(run("view", f"{program}:softmax", "--json").output)
+    assert told == {"wrote": "softmax.html"} and Path("softmax.html").is_file()
+
+
 def test_a_new_file_passes_its_checks(program):
     assert "wrote" in run("rules", "new", "mine").output
     assert "1 rules, 2 checks, 0 problems" in run("rules", "check", "mine.egg").output
@@ -109,6 +127,8 @@ def test_why_of_other_programs(program, name, rule):
 def test_why_not(program):
     text = run("rules", "why-not", "softmax/div", f"{program}:almost").output
     assert "no SumReduce stands there; there it is Add f32[4,1]" in text
+    text = run("rules", "why-not", "softmax/div", f"{program}:across").output
+    assert "nobody proved soft-exp" in text and text.rstrip().endswith("nearest for k = 1")
     told = json.loads(run("rules", "why-not", "softmax/exp", f"{program}:almost",
                           "--json").output)
     assert told["fired"] == 1 and told["failed"] == ""

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import sys
 import threading
+import time
 from collections.abc import Callable
 
 import numpy as np
+import pytest
 import tegg
 
 from tegg.jit import Function
-from tegg.nn import Linear
+from tegg.nn import Linear, Module, Parameter
 
 ROWS = np.arange(64 * 48, dtype=np.float32).reshape(64, 48) / 3000
 
@@ -95,3 +98,67 @@ def test_runs_see_the_weights_of_before_or_of_after_a_load():
 
     together(work, 3)
     np.testing.assert_allclose(f(ROWS), right[1], 1e-5)
+
+
+class Many(Module):
+    """Every parameter has one value, and what is computed of each stands beside the others."""
+
+    def __init__(self) -> None:
+        self.values = [Parameter(np.ones(1, np.float32)) for _ in range(48)]
+
+    def forward(self, x):
+        return tegg.cat([x * (v * 3) for v in self.values])
+
+
+@pytest.fixture
+def eager_switching():
+    """Threads take turns as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.parametrize("way", ["call", "bind", "state_dict"])
+def test_a_load_of_several_parameters_is_seen_whole(way, eager_switching):
+    m = Many()
+    states = [{k: np.full(1, v, np.float32) for k in m.state_dict()} for v in (1, 2)]
+    f = tegg.compile(m)
+    one = np.ones(1, np.float32)
+    f(one)
+    done = threading.Event()
+
+    def seen(run) -> np.ndarray:
+        if way == "state_dict":
+            return np.concatenate(list(m.state_dict().values())) * 3
+        if way == "bind":
+            run()
+            return next(iter(run.outputs.values()))
+        return f(one)
+
+    def work(i: int) -> None:
+        if i == 0:
+            for k in range(400):
+                m.load_state_dict(states[k % 2])
+            done.set()
+        run = f.bind(one) if way == "bind" else None
+        while not done.is_set():
+            got = seen(run)
+            assert got[0] in (3, 6) and (got == got[0]).all(), got
+
+    together(work, 3)
+    np.testing.assert_array_equal(f(one), np.full(48, 6, np.float32))
+
+
+def test_threads_make_a_lazy_parameter_once(eager_switching):
+    made: list[int] = []
+
+    def make() -> np.ndarray:
+        made.append(1)
+        time.sleep(0.01)
+        return np.zeros(3, np.float32)
+
+    for _ in range(5):
+        p, before = Parameter.lazy((3,), "f32", make), len(made)
+        together(lambda i, p=p: p.data.sum(), 4)
+        assert len(made) == before + 1

@@ -22,7 +22,8 @@ def test_cases(name: str) -> None:
 @pytest.mark.parametrize("width", (8, 4))
 @pytest.mark.parametrize("name", ("transposed_b", "transposed_a", "sliced", "rms_norm", "gated",
                                   "typed_f64_transposed", "typed_i8", "half_weights",
-                                  "few_rows_transposed", "few_rows"))
+                                  "few_rows_transposed", "few_rows", "strided_convolution",
+                                  "large_strided_convolution"))
 def test_narrow_vectors(name: str, width: int) -> None:
     g = Draw()
     outputs, anchors = CASES[name](g)
@@ -35,7 +36,7 @@ def test_symbolic_sizes(name: str) -> None:
     outputs, anchors = SYMBOLIC[name](g)
     code = lowered(g, outputs, anchors)
     for sizes in SIZES:
-        check(g, outputs, sizes, code=code, library=build(code.source, 16))
+        check(g, outputs, sizes, code=code, library=build(code, 16))
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -54,4 +55,4 @@ def test_every_form_with_symbolic_sizes(name: str, form: str) -> None:
     outputs, anchors = SYMBOLIC[name](g)
     code = lowered(g, outputs, anchors, tile=FORMS[form])
     for sizes in SIZES:
-        check(g, outputs, sizes, code=code, library=build(code.source, 16))
+        check(g, outputs, sizes, code=code, library=build(code, 16))

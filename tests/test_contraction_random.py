@@ -123,6 +123,6 @@ def _check(data, g: Draw, outputs: list[Node], anchor: Node, sizes) -> None:
     width = data.draw(st.sampled_from((16, 16, 8, 4)))
     form = data.draw(st.sampled_from((None, None, *FORMS)))
     code = lowered(g, outputs, [anchor], width, form and FORMS[form])
-    library = build(code.source, width)
+    library = build(code, width)
     for s in sizes:
         check(g, outputs, s, width=width, threads=(1, 2, 3), code=code, library=library)

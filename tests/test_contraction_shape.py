@@ -159,3 +159,13 @@ def test_inner_reductions_follow_rows() -> None:
     x = g.x(20, 30)
     c = matmul(g, g.mul(x, g.expand(g.total(x, 0, keep=True), (20, 30))), g.x(30, 40))
     refused(g, [c], [c], "a reduction inside a contraction depends on more than the rows of A")
+
+
+def test_panels_that_no_cache_keeps_pass_by_in_pieces() -> None:
+    large = dict(a_plain=True)
+    assert packed(shape(64, 3136, 576, **large)).passing
+    assert packed(shape(64, 3136, 576, **large)).inline
+    assert not packed(shape(64, 64, 576, **large)).passing
+    assert not packed(shape(64, 3136, 576)).passing
+    assert not packed(shape(4096, 3136, 576, **large)).passing
+    assert not packed(shape(64, 3136, 576, b_constant=True, **large)).passing

@@ -54,6 +54,8 @@ def test_profile_from_a_file(tmp_path):
     (profile(levels="[]"), "at least one level"),
     (profile(loop_rate="0"), "rates, sizes, panel and templates are above 0"),
     (profile(overlap="1.5"), "overlap is 0 to 1"),
+    (profile(call="-1.0"), "above 0"),
+    (profile(levels="[{size = inf, thread = 1e9, total = 2e9, store = 0.0}]"), "above 0"),
     (profile(product_half="[1.0]"), "product_half has three numbers"),
 ])
 def test_a_bad_profile_is_refused(tmp_path, text, says):
@@ -132,3 +134,27 @@ def test_a_template_is_priced_by_what_it_executes():
     slow = replace(COSTS, templates={"CpuPacked": 3.0})
     assert slow.product(product()) == pytest.approx(3 * plain)
     assert slow.product(product("CpuRows")) == plain
+
+
+def test_what_one_thread_does_sooner_is_left_to_it():
+    known = replace(COSTS, launch=2e-6, call=1e-7)
+    tiny, large = loops(1e3), loops(1e8)
+    assert known.seconds(tiny, [], []) == known.with_threads(1).seconds(tiny, [], []) < 2e-7
+    assert known.seconds(large, [], []) < 0.6 * known.with_threads(1).seconds(large, [], [])
+    assert known.start == 1e-7 and COSTS.start == COSTS.launch
+
+
+def test_the_seconds_from_which_threads_share_a_kernel_agree_with_its_price():
+    known = replace(COSTS, launch=2e-6, call=0.0)
+    for operations in (1e4, 3e4, 1e5, 1.1e5, 1.2e5, 3e5):
+        work = loops(operations)
+        price, alone = (c.seconds(work, [], []) for c in (known, known.with_threads(1)))
+        assert (price < known.serial) == (price == alone)
+    assert COSTS.serial == COSTS.with_threads(1).serial == 2e-6
+
+
+def test_a_level_may_have_a_price_of_its_own_for_stores():
+    levels = tuple(replace(v, store=3.0) for v in COSTS.levels)
+    own = replace(COSTS, levels=levels)
+    assert own.written(1e5, 1) == pytest.approx(3.0 * own.memory(1e5, 1))
+    assert COSTS.written(1e5, 1) == pytest.approx(COSTS.store * COSTS.memory(1e5, 1))

@@ -49,7 +49,7 @@ def sizes(*values):
 
 
 def program(kernels, calls, symbols, shared=frozenset(), extra=()):
-    steps = [*steps_of(kernels, calls, symbols), *extra]
+    steps = [*steps_of(kernels, calls, symbols, serial=2e-6), *extra]
     return Program(with_barriers(steps, shared), library.load(kernels).functions, symbols)
 
 
@@ -208,6 +208,59 @@ def test_a_busy_pool_runs_the_task_where_it_is_called():
     for thread in running:
         thread.join(60)
     assert sorted(int(m.arrays[1][0]) for m in memories) == [1, 2]
+
+
+def held(flag):
+    """A program whose thread 0 notes its number of threads and then waits for a flag."""
+    hold = kernel("hold", """if (tid) return; int *flag = b[0]; *(int *)b[1] = nt;
+        while (!__atomic_load_n(flag, 5)) {}""", set(), {0, 1})
+    memory = Memory(flag, np.zeros(1, np.int32))
+    return program([hold], [call(0, 0, 1)], ()), memory
+
+
+def started(run, memory, threads):
+    """A thread that runs it, when it has noted its number."""
+    thread = threading.Thread(target=run.run, args=(memory.pointers, sizes(), threads))
+    thread.start()
+    while not memory.arrays[1][0]:
+        time.sleep(0.001)
+    return thread
+
+
+def test_callers_together_keep_no_more_threads_busy_than_one_would():
+    flags = [np.zeros(1, np.int32) for _ in range(3)]
+    (first, a), (second, b), (third, c) = map(held, flags)
+    one = started(first, a, 3)            # has the pool
+    two = started(second, b, 3)           # finds it busy
+    flags[0][0] = 1
+    one.join(60)
+    three = started(third, c, 3)          # has the pool, but for the thread of the second
+    assert [int(m.arrays[1][0]) for m in (a, b, c)] == [3, 1, 2]
+    flags[1][0] = flags[2][0] = 1
+    two.join(60)
+    three.join(60)
+    run, m = held(np.ones(1, np.int32))
+    started(run, m, 3).join(60)
+    assert m.arrays[1][0] == 3            # all of them again
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="needs /proc")
+def test_callers_start_no_threads_beside_the_pool():
+    run = program([turn], [call(0, 0, 1)], ("m",))
+
+    def many(n, out):
+        memory = Memory(np.zeros(1000), np.zeros(1000))
+        for _ in range(50):
+            run.run(memory.pointers, sizes(1000), 3)
+        out.append(len(os.listdir("/proc/self/task")))
+
+    many(0, counts := [])
+    running = [threading.Thread(target=many, args=(i, counts)) for i in range(6)]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join(60)
+    assert max(counts) <= counts[0] + len(running)
 
 
 def test_idle_workers_sleep():

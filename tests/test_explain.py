@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 
 import tegg
+from encoder import Encoder
 from tegg.errors import ArgumentError
 from tegg.explain.explanation import explain
+from tegg.explain import whynot
 from tegg.explain.whynot import why_not
 from tegg.planning.target import find
+from tegg.rewrite import matching
 from tegg.rewrite.compiler import Compiler, Generic, lowering, stack
 from tegg.rewrite.egraph import saturate
 from tegg.rewrite.rulefile import read_rules
@@ -62,6 +65,8 @@ WHY_NOT = [
      "nobody proved soft-exp for e = Exp"),
     ("gelu/half-last", lambda x: x * (1.0 + (x * 0.5).erf()) * 0.5, "fails"),
     ("exp/exp-log", lambda x: x.log().exp(), "nobody proved positive"),
+    ("layernorm/normalize", lambda x: x / ((x * x).mean(1, keepdims=True) + 1e-5).sqrt(),
+     "0 times in this program; ask why-not layernorm/variance next"),
 ]
 
 
@@ -69,6 +74,28 @@ WHY_NOT = [
 def test_the_nearest_match(rule, f, words):
     told = asked(rule, one(f))
     assert not told.fired and words in told.show()
+
+
+def test_a_search_that_ended_early_says_so(monkeypatch):
+    monkeypatch.setattr(matching, "MOST_STEPS", 1)
+    monkeypatch.setattr(whynot, "MOST_STEPS", 1)
+    told = asked("sub/mark-expand", one(lambda x: x.sin().sin().exp() * 2.0 + x))
+    assert told.because.endswith("the search ended after 1 rows, and a nearer match may exist")
+
+
+def test_a_runner_up_is_that_of_its_own_place():
+    """Equal kernels have another second best where their neighbours are others."""
+    told = explain(Encoder(1, 1, 128).g, [Generic(), lowering(find("cpu"))], find("cpu"))
+    norms = [k for k in told.kernels if k.label == "LayerNorm"]
+    assert len(norms) == 3 and "Gather+LayerNorm" in norms[0].instead
+    assert all("Gather+LayerNorm" not in k.instead for k in norms[1:])
+
+
+def test_rules_are_told_by_phase():
+    lines = one(lambda x: x.softmax(1)).compile([Generic()], cache=False).explain().splitlines()
+    phases = [i for i, text in enumerate(lines) if text.startswith("phase ")]
+    where = next(i for i, text in enumerate(lines) if text.startswith("  softmax/div: 1 matches"))
+    assert lines[max(i for i in phases if i < where)].startswith("phase idioms:")
 
 
 def test_a_constant_that_is_another():

@@ -50,7 +50,7 @@ def test_reductions_and_movement(dtype, width):
     if dtype.is_float:
         given[0] = np.where(np.isfinite(given[0]), given[0], 1).astype(dtype.numpy)
     code = lower(g, outputs, "k", C(width))
-    got = call(build(code.source, width), code, g, outputs, given, {}, 2, False)
+    got = call(build(code, width), code, g, outputs, given, {}, 2, False)
     for i, (a, b, node) in enumerate(zip(got, evaluate(outputs, given), outputs)):
         if i < 3 and dtype.is_float:
             scale = np.abs(given[0].astype(float)).sum()
@@ -71,7 +71,7 @@ def test_nan_and_infinity_in_reductions(dtype):
     given[3] = -np.inf
     inputs = {0: given.astype(DTYPES[dtype].numpy)}
     code = lower(g, outputs, "k", C(16))
-    got = call(build(code.source, 16), code, g, outputs, inputs, {})
+    got = call(build(code, 16), code, g, outputs, inputs, {})
     for a, b in zip(got, evaluate(outputs, inputs)):
         assert differ(a, b, DTYPES[dtype]) is None, (a, b)
 
@@ -83,7 +83,7 @@ def test_constants_round_trip():
     outputs += [g.full(v, "i64", (3,)) for v in (2 ** 63 - 1, -2 ** 63, -1)]
     outputs += [g.full(-2 ** 31, "i32", (20,)), g.full(255, "u8", (20,)), g.full(-128, "i8", ())]
     code = lower(g, outputs, "k", C(16))
-    got = call(build(code.source, 16), code, g, outputs, {}, {})
+    got = call(build(code, 16), code, g, outputs, {}, {})
     with np.errstate(all="ignore"):
         want = evaluate(outputs, {})
     for a, b in zip(got, want):

@@ -75,7 +75,7 @@ def test_results_do_not_depend_on_threads(name):
     g = Draw()
     outputs = CASES[name](g)
     code = lower(g, outputs, "k", C(16))
-    library, inputs = build(code.source, 16), random_inputs(g, {})
+    library, inputs = build(code, 16), random_inputs(g, {})
     once = call(library, code, g, outputs, inputs, {}, 1)
     for threads in (2, 3, 64, 200):
         again = call(library, code, g, outputs, inputs, {}, threads)
@@ -118,7 +118,7 @@ def _symbolic():
     x = g.x(dim("n", 0, 1 << 20, hint=1 << 17), dim("m", 0, 8, hint=3))
     outputs = [g.total(g.exp(x), 0, 1), g.top(x, 0), g.softmax(x, 0)]
     code = lower(g, outputs, "k", C(16))
-    return code, build(code.source, 16), g, outputs
+    return code, build(code, 16), g, outputs
 
 
 SYMBOLIC = _symbolic()

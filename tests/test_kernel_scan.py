@@ -68,7 +68,7 @@ def test_long_rows_in_blocks_give_equal_bits_for_any_threads(op, n):
     outputs = [g.add(g.op(op, g.add(g.mul(g.x(2, n), 1e-3), 1), 1), 1)]
     code = lower(g, outputs, "k", C(16))
     assert [s.parallel for s in code.stages] == [True, True, True]
-    library, inputs = build(code.source, 16), random_inputs(g, {})
+    library, inputs = build(code, 16), random_inputs(g, {})
     results = [call(library, code, g, outputs, inputs, {}, threads)[0] for threads in (1, 2, 5)]
     assert all(r.tobytes() == results[0].tobytes() for r in results)
     ufunc = {"CumSum": np.add, "CumProd": np.multiply, "CumMax": np.maximum,

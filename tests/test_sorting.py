@@ -188,3 +188,34 @@ def test_searchsorted_needs_bounds(bounds, text):
     with pytest.raises(ShapeError) as e:
         tegg.searchsorted(t, t)
     assert str(e.value).startswith(text)
+
+
+def orders(n: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Rows in which the first elements come early, late, often and everywhere."""
+    few_values = rng.integers(-3, 3, n)
+    return {"random": rng.permutation(n) - n // 2, "ascending": np.arange(n) - n // 2,
+            "descending": np.arange(n)[::-1] - n // 3, "equal": np.zeros(n, int),
+            "ties": few_values, "one apart": np.where(np.arange(n) == n - 1, -9, few_values),
+            "wide": rng.integers(-2 ** 31, 2 ** 31 - 1, n)}
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64", "f16", "i64", "i32", "u8", "bool"])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_the_first_of_long_rows(dtype, axis):
+    rng = np.random.default_rng(7)
+    with np.errstate(all="ignore"):
+        x = np.stack(list(orders(2500, rng).values())).astype(tegg.dtype(dtype).numpy)
+    if dtype[0] == "f":
+        x[0, ::90], x[4, 5::60], x[4, ::70] = np.nan, np.inf, -0.0
+    x = np.ascontiguousarray(x if axis else x.T)
+    kept = (0, 10, 600)
+    got = tegg.compile(lambda t: {f"{k} {largest}": t.topk(k, axis, largest).indices
+                                  for k in kept for largest in (True, False)})(x)
+    wide = x.astype(np.float64) if dtype != "i64" else x
+    for largest in (True, False):
+        keys = -wide if largest and dtype != "i64" else ~x if largest else wide
+        want = (np.lexsort((keys, ~np.isnan(x)), axis) if largest and dtype[0] == "f" else
+                np.argsort(keys, axis, kind="stable"))  # NaN is the largest
+        for k in kept:
+            np.testing.assert_array_equal(got[f"{k} {largest}"], np.take(want, range(k), axis),
+                                          err_msg=f"{k} {largest}")

@@ -148,7 +148,7 @@ def test_parts_give_the_same_bits_for_any_number_of_threads():
     arrays = {i: rng.standard_normal(s.shape, np.float32) for i, s in enumerate(g.inputs)}
     for tile in (FORMS["packed parts"], FORMS["dots parts"]):
         code = lowered(g, [c], [c], tile=tile)
-        results = [call(build(code.source, 16), code, g, [c], arrays, {}, n)[0]
+        results = [call(build(code, 16), code, g, [c], arrays, {}, n)[0]
                    for n in (1, 2, 3, 7)]
         np.testing.assert_allclose(results[0], evaluate([c], arrays)[0], 0, 1e-3)
         assert all(np.array_equal(results[0], r) for r in results[1:])

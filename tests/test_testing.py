@@ -15,8 +15,7 @@ import tegg
 from tegg.ir.op import OPS
 from tegg.rewrite.compiler import Compiler, Generic
 from tegg.rewrite.rulefile import read_rules
-from tegg.testing import check_backend, check_compilers, check_egraph
-from tegg.testing.rows import check_drawn
+from tegg.testing import check_backend, check_compilers, check_drawn, check_egraph
 from tegg.testing.strategies import row_calls
 
 FILE = """;; Halves.

@@ -18,7 +18,7 @@ from typing import Any
 import tegg
 from tegg.dtype import DTYPES
 from tegg.ops.examples import IMPOSSIBLE, example
-from tegg.ops.public import PUBLIC, PublicOp, methods_of, names_of
+from tegg.ops.public import KEYWORDS, PUBLIC, PublicOp, methods_of, names_of
 from tegg.ops.reference import TOLD
 from tegg.shape import show
 
@@ -157,6 +157,9 @@ def entry(op: PublicOp) -> str:
     if op.name in IMPOSSIBLE:
         return "\n".join(lines)
     told = TOLD[op.name]
+    own = [f"`{k}=` for `{v}=`" for k, v in op.keywords.items()
+           if k != v and KEYWORDS.get(k) != v]
+    lines += [f"* Keywords: {', '.join(own)}"] if own else []
     lines += [f"* Shapes: {told.shapes}", f"* Raises: {told.errors}",
               f"* Primops: {primops(op.name)}", f"* Dtypes: {dtypes(op.name)}"]
     if op.family != "create":

@@ -34,11 +34,38 @@ _FOUR: Cases = (([1, NAN, 2, 3],), ([1, INF, 2, -INF],), ([-INF, -INF, -INF, -IN
                 ([-0.0, 0.0, 0.0, -0.0],), ([2, 2, 2, 2],))
 _LONG = ["sum", "mean", "prod", "max", "min", "var", "std", "logsumexp", "any", "all", "argmax",
          "argmin", "norm"]
+_WRITTEN = ["scatter", "scatter_add", "scatter_reduce", "index_add", "index_copy", "index_put",
+            "scatter_nd"]  # the second operand to the first place of the first one
+_POOLS = [(n, f"{kind}_pool{n}d") for n in (1, 2, 3)
+          for kind in ("max", "avg", "adaptive_max", "adaptive_avg")]
 _SHOWN: dict[str, Cases] = {
+    **{name: _FOUR for _, name in _POOLS},
+    "lerp": _TWO, "glu": _TWO, "threshold": _ONE, "trace": _MANY, "instance_norm": _FOUR,
+    "prelu": (([NAN], [1]), ([INF], [0.0]), ([-INF], [0.0]), ([-0.0], [1]), ([-1], [NAN])),
+    "interpolate": (([3],), ([1, NAN],), ([1, INF],), ([INF, -INF],), ([-0.0, -0.0],)),
+    "rope": (([INF, 1], [1], [0.0]), ([NAN, 1], [1], [1]), ([-0.0, 0.0], [1], [0.0])),
     "pow": _TWO, "gelu": _ONE, "nan_to_num": _ONE, "clamp": _ONE,
     "searchsorted": (([1, 2, 2, NAN], [2]), ([1, 2, 2, NAN], [NAN]), ([1, 2, 2, NAN], [INF]),
                      ([-0.0, 1], [0.0]), ([], [1])),
-    "dot": (([], []), ([INF], [0.0]), ([NAN, 1], [0.0, 1]), ([INF, 1], [1, -INF]))}
+    **dict.fromkeys(["dot", "matmul", "mm", "bmm", "mv", "linear", "einsum", "addmm", "baddbmm"],
+                    (([], []), ([3], [2]), ([INF], [0.0]), ([NAN, 1], [0.0, 1]),
+                     ([INF, 1], [1, -INF]), ([-0.0], [1]), ([3e38, 3e38], [1, 1]),
+                     ([2, 2], [1, -1]))),
+    "outer": (([], [1]), ([INF], [0.0, 1]), ([NAN, -0.0], [0.0, 1])),
+    **dict.fromkeys(["cosine_similarity", "pairwise_distance", "cdist"],
+                    (([], []), ([3], [3]), ([NAN, 1], [0.0, 1]), ([INF, 1], [1, 1]),
+                     ([INF, 1], [INF, 1]), ([0.0, 0.0], [-0.0, 0.0]), ([2, 1], [2, 1]))),
+    **dict.fromkeys([f"conv{t}{n}d" for t in ("", "_transpose") for n in (1, 2, 3)],
+                    (([], [1]), ([3], [2]), ([1, NAN, 2], [1, 1]), ([1, INF, 2], [0.0, 1]),
+                     ([INF, -INF, 1], [1, 1]), ([-0.0, -0.0], [1, 1]), ([2, 2], [1, -1]))),
+    **dict.fromkeys(_WRITTEN, (([1, 2], []), ([1], [2]), ([1, 2], [NAN, 5]), ([1, 2], [5, NAN]),
+                               ([INF, 2], [-INF, 1]), ([-0.0, 1], [-0.0, 0.0]), ([7, 1], [7, 7]))),
+    "batch_norm": (([], [0.0], [1]), ([NAN], [0.0], [1]), ([INF], [0.0], [1]), ([INF], [INF], [1]),
+                   ([-0.0], [0.0], [1]), ([1], [0.0], [0.0]), ([1], [0.0], [INF]),
+                   ([1], [0.0], [-1])),
+    "mean_norm": _MANY, "std_norm": _MANY,
+    "scaled_dot_product_attention": (([3], [2]), ([NAN, 1], [1, 1]), ([INF, 1], [1, 1]),
+                                     ([1, 1], [INF, 1]), ([1, 1], [NAN, 1]), ([1, 1], [2, 2]))}
 # The sign of a zero that was chosen among zeros is nobody's promise: it is not shown.
 _CHOSEN = ("max", "min", "pool")
 _SAME = ["cumsum", "cumprod", "cummax", "cummin", "logcumsumexp", "sort", "argsort", "softmax",
@@ -47,6 +74,21 @@ _SAME = ["cumsum", "cumprod", "cummax", "cummin", "logcumsumexp", "sort", "argso
 
 def _first(v: Any) -> Any:
     return v[0] if isinstance(v, tuple) else v
+
+
+def _functions(t: Any) -> Any:
+    """Where a library keeps what works on windows and vectors."""
+    return getattr(t.nn, "functional", t)
+
+
+def _row(x: Any, rank: int) -> Any:
+    """A vector as the last axis of a tensor."""
+    return x.reshape(*[1] * (rank - 1), -1)
+
+
+def _first_place(t: Any, source: Any) -> Any:
+    """Index 0 for each element of a source."""
+    return t.zeros(source.shape, dtype="i64" if t is tegg else t.long)
 
 
 # Calls that are not name(x): of any library, or of one; None where it has nothing like it.
@@ -60,26 +102,52 @@ _CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "topk": lambda t, x: t.topk(x, 2)[0],
     "softmax": lambda t, x: t.nn.functional.softmax(x, 0),
     "normalize": lambda t, x: t.nn.functional.normalize(x, dim=0),
-    "max_pool1d": lambda t, x: t.nn.functional.max_pool1d(x.reshape(1, 1, -1), 2),
-    "avg_pool1d": lambda t, x: t.nn.functional.avg_pool1d(x.reshape(1, 1, -1), 2),
-    "adaptive_max_pool1d": lambda t, x: t.nn.functional.adaptive_max_pool1d(
-        x.reshape(1, 1, -1), 2),
-    "adaptive_avg_pool1d": lambda t, x: t.nn.functional.adaptive_avg_pool1d(
-        x.reshape(1, 1, -1), 2),
+    **{name: lambda t, x, name=name, n=n: getattr(_functions(t), name)(
+        _row(x, n + 2), (*[1] * (n - 1), 2)) for n, name in _POOLS},
     "layer_norm": lambda t, x: t.nn.functional.layer_norm(x, (4,)),
     "rms_norm": lambda t, x: t.nn.functional.rms_norm(x, (4,), None, 1e-5),
     "group_norm": lambda t, x: t.nn.functional.group_norm(x.reshape(1, 4), 2),
     "clamp": lambda t, x: t.clamp(x, -1, 1),
     "searchsorted": lambda t, x, y: t.searchsorted(x, y),
+    "matmul": lambda t, x, y: _row(x, 2) @ _row(y, 2).T,
+    "mm": lambda t, x, y: t.mm(_row(x, 2), _row(y, 2).T),
+    "bmm": lambda t, x, y: t.bmm(_row(x, 3), _row(y, 3).mT),
+    "mv": lambda t, x, y: t.mv(_row(x, 2), y),
+    "linear": lambda t, x, y: _functions(t).linear(_row(x, 2), _row(y, 2)),
+    "einsum": lambda t, x, y: t.einsum("i,i->", x, y),
+    "addmm": lambda t, x, y: t.addmm(t.ones(1), _row(x, 2), _row(y, 2).T),
+    "baddbmm": lambda t, x, y: t.baddbmm(t.ones(1, 1, 1), _row(x, 3), _row(y, 3).mT),
+    "outer": lambda t, x, y: t.outer(x, y),
+    "cosine_similarity": lambda t, x, y: _functions(t).cosine_similarity(x, y, 0),
+    "pairwise_distance": lambda t, x, y: _functions(t).pairwise_distance(x, y),
+    "cdist": lambda t, x, y: t.cdist(_row(x, 2), _row(y, 2)),
+    **{name: lambda t, x, w, name=name, n=n: getattr(_functions(t), name)(
+        _row(x, n + 2), _row(w, n + 2)) for n in (1, 2, 3)
+       for name in (f"conv{n}d", f"conv_transpose{n}d")},
+    **{n: lambda t, x, s, n=n: getattr(t, n)(x, 0, _first_place(t, s), s)
+       for n in ("scatter", "scatter_add", "index_add", "index_copy")},
+    "scatter_reduce": lambda t, x, s: t.scatter_reduce(x, 0, _first_place(t, s), s, "amax"),
+    "index_put": lambda t, x, s: t.index_put(x, (_first_place(t, s),), s),
+    "lerp": lambda t, x, y: t.lerp(x, y, 0.5),
+    "glu": lambda t, x, y: _functions(t).glu(t.cat([x, y])),
+    "threshold": lambda t, x: _functions(t).threshold(x, -1.0, 5.0),
+    "prelu": lambda t, x, w: _functions(t).prelu(x, w),
+    "trace": lambda t, x: t.trace(t.diag(x)),
+    "interpolate": lambda t, x: _functions(t).interpolate(_row(x, 3), size=4, mode="linear"),
+    "batch_norm": lambda t, x, m, v: _functions(t).batch_norm(x.reshape(-1, 1), m, v),
+    "instance_norm": lambda t, x: _functions(t).instance_norm(_row(x, 3)),
+    "scaled_dot_product_attention": lambda t, x, y: _functions(t).scaled_dot_product_attention(
+        x.reshape(-1, 1), y.reshape(-1, 1), y.reshape(-1, 1)),
 }
-_OURS: dict[str, Callable[[Any], Any]] = {
+_OURS: dict[str, Callable[..., Any]] = {
+    "trace": lambda x: x.diag().trace(),
+    "scatter_nd": lambda x, s: tegg.scatter_nd(x, _first_place(tegg, s)[:, None], s),
+    "mean_norm": lambda x: x.mean_norm(), "std_norm": lambda x: x.std_norm(),
     "norm": lambda x: x.norm(), "max": lambda x: x.max(0), "min": lambda x: x.min(0),
     "softmax": lambda x: x.softmax(0), "normalize": lambda x: x.normalize(0),
     "layer_norm": lambda x: tegg.layer_norm(x, 4),
     "rms_norm": lambda x: tegg.rms_norm(x, 4, eps=1e-5),
     "group_norm": lambda x: tegg.group_norm(x.reshape(1, 4), 2),
-    **{n: lambda x, n=n: getattr(tegg, n)(x.reshape(1, 1, -1), 2) for n in (
-        "max_pool1d", "avg_pool1d", "adaptive_max_pool1d", "adaptive_avg_pool1d")},
 }
 _NUMPY: dict[str, Callable[..., Any]] = {
     "var": lambda x: np.var(x, ddof=1), "std": lambda x: np.std(x, ddof=1),
@@ -88,7 +156,27 @@ _NUMPY: dict[str, Callable[..., Any]] = {
     "norm": np.linalg.norm, "argsort": lambda x: np.argsort(x, kind="stable"),
     "max": np.max, "min": np.min, "sum": np.sum, "any": np.any, "all": np.all,
     "logsumexp": lambda x: np.logaddexp.reduce(x),
+    "einsum": lambda x, y: np.einsum("i,i->", x, y),
+    **{f"conv{n}d": lambda x, w: np.correlate(x, w) for n in (1, 2, 3)},
+    **{f"conv_transpose{n}d": np.convolve for n in (1, 2, 3)},
+    **{n: lambda x, s: _written(x, s, None) for n in ("scatter", "index_copy", "index_put",
+                                                      "scatter_nd")},
+    **{n: lambda x, s: _written(x, s, np.add) for n in ("scatter_add", "index_add")},
+    "scatter_reduce": lambda x, s: _written(x, s, np.maximum),
+    "mean_norm": lambda x: x - np.mean(x), "trace": lambda x: np.trace(np.diag(x)),
+    "rope": lambda x, c, s: x * c + np.stack([-x[1], x[0]]) * s,
+    "std_norm": lambda x: x / np.sqrt(np.mean(x * x) + np.float32(1e-5)),
 }
+
+
+def _written(x: np.ndarray, source: np.ndarray, how: np.ufunc | None) -> np.ndarray:
+    """Every element of a source to the first place of x."""
+    at = np.zeros(source.shape, int)
+    if how is None:
+        x[at] = source
+    else:
+        how.at(x, at, source)
+    return x
 
 
 def cases(op: PublicOp) -> Cases:
@@ -97,7 +185,7 @@ def cases(op: PublicOp) -> Cases:
         return _SHOWN[op.name]
     if op.name in _LONG or op.name in _SAME or op.name == "topk":
         return _MANY
-    if op.name.endswith(("pool1d", "norm")) and op.name in _CALLS:
+    if op.name.endswith("norm") and op.name in _CALLS:
         return _FOUR
     if op.family in ("create", "movement", "parts", "repeats", "cumulative", "norm"):
         return ()
@@ -121,7 +209,9 @@ def ours(op: PublicOp, given: tuple[list[float], ...]) -> Any:
     tensors = [graph.tensor(a.shape, "f32") for a in arrays]
     call = _OURS.get(op.name) or (lambda *a: _CALLS[op.name](tegg, *a) if op.name in _CALLS
                                   else op.function(*a))
-    return evaluate([_first(call(*tensors)).node], dict(enumerate(arrays)))[0]
+    with graph.recording():
+        made = _first(call(*tensors))
+    return evaluate([made.node], dict(enumerate(arrays)))[0]
 
 
 def numpys(op: PublicOp, given: tuple[list[float], ...]) -> Any:

@@ -10,7 +10,7 @@ import itertools
 import re
 from pathlib import Path
 
-from tegg.ops.public import PUBLIC, PublicOp, functions, methods_of, names_of
+from tegg.ops.public import KEYWORDS, PUBLIC, PublicOp, functions, methods_of, names_of
 
 OPS = Path(__file__).parent.parent / "src" / "tegg" / "ops"
 SPELT = {"dim": "axis", "keepdim": "keepdims", "correction": "ddof"}  # in overloads
@@ -90,9 +90,23 @@ def _definition(op: PublicOp, name: str, indent: str) -> str:
     for spelling in itertools.product(*both):
         named = dict(zip(signature.parameters, spelling))
         ways.append(_line(name, signature, named, indent))
+    ways += [_line(name, signature, named, indent) for named in _respelt(op, signature)]
+    ways = list(dict.fromkeys(ways))  # of a method, spellings of x are one
     if len(ways) == 1:
         return ways[0]
     return "".join(f"{indent}@overload\n{w}" for w in ways)
+
+
+def _respelt(op: PublicOp, signature: inspect.Signature) -> list[dict[str, str]]:
+    """Parameters by the op's own other spellings: the first of each, the second of each, ..."""
+    found: dict[str, list[str]] = {}
+    for spelling, name in op.keywords.items():
+        if spelling != name and KEYWORDS.get(spelling) != name and (
+                signature.parameters[name].kind is not inspect.Parameter.VAR_POSITIONAL):
+            found.setdefault(name, []).append(spelling)
+    most = max(map(len, found.values()), default=0)
+    return [{n: found[n][min(i, len(found[n]) - 1)] if n in found else n
+             for n in signature.parameters} for i in range(most)]
 
 
 def _line(name: str, signature: inspect.Signature, named: dict[str, str], indent: str) -> str:

@@ -11,7 +11,7 @@ from tegg.backends.cpu.contraction_parts import Parts
 from tegg.backends.cpu.contraction_text import Text
 from tegg.backends.cpu.emit import C
 from tegg.backends.cpu.templates import register
-from tegg.dim import Dim, hint
+from tegg.dim import Dim, hint, product
 from tegg.dtype import DType
 from tegg.errors import LoweringError
 from tegg.ir.graph import Graph, Node
@@ -24,6 +24,9 @@ from tegg.kernel.lower import kernel_symbols
 from tegg.kernel.flops import flops, flops_of_rows
 from tegg.kernel.value import Val, reachable
 from tegg.kernel.work import bytes_read, bytes_written
+
+
+_LONG = 8  # steps of the innermost of several variables from which vectors may follow it
 
 
 def lower_contraction(graph: Graph, outputs: Sequence[Node], anchors: Sequence[Node], name: str,
@@ -97,18 +100,21 @@ def _cost(operand: Val, batch: Sequence[Var], rows: Sequence[Var], depth: Dim) -
 
 
 def _plain(c: Contraction) -> bool:
-    """Whether A is memory in which rows are evenly spaced and contiguous along k."""
+    """Whether A is memory in which rows are evenly spaced and contiguous along all of k."""
     load = c.a.attr
-    if c.a.op != "load" or load.guards or len(c.k) != 1 or len(c.m) > 1:
+    if c.a.op != "load" or load.guards or not c.k or len(c.m) > 1:
         return False
-    return (register(c.a.dtype) is c.a.dtype and load.form.coefficient(c.k[0]) == 1
+    steps = [product(tuple(v.extent for v in c.k[i + 1:])) for i in range(len(c.k))]
+    return (register(c.a.dtype) is c.a.dtype
+            and all(load.form.coefficient(v) == step for v, step in zip(c.k, steps))
             and all(isinstance(atom, Var) for atom in load.form.terms))
 
 
 def unit(operand: Val, free: tuple[Var, ...], k: tuple[Var, ...]) -> str:
     """Whether memory is contiguous along k, along the free variables, or along neither."""
     forms = [v.attr.form for v in reachable([operand]) if v.op == "load"]
-    along_k = sum(f.coefficient(k[-1]) == 1 for f in forms) if k else 0
+    long = bool(k) and (len(k) == 1 or hint(k[-1].extent) >= _LONG)
+    along_k = sum(f.coefficient(k[-1]) == 1 for f in forms) if long else 0
     along = sum(f.coefficient(free[-1]) == 1 for f in forms) if free else 0
     return "k" if along_k > along else "free" if along else "none"
 
@@ -193,7 +199,7 @@ class _Kernel:
                 slot = text.slots.get(t.anchor)
                 if slot is not None:
                     parts.append(text.stage_pack(t, axis, slot))
-                    self.stages.append(Stage(f"{self.name}_stage{t.anchor}", _reads([t.b]),
+                    self.stages.append(Stage(f"{self.name}_stage{t.anchor}", reads_of([t.b]),
                                              frozenset({slot})))
         parts.append(text.stage())
         self._main_stage(text, self.params.inline)
@@ -207,7 +213,7 @@ class _Kernel:
         c, slot = self.contraction, self.first + len(self.temporaries)
         parts = Parts(text, slot)
         self.temporaries.append(Temporary(self.shape.accumulator, parts.size))
-        operands = _reads([c.a, *(t.b for g in c.groups for t in g.terms)])
+        operands = reads_of([c.a, *(t.b for g in c.groups for t in g.terms)])
         self.stages.append(Stage(f"{self.name}_parts", operands, frozenset({slot})))
         self.stages.append(Stage(self.name, self._beside() | {slot}, self._writes()))
         return parts.stages()
@@ -215,13 +221,13 @@ class _Kernel:
     def _main_stage(self, text: Text, reads_b: bool) -> None:
         c = self.contraction
         inline = [t.b for g in c.groups for t in g.terms] if reads_b else []
-        reads = _reads([c.a, *inline]) | self._beside() | frozenset(text.slots.values())
+        reads = reads_of([c.a, *inline]) | self._beside() | frozenset(text.slots.values())
         self.stages.append(Stage(self.name, reads, self._writes()))
 
     def _beside(self) -> frozenset[int]:
         """Slots that are read beside the operands."""
         groups = self.contraction.groups
-        return _reads([v for g in groups for w in g.writes for v in w.needs()],
+        return reads_of([v for g in groups for w in g.writes for v in w.needs()],
                       {t.sum.id for g in groups for t in g.terms})
 
     def _writes(self) -> frozenset[int]:
@@ -242,7 +248,7 @@ class _Kernel:
                     loaded + between, stored + between)
 
 
-def _reads(roots: Sequence[Val], sums: Collection[int] = ()) -> frozenset[int]:
+def reads_of(roots: Sequence[Val], sums: Collection[int] = ()) -> frozenset[int]:
     """Slots that values load from, the operands of sums left out."""
     todo, seen, slots = list(roots), set(), set()
     while todo:

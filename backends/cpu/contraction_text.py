@@ -308,7 +308,7 @@ class Text:
         h, load = self.hooks, self.hooks.contraction.a.attr
         e = Expressions(h.dialect, h.contraction.propagation.algebra)
         e.names.update({**h.batch.named(), **dict.fromkeys(h.m.vars, "row"),
-                        **dict.fromkeys(h.k.vars, "ko0")})
+                        **dict.fromkeys(h.k.vars, "0"), h.k.vars[0]: "ko0"})
         stride = dim(load.form.coefficient(h.m.vars[0])) if h.m.vars else "0"
         kind = h.scalar(self.shape.accumulator)
         return (f"        const int64_t whole = rows / {self.params.mr} * {self.params.mr}, "
@@ -372,12 +372,14 @@ class Text:
                     if self.shape.b_batched else "0"
                 args.append(f"(const {kind} *)buffers[{self.slots[x]}] + {at}, ")
                 continue
-            low, high = (f"(s.{q} < from{i} ? from{i} : s.{q} > {end} ? {end} : s.{q}) - from{i}"
-                         for q in ("q0", "q1"))
-            sizes += [f"const int64_t low{x} = {low}, high{x} = {high}, at_panels{x} = bytes;",
-                      f"bytes += ((high{x} - low{x}) * ({depth}) * {nr} * sizeof({kind}) + 63) "
-                      f"/ 64 * 64;"]
-            packs += [f"{kind} *const own{x} = ({kind} *)(ws + at_panels{x}) - "
+            def within(q: str, i: int = i, end: str = end) -> str:
+                return f"({q} < from{i} ? from{i} : {q} > {end} ? {end} : {q}) - from{i}"
+            room = (str(self.params.piece) if self.params.passing
+                    else f"({within('s.q1')} - ({within('s.q0')}))")
+            sizes += [f"const int64_t at_panels{x} = bytes;",
+                      f"bytes += ({room} * ({depth}) * {nr} * sizeof({kind}) + 63) / 64 * 64;"]
+            packs += [f"const int64_t low{x} = {within('q0')}, high{x} = {within('q1')};",
+                      f"{kind} *const own{x} = ({kind} *)(ws + at_panels{x}) - "
                       f"low{x} * ({depth}) * {nr};",
                       f"{self.hooks.name}_pack{x}({self.hooks.args(self.symbols)}, "
                       f"{self.hooks.batch.args}low{x}, high{x}, 0, "
@@ -385,9 +387,11 @@ class Text:
             args.append(f"own{x}, ")
         return self.fill(
             "stage_packed", panel_counts=self.panel_counts(), TERMS=str(self.most_terms()),
-            panels=f"from{len(self.hooks.columns)}", inline_sizes=indented(sizes, 2),
+            panels=f"from{len(self.hooks.columns)}",
+            once="s.q1 - s.q0" if not self.params.passing else str(self.params.piece),
             begin="tiles_begin(); " if tiles else "", end=" tiles_end();" if tiles else "",
-            inline_packs=indented(packs, 4), panel_args="".join(args),
+            inline_sizes=indented(sizes, 2),
+            inline_packs=indented(packs, 6), panel_args="".join(args),
             array_sizes=self.array_room(str(self.params.rows)),
             array_pointers=self.array_pointers(), batch_arrays=self.batch_arrays(),
             array_args=self.row_pointers(self.kept_rows()))

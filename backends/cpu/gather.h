@@ -116,3 +116,28 @@ INL vi vi_gather_i(const int32_t *p, vi i, vi m) { return (vi)vf_gather_i((const
 INL vi vi_gather_l(const int32_t *p, vl i, vi m) { return (vi)vf_gather_l((const void *)p, i, m); }
 INL vl vl_gather_i(const int64_t *p, vi i, vi m) { return (vl)vd_gather_i((const void *)p, i, m); }
 INL vl vl_gather_l(const int64_t *p, vl i, vi m) { return (vl)vd_gather_l((const void *)p, i, m); }
+
+// ---- every other element, of the lanes in the bits of m; the others touch no memory and give 0
+#if TEGG_LANES == 16
+#define EVEN 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30
+#elif TEGG_LANES == 8
+#define EVEN 0, 2, 4, 6, 8, 10, 12, 14
+#else
+#define EVEN 0, 2, 4, 6
+#endif
+INL vf vf_load_every_other(const float *p, int m) {
+  uint32_t bits = (uint32_t)m & (uint32_t)((1ull << TEGG_LANES) - 1);
+  bits = (bits | bits << 8) & 0x00ff00ffu;
+  bits = (bits | bits << 4) & 0x0f0f0f0fu;
+  bits = (bits | bits << 2) & 0x33333333u;
+  bits = (bits | bits << 1) & 0x55555555u;
+  const int low = (int)(bits & ((1u << TEGG_LANES) - 1)), high = (int)(bits >> TEGG_LANES);
+#if defined(__clang__) || __has_builtin(__builtin_shufflevector)
+  return __builtin_shufflevector(vf_loadm(p, low), vf_loadm(p + TEGG_LANES, high), EVEN);
+#else
+  vf a = vf_loadm(p, low), b = vf_loadm(p + TEGG_LANES, high), r;
+  FOR_LANES r[k] = k < TEGG_LANES / 2 ? a[2 * k] : b[2 * k - TEGG_LANES];
+  return r;
+#endif
+}
+#undef EVEN

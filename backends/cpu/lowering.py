@@ -14,6 +14,8 @@ from .attention_forms import blocks_of
 from .contraction import lower_contraction
 from .emit import C
 from .templates import tile_of
+from .winograd import lower_winograd
+from .winograd_forms import tiles_of
 
 
 def lower_fragment(fragment: Fragment, name: str, constant: frozenset[int],
@@ -28,6 +30,9 @@ def lower_fragment(fragment: Fragment, name: str, constant: frozenset[int],
         if first.op.kind == "attention":
             made = lower_attention(graph, outputs, fragment.anchors, name, language,
                                    blocks_of(first.attrs))
+        elif first.op.name == "CpuWinograd":
+            made = lower_winograd(graph, outputs, fragment.anchors, name, language,
+                                  tiles_of(first.attrs, language.width))
         else:
             made = lower_contraction(graph, outputs, fragment.anchors, name, language,
                                      tile_of(first.op, first.attrs), constant)

@@ -13,9 +13,6 @@ from tegg.planning.plan import Call
 
 from .runtime import runtime
 
-_SERIAL = 2e-6  # seconds: below this a step is done before the other threads have heard of it
-
-
 @dataclass(frozen=True, slots=True)
 class Step:
     """One stage of one kernel on the program's buffers, or a copy if ``function`` is None."""
@@ -32,13 +29,14 @@ class Step:
 
 
 def steps_of(kernels: Sequence[KernelCode], calls: Sequence[Call],
-             symbols: Sequence[str]) -> list[Step]:
-    """The steps of a plan's calls. ``symbols``: the order in which a run is given the sizes."""
+             symbols: Sequence[str], serial: float = 0.0) -> list[Step]:
+    """The steps of a plan's calls. ``symbols``: the order in which a run is given the sizes;
+    ``serial``: seconds below which one thread does a kernel before others have heard of it."""
     steps = []
     for number, call in enumerate(calls):
         kernel = kernels[call.kernel]
         sizes = tuple(symbols.index(s) for s in kernel.symbols)
-        tiny = not kernel.symbols and 0 < call.seconds < _SERIAL
+        tiny = not kernel.symbols and 0 < call.seconds < serial
         for i in call.stages:
             stage = kernel.stages[i]
             steps.append(Step(

@@ -1,4 +1,4 @@
-"""Sorting as a template in C: a radix sort of rows, or of what can be among the first of each."""
+"""Sorting as templates in C: a radix sort of rows, or of what can be among the first of each."""
 
 from __future__ import annotations
 
@@ -39,15 +39,17 @@ def sort_rows(node: Node, name: str, reads: tuple[int, ...], write: int,
     dtype = source.dtype
     bits = 8 * dtype.itemsize
     few = hint(kept) * _FEW <= hint(n)
-    text = _template("rows").substitute(
+    room = 4 * kept + 192  # beyond it what is at hand is cut down to what can be among the first
+    most = hint(room) if few else hint(n)
+    text = "\n".join(_template(part).substitute(
         k=name, T=_MEMORY[MEMORY[dtype.name]], K="uint64_t" if bits == 64 else "uint32_t",
         BITS=bits, DIGIT=11 if hint(n) >= _LONG and bits > 8 else 8,
         key=_key(dtype, bool(descending)),
         unpack="\n".join(f"  const int64_t S_{s} = sizes[{i}]; (void)S_{s};"
                          for i, s in enumerate(symbols)),
-        read=read, write=write, N=dim(n), KEPT=dim(kept), INNER=dim(inner),
-        OUTER=dim(product(source.shape[:axis])), GROUP=_group(dtype, n, inner),
-        SELECTED=f"{name}_select(a + g * n, n, kept)" if few else "n")
+        read=read, write=write, N=dim(n), KEPT=dim(kept), ROOM=dim(room), INNER=dim(inner),
+        OUTER=dim(product(source.shape[:axis])), GROUP=_group(dtype, most, inner))
+        for part in ("rows", "first" if few else "whole"))
     count = hint(product(source.shape))
     stored = hint(product(node.shape))
     passes = -(-bits // 8)
@@ -55,11 +57,12 @@ def sort_rows(node: Node, name: str, reads: tuple[int, ...], write: int,
                      Work(count * passes, count * passes, count * dtype.itemsize, stored * 8))
 
 
-def _group(dtype: DType, n: Dim, inner: Dim) -> int:
-    """How many neighbouring rows are sorted together: a line of memory, if that much fits."""
+def _group(dtype: DType, most: int, inner: Dim) -> int:
+    """How many neighbouring rows of ``most`` elements at hand are sorted together: a line of
+    memory, if that much fits."""
     if not isinstance(inner, Poly) and inner == 1:
         return 1
-    return max(1, min(_LINE // dtype.itemsize, 16, _SCRATCH // max(1, hint(n))))
+    return max(1, min(_LINE // dtype.itemsize, 16, _SCRATCH // max(1, most)))
 
 
 def _key(dtype: DType, descending: bool) -> str:

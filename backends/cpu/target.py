@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+from tegg import env
 from tegg.ir.classes import Fragment
 from tegg.extract.cost import Costs, load_costs
+from tegg.extract.profile import Profile, measured_costs
 from tegg.dim import Dim, Symbol
 from tegg.dtype import DType
 from tegg.kernel.code import KernelCode
@@ -20,12 +22,14 @@ from . import caller, toolchain
 from .attention_forms import AttentionForms, attention_row
 from .caller import Caller
 from .emit import C
+from .identity import processor
 from .instructions import instructions
 from .library import load, prelude
 from .narrow_forms import NarrowForms, narrow_templates
 from .program import Program, Step, copy_step, steps_of, with_barriers
 from .templates import Forms, templates
 from .threads import threads
+from .winograd_forms import WinogradForms, winograd_row
 
 _LONG = 20e-6  # seconds: a run this long lets other Python threads go on meanwhile
 
@@ -44,8 +48,10 @@ class Cpu:
         self.language = C(width)
         has = instructions(self.toolchain.features, width) if has is None else has
         self.features = frozenset({f"lanes={width}", *has})
-        self.ops = (*templates(width), *narrow_templates(width), attention_row(width))
-        self.providers = (Forms(width), NarrowForms(width, self.features), AttentionForms(width))
+        self.ops = (*templates(width), *narrow_templates(width), attention_row(width),
+                    winograd_row(width))
+        self.providers = (Forms(width), NarrowForms(width, self.features), AttentionForms(width),
+                          WinogradForms(width))
 
     def identity(self) -> str:
         """Lanes decide the source, threads the costs; the shared object is keyed by its text."""
@@ -53,7 +59,27 @@ class Cpu:
         return f"cpu {has} {threads()}\n{prelude(self.language.width)}"
 
     def costs(self) -> Costs:
-        return load_costs("cpu/generic", threads())
+        """``TEGG_COSTS``, what was measured on this processor, or the profile that is shipped."""
+        chosen = env.COSTS.get()
+        if chosen is not None:
+            return load_costs(chosen, threads())
+        found = measured_costs(self.name, self.machine())
+        return load_costs("cpu/generic", threads()) if found is None \
+            else found.with_threads(threads())
+
+    def machine(self) -> str:
+        """The processor, in words: what its measured profile is kept by."""
+        return processor(self.toolchain)
+
+    def tune(self, quick: bool = False, step: Callable[[str], None] = lambda name: None) -> Profile:
+        """Measure this machine. ``step`` is told what has been done, ``tune_steps`` times."""
+        from .tune.measure import tune
+        return tune(self, quick, step)
+
+    def tune_steps(self, quick: bool = False) -> int:
+        """How many steps ``tune`` tells of."""
+        from .tune.measure import steps
+        return steps(quick)
 
     def unsupported(self, op: Op, dtype: DType) -> str | None:
         if op.kind in PRODUCTS and op.template is None:
@@ -74,14 +100,14 @@ class Cpu:
         return lower_fragment(fragment, name, constant, self.language)
 
     def build(self, plan: Plan) -> Loaded:
-        return Loaded(plan, self.language.width)
+        return Loaded(plan, self.language.width, self.costs().serial)
 
 
 class Loaded:
     """A plan whose kernels are loaded: one foreign call runs all of it."""
 
-    def __init__(self, plan: Plan, lanes: int) -> None:
-        self.plan = plan
+    def __init__(self, plan: Plan, lanes: int, serial: float) -> None:
+        self.plan, self._serial = plan, serial
         self._library = load(plan.kernels, lanes=lanes)
         self._program = self._made(plan.run, plan.before, plan.after)
         self._ahead = self._made(plan.ahead)
@@ -93,7 +119,8 @@ class Loaded:
         buffers = self.plan.buffers
         copies = [[copy_step(a, b, buffers[a].size * buffers[a].dtype.itemsize) for a, b in pairs]
                   for pairs in (before, after)]
-        steps: list[Step] = [*copies[0], *steps_of(self.plan.kernels, calls, self.plan.symbols),
+        steps: list[Step] = [*copies[0], *steps_of(self.plan.kernels, calls, self.plan.symbols,
+                                              self._serial),
                              *copies[1]]
         shared = {i for i, b in enumerate(buffers) if b.kind == "arena"}
         return Program(with_barriers(steps, shared), self._library.functions, self.plan.symbols)

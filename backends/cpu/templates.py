@@ -209,14 +209,14 @@ class Forms:
 
     def facts(self, view: View) -> Iterable[tuple[Any, ...]]:
         for _, n in view.having("Contract"):
-            x, y = (_Operand(view.shape[a], view.dtype[a]) for a in n.args)
+            x, y = (Operand(view.shape[a], view.dtype[a]) for a in n.args)
             for relation in self.relations:
                 for values in self.completions(relation, x, y, n.attrs[0]):
                     yield (relation, *n.args, n.attrs[0], *values)
 
 
 @dataclass(frozen=True, slots=True)
-class _Operand:
+class Operand:
     """What the forms of a product depend on, of one operand."""
 
     shape: Shape

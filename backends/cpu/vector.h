@@ -33,6 +33,10 @@ VECTOR(uint16_t, vs)  // the bits of halves
 
 #define FOR_LANES for (int k = 0; k < TEGG_LANES; k++)
 
+// ---- memory that is wanted soon; any address will do
+INL void fetch_read(const void *p) { __builtin_prefetch(p, 0, 3); }
+INL void fetch_write(const void *p) { __builtin_prefetch(p, 1, 3); }
+
 // ---- indices
 INL int64_t clamp_index(int64_t i, int64_t n) { return i < 0 ? 0 : i >= n ? n - 1 : i; }
 INL int64_t nonzero(int64_t d) { return d ? d : 1; }

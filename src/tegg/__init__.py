@@ -7,7 +7,7 @@ from tegg import ops
 from tegg.dim import dim
 from tegg.dtype import DType, bf16, bool_, dtype, f16, f32, f64, i8, i32, i64, u8
 from tegg.errors import (ArgumentError, BackendError, CacheError, DTypeError, ExtractionError,
-                         RuleError, ShapeError, TeggError, WeightsError)
+                         LimitWarning, RuleError, ShapeError, TeggError, WeightsError)
 from tegg.ir.graph import Graph
 from tegg.ops import *
 from tegg.ops.public import nearest
@@ -35,6 +35,7 @@ _LAZY = {
     "Fp16": "tegg.rewrite.compiler",
     "Generic": "tegg.rewrite.compiler",
     "Op": "tegg.ir.op",
+    "Winograd": "tegg.rewrite.compiler",
     "extend": "",
     "load": "tegg.runtime.saving",
     "load_safetensors": "tegg.weights",
@@ -61,6 +62,7 @@ __all__ = [
     "Fp16",
     "Generic",
     "Graph",
+    "LimitWarning",
     "Op",
     "RuleError",
     "ShapeError",
@@ -68,6 +70,7 @@ __all__ = [
     "Tensor",
     "Tf32",
     "WeightsError",
+    "Winograd",
     "__version__",
     "assume",
     "bf16",

@@ -41,3 +41,7 @@ class WeightsError(TeggError, ValueError):
 
 class LoweringError(TeggError):
     """A fragment cannot be one kernel: its loop nest would be too large. The cover cuts there."""
+
+
+class LimitWarning(UserWarning):
+    """Rules were stopped at a limit: the program is right, and may be slower than it could be."""

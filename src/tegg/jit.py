@@ -129,18 +129,22 @@ class Function:
 
 @overload
 def compile(fn: Graph, *compilers: Any, device: str = "cpu", dims: None = None,
-            precision: str = "reals", budget_s: float = 5.0, cache: bool = True) -> Program: ...
+            precision: str = "reals", budget_s: float = 5.0, cache: bool = True,
+            search: str = "cost", search_s: float = 10.0, seed: int = 0) -> Program: ...
 @overload
 def compile(fn: None = None, *compilers: Any, device: str = "cpu",
             dims: Mapping[str, Any] | None = None, precision: str = "reals",
-            budget_s: float = 5.0, cache: bool = True) -> Callable[[Callable], Function]: ...
+            budget_s: float = 5.0, cache: bool = True, search: str = "cost",
+            search_s: float = 10.0, seed: int = 0) -> Callable[[Callable], Function]: ...
 @overload
 def compile(fn: Callable, *compilers: Any, device: str = "cpu",
             dims: Mapping[str, Any] | None = None, precision: str = "reals",
-            budget_s: float = 5.0, cache: bool = True) -> Function: ...
+            budget_s: float = 5.0, cache: bool = True, search: str = "cost",
+            search_s: float = 10.0, seed: int = 0) -> Function: ...
 def compile(fn: Callable | Graph | None = None, *compilers: Any, device: str = "cpu",
             dims: Mapping[str, Any] | None = None, precision: str = "reals",
-            budget_s: float = 5.0, cache: bool = True) -> Any:
+            budget_s: float = 5.0, cache: bool = True, search: str = "cost",
+            search_s: float = 10.0, seed: int = 0) -> Any:
     """Compile a function or a graph for a device.
 
     fn: a function of arrays (traced at the first call per signature), a ``tegg.Graph`` (compiled
@@ -150,9 +154,13 @@ def compile(fn: Callable | Graph | None = None, *compilers: Any, device: str = "
       the size of the array.
     precision: ``"reals"`` (the order of a sum is free) or ``"bitwise"``.
     budget_s: seconds for the exact choice of kernels; 0 takes the heuristic's.
+    search: ``"cost"`` takes the best plan by prediction; ``"measure"`` compiles the best few and
+      runs them against each other for about ``search_s`` seconds per program, on inputs that
+      ``seed`` draws, and keeps the fastest in the cache. A state's old value is drawn as well.
     """
     options: dict[str, Any] = {"compilers": tuple(compilers), "device": device,
-                               "precision": precision, "budget_s": budget_s, "cache": cache}
+                               "precision": precision, "budget_s": budget_s, "cache": cache,
+                               "search": search, "search_s": search_s, "seed": seed}
     if fn is None:
         return lambda f: compile(f, *compilers, dims=dims, **{k: v for k, v in options.items()
                                                               if k != "compilers"})

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from profiles import examples
-from tegg.rewrite.compiler import Bf16, Fp16, Generic, lowering, stack
+from tegg.rewrite.compiler import Bf16, Fp16, Generic, Winograd, lowering, stack
 from tegg.dtype import DTYPES
 from tegg.backends.cpu.instructions import BYTE_TILES, BYTES, PAIRS, TILES
 from tegg.backends.cpu.target import Cpu
@@ -19,7 +19,8 @@ from tegg.testing.soundness import Claim, check_rule, relations
 from tegg.testing.workbench import guard_needed, guards_of, live, reads_memory
 
 ALL = (PAIRS, BYTES, TILES, BYTE_TILES)  # whatever this machine has
-COMPILERS = (Generic(), Bf16(), Fp16(), lowering(Cpu(has=ALL)), lowering(Cuda(80)))
+COMPILERS = (Generic(), Bf16(), Fp16(), Winograd(), lowering(Cpu(has=ALL)),
+             lowering(Cuda(80)))
 STACK = stack(COMPILERS)
 HOME = {r.name: (r, s) for s in STACK.rule_sets for r in s.rules}
 
@@ -47,7 +48,7 @@ def test_its_guard_is_needed(name, guard):
 def test_false_facts_and_relations_without_a_meaning_are_caught():
     rule, home = HOME["sub/mark"]
     made = instance(rule, STACK.table, relations(STACK), (DTYPES["f32"],), Random(0))
-    claim = Claim(rule, home.header, made, relations(STACK), {})
+    claim = Claim(rule, home.header, made, relations(STACK), ())
     with pytest.raises(AssertionError, match=r"is not .*: the relation odd has no test in "
                                              r"tegg\.testing\.soundness"):
         claim.words("odd", (rule.query[0].items[1],))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import tegg
@@ -73,7 +74,9 @@ def test_a_counterexample_is_small():
 
 
 def test_a_rule_that_cannot_fire():
-    relation = ";; (doubled e x) means (= e (Add x x))\n(relation doubled (Tensor Tensor))\n"
+    relation = (";; (doubled e x) means (= e (Add x x))\n(relation doubled (Tensor Tensor))\n\n"
+                ";; of softmaxes only\n(rule ((= e (Add x x)) (= x (Softmax y k))) ((doubled e x)) "
+                ":ruleset mine :name \"mine/mark\")\n")
     problem = findings("rule ((doubled e x)) ((union e (Mul x (Const 2.0))))", "reals", "doubled",
                        relation)["live"].problem
     assert "never fired on 20 graphs of its own left side" in problem
@@ -86,7 +89,7 @@ def test_a_guard_that_is_not_needed():
 
 def test_a_rule_that_grows_for_ever():
     problem = findings("rewrite (Sin x) (Neg (Sin (Neg x)))")["growth"].problem
-    assert "was stopped by" in problem and "the rule that matched most is" in problem
+    assert "was stopped by" in problem and "the rule that grew most is mine/rule" in problem
 
 
 def test_a_rule_with_a_shape_error():
@@ -108,3 +111,40 @@ def test_a_rule_that_makes_two_constants_one():
 
 def test_a_good_rule():
     assert findings("rewrite (Maximum x x) x", "bitwise") == {}
+
+
+def test_a_runaway_rule_set_stops_and_what_there_is_is_used():
+    text = FILE.format(rule="rewrite (Sin x) (Neg (Sin (Neg x)))", kind="reals", uses="-",
+                       phase="names", relation="")
+    g = tegg.Graph()
+    g.tensor((3,), name="x").sin().output("y")
+    with pytest.warns(tegg.LimitWarning, match=r"phase names of the rules was stopped by rounds 24; "
+                                               r"the rule that grew most is mine/rule, with \d+ "
+                                               r"terms; the program is right"):
+        run = g.compile([Generic(), Compiler(read_rules(text, "mine.egg", ("mine",)))],
+                        cache=False)
+    x = np.linspace(-3, 3, 3, dtype=np.float32)
+    np.testing.assert_allclose(run(x)["y"], np.sin(x), rtol=1e-6)
+
+
+def test_a_law_of_numbers_that_fails_where_two_sizes_coincide():
+    program = findings("rewrite (Equal (Size d n) (Size d m)) (Const false) :when ((!= n m) "
+                       "(int-type d))", uses="int-type")["sound"].program
+    assert "tegg.dim(" in program
+    out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                         check=True).stdout
+    assert out.splitlines() == ["left  True", "right False"]
+
+
+def test_a_guard_that_nobody_proves():
+    relation = ";; (alone a) means (= a (Neg a))\n(relation alone (Tensor))\n"
+    with pytest.raises(RuleError, match=r"mine.egg:15:33: nobody proves \(alone x\), which guards "
+                                        r"rule 'mine/rule': no rule of the stack states alone, and "
+                                        r"no provider; stack what does"):
+        findings("rewrite (Maximum x x) x :when ((alone x))", uses="alone", relation=relation)
+
+
+def test_a_left_side_that_holds_itself():
+    found = findings("rule ((= y (Neg x)) (= x (Neg y))) ((union x (Relu y)))")
+    assert set(found) == {"sound", "live"}
+    assert all("stands inside of its own term" in f.problem for f in found.values())

@@ -101,6 +101,7 @@ static LINE _Atomic int running;    // workers that are still in the round
 static LINE struct event gate;      // counts passes of the barrier
 static LINE _Atomic int arrived;
 static LINE _Atomic int busy;       // one task at a time
+static LINE _Atomic int alone;      // callers who run a task without the pool
 static rt_task round_task;
 static void *round_arg;
 static int team;                    // threads of the running round
@@ -141,25 +142,29 @@ static int start(int wanted) {
   return workers;
 }
 
+// Each caller who finds the pool busy works alone, and so takes a thread away from the rounds that
+// begin meanwhile: callers together keep no more threads busy than one of them was given.
 static void run(rt_task task, void *arg, int nt) {
   if (nt > (1 << THREAD_BITS) - 1) nt = (1 << THREAD_BITS) - 1;
-  if (nt <= 1 || atomic_exchange(&busy, 1)) {
-    task(arg, 0, 1);
-    return;
+  if (nt > 1 && !atomic_exchange(&busy, 1)) {
+    nt -= atomic_load(&alone);
+    if (nt > 1) nt = (workers < nt - 1 ? start(nt - 1) : nt - 1) + 1;
+    if (nt > 1) {
+      unsigned before = atomic_load(&finished.word);
+      unsigned number = (atomic_load(&rounds.word) >> THREAD_BITS) + 1;
+      round_task = task, round_arg = arg, team = nt;
+      atomic_store(&running, nt - 1);
+      post(&rounds, number << THREAD_BITS | (unsigned)nt);
+      task(arg, 0, nt);
+      await(&finished, before);
+      atomic_store(&busy, 0);
+      return;
+    }
+    atomic_store(&busy, 0);
   }
-  nt = (workers < nt - 1 ? start(nt - 1) : nt - 1) + 1;
-  if (nt == 1) {
-    task(arg, 0, 1);
-  } else {
-    unsigned before = atomic_load(&finished.word);
-    unsigned number = (atomic_load(&rounds.word) >> THREAD_BITS) + 1;
-    round_task = task, round_arg = arg, team = nt;
-    atomic_store(&running, nt - 1);
-    post(&rounds, number << THREAD_BITS | (unsigned)nt);
-    task(arg, 0, nt);
-    await(&finished, before);
-  }
-  atomic_store(&busy, 0);
+  atomic_fetch_add(&alone, 1);
+  task(arg, 0, 1);
+  atomic_fetch_sub(&alone, 1);
 }
 
 static void barrier(void) {
@@ -185,6 +190,7 @@ static void forget_workers(void) {
   atomic_store(&gate.sleepers, 0);
   atomic_store(&arrived, 0);
   atomic_store(&busy, 0);
+  atomic_store(&alone, 0);
 #ifndef __linux__
   pthread_mutex_init(&bed, NULL);
   pthread_cond_init(&bell, NULL);

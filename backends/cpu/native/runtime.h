@@ -9,7 +9,8 @@ typedef void (*rt_task)(void *arg, int tid, int nt);
 
 struct rt_table {
   // Runs task(arg, tid, nt) on nt threads, the caller being thread 0, and returns when all are
-  // done. A pool that is busy (another Python thread runs a program) runs it here, with nt = 1.
+  // done. A pool that is busy (another Python thread runs a program) runs it here, with nt = 1, and
+  // for each caller who runs so meanwhile a task gets a thread less.
   void (*run)(rt_task task, void *arg, int nt);
   // Waits for the other threads of the running task. Only inside a task, and if its nt > 1.
   void (*barrier)(void);

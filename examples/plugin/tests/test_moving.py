@@ -7,8 +7,7 @@ from tegg_example.moving import MOVING_SUM, compiler
 
 import tegg
 from tegg.extend import Graph
-from tegg.testing import check_compilers, check_egraph
-from tegg.testing.rows import check_drawn
+from tegg.testing import check_compilers, check_drawn, check_egraph
 from tegg.testing.strategies import arrays
 
 

@@ -1,10 +1,12 @@
-"""The command line: ``tegg rules ...`` to write, check and explain rules, ``tegg view`` to see."""
+"""The command line: ``tegg rules ...`` to write, check and explain rules, ``tegg view`` to see,
+``tegg tune`` to measure."""
 
 from __future__ import annotations
 
 import click
 
 from tegg.cli.rules import rules
+from tegg.cli.tune import tune
 from tegg.cli.view import view
 from tegg.errors import TeggError
 from tegg.version import __version__
@@ -27,4 +29,5 @@ def main() -> None:
 
 
 main.add_command(rules)
+main.add_command(tune)
 main.add_command(view)

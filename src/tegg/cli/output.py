@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, is_dataclass
+from math import isfinite
 from typing import Any
 
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
 
 def print_json(value: Any) -> None:
-    """A value as JSON; dataclasses as objects, infinities as null."""
+    """A value as JSON; dataclasses as objects, infinities and NaN as null."""
     print(json.dumps(_plain(value), indent=2, ensure_ascii=False))
 
 
@@ -26,7 +25,7 @@ def _plain(value: Any) -> Any:
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(v) for v in value]
-    if isinstance(value, float) and abs(value) == float("inf"):
+    if isinstance(value, float) and not isfinite(value):
         return None
     return value
 
@@ -42,18 +41,6 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
     if not console.is_terminal:
         console = Console(width=400)
     console.print(table)
-
-
-@contextmanager
-def progress(what: str, total: int, quiet: bool = False) -> Iterator[Callable[[str], None]]:
-    """A bar on standard error, where that is a terminal; the function it gives counts one."""
-    console = Console(stderr=True)
-    if quiet or not console.is_terminal:
-        yield lambda name: None
-        return
-    with Progress(console=console, transient=True) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda name: bar.update(task, advance=1, description=name)
 
 
 def print_text(text: str) -> None:

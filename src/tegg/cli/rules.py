@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from math import log2
 from pathlib import Path
 from typing import Any
 
 import click
 
-from tegg.cli.output import print_json, print_table, print_text, progress
+from tegg.cli.output import print_json, print_table, print_text
 from tegg.cli.program import load_program
 from tegg.cli.template import new_rule_file
 from tegg.errors import ArgumentError
@@ -16,7 +17,9 @@ from tegg.explain.difference import difference
 from tegg.explain.explanation import explain
 from tegg.explain.whynot import why_not
 from tegg.planning.target import Target, find as find_target
-from tegg.rewrite.compiler import Compiler, Stack, lowering, named_stack, stack
+from tegg.plugins import offered
+from tegg.progress import progress
+from tegg.rewrite.compiler import Compiler, Stack, find, lowering, named_stack, stack
 from tegg.rewrite.egraph import saturate
 from tegg.rewrite.rulefile import Rule, RuleSet
 from tegg.testing.workbench import check_rules
@@ -46,10 +49,14 @@ def rules() -> None:
 
 @rules.command()
 @click.argument("name")
-def new(name: str) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def new(name: str, as_json: bool) -> None:
     """Write NAME.egg, a rule file that passes all checks, to start from."""
     path = new_rule_file(name)
-    print_text(f"wrote {path}\ncheck it:  tegg rules check {path}")
+    if as_json:
+        print_json({"wrote": str(path)})
+    else:
+        print_text(f"wrote {path}\ncheck it:  tegg rules check {path}")
 
 
 @rules.command()
@@ -106,12 +113,18 @@ def list_(stack_text: str, device: str, as_json: bool) -> None:
 @click.argument("name")
 @_options
 def show(name: str, stack_text: str, device: str, as_json: bool) -> None:
-    """One rule: its law, its text, its rule set, and the compilers that use it."""
+    """One rule: its law, its text, its rule set, and the compilers that use it.
+
+    Those of the stack, and those that installed packages offer.
+    """
     compilers, _ = _stack(stack_text, device)
-    home, rule = _rule(name, stack(compilers))
+    named = {n.strip() for n in stack_text.split(",")}
+    every = (*compilers, *(find(n) for n in offered("tegg.compilers") if n not in named))
+    home, rule = _rule(name, stack(compilers), every)
     row: dict[str, Any] = {
         **_row(rule, home), "why": " ".join(rule.law.split()), "text": _source(rule, home),
-        "compilers": [c.name for c in compilers if home in c.rule_sets()]}
+        "compilers": [c.name for c in every
+                      if any(s.file == home.file for s in c.rule_sets())]}
     if as_json:
         print_json(row)
     else:
@@ -175,8 +188,10 @@ def _rules(stacked: Stack) -> list[tuple[RuleSet, Rule]]:
     return [(s, r) for s in stacked.rule_sets for r in s.rules]
 
 
-def _rule(name: str, stacked: Stack) -> tuple[RuleSet, Rule]:
-    for home, rule in _rules(stacked):
+def _rule(name: str, stacked: Stack, beside: Sequence[Compiler]) -> tuple[RuleSet, Rule]:
+    """A rule of a stack, or else of compilers beside it."""
+    for home, rule in (*_rules(stacked),
+                       *((s, r) for c in beside for s in c.rule_sets() for r in s.rules)):
         if rule.name == name:
             return home, rule
     raise ArgumentError(stacked.unknown_rule(name))
@@ -184,7 +199,7 @@ def _rule(name: str, stacked: Stack) -> tuple[RuleSet, Rule]:
 
 def _row(rule: Rule, home: RuleSet) -> dict[str, str]:
     header = home.header
-    kind = header.kind if header.kind != "rounds" else f"rounds {header.error:g}"
+    kind = header.kind if header.kind != "rounds" else f"rounds 2^{log2(header.error):g}"
     return {"rule": rule.name, "class": kind, "phase": " ".join(header.phases),
             "targets": ", ".join(header.targets) or "any", "law": rule.short_law,
             "where": f"{Path(rule.place.file).name}:{rule.place.line}"}

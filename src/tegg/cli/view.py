@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from tegg.cli.output import print_text
+from tegg.cli.output import print_json, print_text
 from tegg.cli.program import load_program
 from tegg.errors import ArgumentError
 from tegg.explain.page import view as page
@@ -21,7 +21,8 @@ from tegg.rewrite.compiler import named_stack
 @click.option("--device", default="cpu", show_default=True)
 @click.option("--stack", "stack_text", default="generic", show_default=True,
               help="Compilers and rule files, separated by commas.")
-def view(program: str, out: Path | None, device: str, stack_text: str) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def view(program: str, out: Path | None, device: str, stack_text: str, as_json: bool) -> None:
     """Write PROGRAM (file.py:function) as a page: graph, e-graph, kernels, time.
 
     The page needs no network and no other file.
@@ -33,4 +34,7 @@ def view(program: str, out: Path | None, device: str, stack_text: str) -> None:
     except OSError as e:
         raise ArgumentError(f"{path}: cannot be written ({e.strerror}); give another file by --out"
                             ) from None
+    if as_json:
+        print_json({"wrote": str(path)})
+        return
     print_text(f"wrote {path}: open it in a browser")

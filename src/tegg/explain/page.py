@@ -83,7 +83,7 @@ def _bars(report: Report) -> list[Bar]:
     for p in report.phases:
         stopped = f"; {p.stopped}" if p.hit else ""
         bars.append(Bar(p.name, p.ms + p.provider_ms, p.provider_ms,
-                        f"{p.rounds} rounds, {sum(p.matches.values())} matches, "
+                        f"{p.rounds} rounds, {sum(r.matches for r in p.rules.values())} matches, "
                         f"{p.enodes} e-nodes{stopped}"))
     return [*bars, Bar("freeze", report.freeze_ms, 0.0, f"{report.enodes} e-nodes")]
 

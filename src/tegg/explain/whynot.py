@@ -11,7 +11,7 @@ from tegg.errors import ArgumentError
 from tegg.ir.graph import Graph
 from tegg.rewrite.compiler import Stack
 from tegg.rewrite.egraph import Saturated
-from tegg.rewrite.matching import Atom, Attempt, Matcher
+from tegg.rewrite.matching import MOST_STEPS, Atom, Attempt, Matcher
 from tegg.rewrite.provenance import Trace
 from tegg.rewrite.rulefile import Rule
 from tegg.rewrite.sexpr import short
@@ -62,7 +62,10 @@ def why_not(name: str, graph: Graph, done: Saturated, stacked: Stack) -> WhyNot:
                  if not a.head.startswith("_"))
     if attempt.failed is None:
         return WhyNot(rule, fired, held, "", told.late(home.header.phases[-1], done))
-    return WhyNot(rule, fired, held, short(attempt.failed.written), told.because(attempt))
+    because = told.because(attempt)
+    if matcher.steps > MOST_STEPS:
+        because += f"; the search ended after {MOST_STEPS} rows, and a nearer match may exist"
+    return WhyNot(rule, fired, held, short(attempt.failed.written), because)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +138,24 @@ class _Teller:
                   f"provider {', '.join(by)}" if by else "nothing in this stack")
         given = ", ".join(f"{a} = {self.arg(atom, i, bound[a])}"
                           for i, a in enumerate(atom.args) if isinstance(a, str) and a in bound)
-        return (f"nobody proved {atom.head}{f' for {given}' if given else ''}; it is stated by "
+        said = (f"nobody proved {atom.head}{f' for {given}' if given else ''}; it is stated by "
                 f"{source}, {rows} times in this program")
+        if not rows and stating:
+            return f"{said}; ask why-not {stating[0]} next"
+        return said + self.elsewhere(atom, bound)
+
+    def elsewhere(self, atom: Atom, bound: Mapping[str, Value]) -> str:
+        """The statement that differs in the fewest arguments, where most are the same."""
+        places = [i for i, a in enumerate(atom.args) if isinstance(a, str) and a in bound]
+        nearest, apart = None, len(places)
+        for inputs, _ in self.trace.tables.rows.get(atom.head, ()):
+            others = [i for i in places if inputs[i] != bound[str(atom.args[i])]]
+            if len(others) < apart:
+                nearest, apart = [(i, inputs[i]) for i in others], len(others)
+        if nearest is None:
+            return ""
+        there = ", ".join(f"{atom.args[i]} = {self.arg(atom, i, v)}" for i, v in nearest)
+        return f", nearest for {there}"
 
     def arg(self, atom: Atom, i: int, value: Value) -> str:
         word = self.trace.words[atom.head]

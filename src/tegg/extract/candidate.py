@@ -108,7 +108,7 @@ class Pricer:
         if kind in ("movement", "source"):
             return 0.0
         if kind in PRODUCTS:
-            return self.price((c,), node.args, {c: node})[0] - self.costs.launch
+            return self.price((c,), node.args, {c: node})[0] - self.costs.start
         elements = size[c]
         if kind in ("reduce", "composite"):
             elements = max(elements, size[node.args[0]])

@@ -13,20 +13,27 @@ from tegg.errors import ArgumentError
 from tegg.ir.demand import Demand, Product
 
 
+MEASURED = "measured"  # the table of a profile that says where and when it was measured
+_SERIAL = 2e-6  # seconds: what is predicted to take less is done before other threads hear of it
+
+
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Where a buffer lies that takes up to ``size`` bytes: bytes a second of one thread, of all."""
+    """Where a buffer lies that takes up to ``size`` bytes: bytes a second of one thread, of all;
+    ``store`` as that of the profile, where it is known for this level."""
 
     size: float
     thread: float
     total: float
+    store: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
     """A device as extraction sees it. Rates are per second and thread; see docs of each field.
 
-    launch: seconds to start a stage of a kernel and wait for all its threads.
+    launch: seconds to start a stage of a kernel and wait for all its threads; call: the same
+      where one thread runs it, which is done where it is sooner; ``launch`` if it is not given.
     overlap: share of the shorter of memory and compute time that hides behind the longer one; a
       plain roofline (1.0) cannot tell a kernel that saves bytes under a product from one that
       does not.
@@ -57,6 +64,7 @@ class Costs:
     panel: int
     pack: float = 5.0
     ahead: float = 0.01
+    call: float | None = None
     ops: Mapping[str, float] = field(default_factory=dict)
     loop_dtypes: Mapping[str, float] = field(default_factory=dict)
     product_dtypes: Mapping[str, float] = field(default_factory=dict)
@@ -78,12 +86,25 @@ class Costs:
         """The same device, where some ops cost other numbers of operations per element."""
         return replace(self, ops={**self.ops, **ops}) if ops else self
 
+    def with_threads(self, threads: int) -> Costs:
+        """The same device, where so many threads run."""
+        return replace(self, threads=threads)
+
     def seconds(self, work: Demand, loaded: Sequence[float], stored: Sequence[float]) -> float:
         """Predicted time of one kernel that reads and writes buffers of so many bytes: memory
         against compute, then its launch."""
-        threads = min(self.threads, max(1, work.rows)) if work.rows is not None else self.threads
+        alone = self._seconds(work, loaded, stored, 1)
+        if self.threads == 1:
+            return alone
+        together = self._seconds(work, loaded, stored, self.threads)
+        return together if self.call is None else min(alone, together)
+
+    def _seconds(self, work: Demand, loaded: Sequence[float], stored: Sequence[float],
+                 most: int) -> float:
+        """The same with at most so many threads."""
+        threads = min(most, max(1, work.rows)) if work.rows is not None else most
         memory = (sum(self.memory(b, threads) for b in loaded)
-                  + self.store * sum(self.memory(b, threads) for b in stored))
+                  + sum(self.written(b, threads) for b in stored))
         compute = sum(self.product(p) for p in work.products)
         for dtype, operations in work.loops:
             compute += operations * self.loop_dtypes.get(dtype.name, 1.0) / self.loop_rate
@@ -92,7 +113,20 @@ class Costs:
         memory += sum(self.panels(p, threads) for p in work.products)
         stages = 1 + max(map(self.stages, work.products), default=0)
         longer, shorter = max(memory, compute), min(memory, compute)
-        return longer + (1.0 - self.overlap) * shorter + self.launch * (stages + work.splits)
+        start = self.launch if most > 1 or self.call is None else self.call
+        return longer + (1.0 - self.overlap) * shorter + start * (stages + work.splits)
+
+    @property
+    def start(self) -> float:
+        """The least that a stage costs."""
+        return self.launch if self.call is None else self.call
+
+    @property
+    def serial(self) -> float:
+        """A kernel whose predicted seconds are fewer is done sooner by one thread."""
+        if self.call is None or self.threads == 1:
+            return _SERIAL
+        return self.launch * self.threads / (self.threads - 1)
 
     def memory(self, size: float, threads: int) -> float:
         """Seconds to read a buffer of ``size`` bytes from where it lies since it was written.
@@ -100,8 +134,16 @@ class Costs:
         Each buffer is judged by itself: were it by what the kernel touches in all, two kernels
         would seem cheaper than one that does the work of both.
         """
-        level = next((v for v in self.levels if size <= v.size), self.levels[-1])
+        level = self._level(size)
         return size / min(level.thread * threads, level.total)
+
+    def written(self, size: float, threads: int) -> float:
+        """Seconds to write a buffer of ``size`` bytes."""
+        own = self._level(size).store
+        return self.memory(size, threads) * (self.store if own is None else own)
+
+    def _level(self, size: float) -> Level:
+        return next((v for v in self.levels if size <= v.size), self.levels[-1])
 
     def product(self, p: Product) -> float:
         """Seconds of a contraction's arithmetic on one thread, the copying of panels included."""
@@ -130,12 +172,15 @@ class Costs:
         done, size = p.execution, p.extents.dtype.itemsize
         if done is None:
             return 0.0
-        out = self.memory(done.aside * size, threads)
+        def both(elements: float) -> float:
+            return (self.memory(elements * size, threads)
+                    + self.written(elements * size, threads))
+
+        out = both(done.aside)
         if done.kept:
             size = done.itemsize or size
-            panels = done.packed / done.kept * self.memory(done.kept * size, threads)
-            out += self._share(p) * panels
-        return (1.0 + self.store) * out
+            out += self._share(p) * done.packed / done.kept * both(done.kept)
+        return out
 
     def panels(self, p: Product, threads: int) -> float:
         """Seconds to read what was packed before the run, in place of what it was packed from."""
@@ -150,7 +195,7 @@ class Costs:
 
 
 def load_costs(source: str | Path, threads: int | None = None) -> Costs:
-    """The profile of a TOML file, or of a shipped one named ``"cpu/generic"``.
+    """The profile of a TOML file, measured or not, or of a shipped one named ``"cpu/generic"``.
 
     ``threads`` overrides the profile's. Raises ArgumentError for a missing or malformed profile.
     """
@@ -162,9 +207,10 @@ def load_costs(source: str | Path, threads: int | None = None) -> Costs:
                             f"'cpu/generic'") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
         raise ArgumentError(f"the cost profile {source!s} is not TOML: {e}") from None
+    data.pop(MEASURED, None)
     if threads is not None:
         data["threads"] = threads
-    return _checked(data, str(source))
+    return checked_costs(data, str(source))
 
 
 def _locate(source: str | Path):
@@ -174,8 +220,9 @@ def _locate(source: str | Path):
     return Path(source)
 
 
-def _checked(data: dict, source: str) -> Costs:
-    """Every number present, of its kind and positive; nothing that is not known."""
+def checked_costs(data: dict, source: str) -> Costs:
+    """The costs of a profile's tables: every number there, of its kind and positive, and nothing
+    that is not known. Raises ArgumentError."""
     known = {f.name: str(f.type) for f in fields(Costs)}
     tables = {f.name for f in fields(Costs) if f.default_factory is not MISSING}
     optional = tables | {f.name for f in fields(Costs) if f.default is not MISSING}
@@ -190,7 +237,7 @@ def _checked(data: dict, source: str) -> Costs:
         for name in tables & set(data):
             data[name] = {k: float(v) for k, v in data[name].items()}
         for name, kind in known.items():
-            if kind in ("float", "int") and name in data:
+            if kind.partition(" ")[0] in ("float", "int") and name in data:
                 data[name] = int(data[name]) if kind == "int" else float(data[name])
     except (TypeError, ValueError, AttributeError) as e:
         raise ArgumentError(f"cost profile {source}: {e}") from None
@@ -198,8 +245,9 @@ def _checked(data: dict, source: str) -> Costs:
     numbers: list[float] = [costs.threads, len(costs.levels), costs.loop_rate, costs.product_rate,
                             costs.panel, costs.store, *costs.templates.values()]
     for level in costs.levels:
-        numbers += [level.size, level.thread, level.total]
-    if (min(numbers) <= 0 or min(costs.launch, costs.pack, costs.ahead) < 0
+        numbers += [level.size, level.thread, level.total,
+                    1.0 if level.store is None else level.store]
+    if (min(numbers) <= 0 or min(costs.launch, costs.call or 0.0, costs.pack, costs.ahead) < 0
             or not 0 <= costs.overlap <= 1 or len(costs.product_half) != 3):
         raise ArgumentError(f"cost profile {source}: threads, rates, sizes, panel and templates "
                             f"are above 0, overlap is 0 to 1, there is at least one level, and "

@@ -131,6 +131,7 @@ class Cover:
     seconds: predicted time of a run, without kernels that run ahead.
     gap: certified relative distance to the best cover of the candidates (0.0: optimal), or None.
     runners: place of a kernel -> what would stand in for it, where that was asked for.
+    others: the next best covers, where they were asked for.
     """
 
     kernels: list[KernelSpec]
@@ -138,6 +139,7 @@ class Cover:
     gap: float | None
     stats: dict[str, float] = field(default_factory=dict)
     runners: Mapping[int, RunnerUp] = field(default_factory=dict)
+    others: list[Cover] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ class Values:
 @dataclass(frozen=True, slots=True)
 class Product:
     """A contraction: extents of its loops, and what the template ``op`` executes for them (None
-    for a plain contraction). ready: whether its second operand is known before a run."""
+    for a plain contraction). ready: whether the operand that it packs is known before a run."""
 
     extents: Extents
     op: str = "Contract"

@@ -49,6 +49,7 @@ class Execution:
     aside: int = 0
     stages: int = 0
     beside: float = 0.0
+    packs: int = 1
     itemsize: int = 0
 
 

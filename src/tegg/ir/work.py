@@ -341,12 +341,15 @@ class _Walk:
         if execution and self.seen < 1:
             execution = replace(execution, flops=execution.flops * self.seen,
                                 beside=execution.beside * self.seen)
-        ready = self._ready(y)
+        packed = node.args[execution.packs] if execution else y
+        ready = self._ready(packed)
         self.out.products.append(Product(done, node.op.name, execution, ready))
         self._rows(execution.pieces if execution else
                    done.batch * -(-done.m // 8) * -(-done.n // 16))
         ahead = ready and execution is not None and execution.kept  # panels are read in its place
-        for a, other in ((x, done.n), (y, done.m))[:1 if ahead else 2]:
+        for i, (a, other) in enumerate(((x, done.n), (y, done.m))):
+            if ahead and execution and i == execution.packs:
+                continue
             times = max(1, -(-other // self.model.panel)) if a in self.body else 1
             # siblings that share an operand and its index pack it once
             self._want(a, (self._path(0, (a, node.attrs[0])), self.after.get(a, 0)),

@@ -16,6 +16,8 @@ _DEPTH = 384       # products summed before partial sums are set aside: a panel 
 _LONGEST = 512     # depth that still is one block
 _ROWS = 128        # rows of A that are kept in L2 together
 _CLOSE = 1 << 16   # bytes of an operand that stay in L1
+_FAR = 1 << 20     # bytes of panels that no cache of a thread keeps
+_MANY = 1024       # rows of A that may be read again for each piece of B
 _PAGE = 4096
 _STRETCH = 4096    # columns times rows whose sums stay in L1
 _SUMS = 1 << 20    # bytes of partial sums a thread keeps
@@ -79,7 +81,7 @@ class GemmParams:
     depth: k per block. rows: rows of A kept together. span: panels per pass where partial sums are
     set aside. piece: panels packed together. inline: B is packed by the thread that uses it.
     in_place: A is read where it lies. abreast: rows of A that ``dots`` takes at once. held: as of
-    the tile.
+    the tile. passing: a thread packs one piece of B, uses it up, and packs the next.
     """
 
     form: Form
@@ -94,6 +96,7 @@ class GemmParams:
     in_place: bool = False
     abreast: int = 1
     parts: int = 1
+    passing: bool = False
     held: Held | None = None
 
     @property
@@ -136,11 +139,20 @@ def blocked(shape: GemmShape, tile: Tile, width: int) -> GemmParams:
     if tile.held is not None and tile.held.multiply == "tiles":
         lanes = TILE
     sums = rows * nv * lanes * size * max(shape.terms)
-    inline = tile.parts > 1 or (shape.b_batched and not shape.b_constant)
     in_place = (tile.held is None or tile.held.rows is None) and _in_place(shape, nv * lanes)
+    passing = in_place and _passing(shape, tile)
+    inline = tile.parts > 1 or passing or (shape.b_batched and not shape.b_constant)
     return GemmParams(form, lanes, mr, nv, _depth(shape.k, tile.held, size), rows,
                       max(1, _SUMS // sums), max(1, 256 // (nv * lanes)), inline, in_place,
-                      parts=tile.parts, held=tile.held)
+                      parts=tile.parts, passing=passing, held=tile.held)
+
+
+def _passing(shape: GemmShape, tile: Tile) -> bool:
+    """Whether few enough rows of an A that is read where it lies meet each panel of a B that is
+    packed in a run: then panels need not leave the cache."""
+    return (tile.parts == 1 and isinstance(shape.m, int) and shape.m <= _MANY
+            and shape.batch == 1 and not shape.b_constant
+            and hint(shape.k) * sum(map(hint, shape.n)) * shape.accumulator.itemsize > _FAR)
 
 
 def register_tiles(m: Dim, n: Dim, accumulator: DType, width: int) -> list[tuple[int, int]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tegg.dim import Dim
 from tegg.dtype import DType
 from tegg.kernel.domain import Write, spread
-from tegg.kernel.index import Var
+from tegg.kernel.index import Form, Var
 from tegg.kernel.value import Val
 
 
@@ -124,6 +124,16 @@ class Store:
 
 
 @dataclass(frozen=True, slots=True)
+class Ahead:
+    """Memory that will be read, or written, is asked for; whether it is there decides nothing."""
+
+    slot: int
+    form: Form
+    dtype: DType
+    written: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Loop:
     """``var`` from 0 to its extent.
 
@@ -151,7 +161,7 @@ class Block:
     once: bool = False
 
 
-Stmt = Let | Fetch | Keep | Turn | Start | Accumulate | Finish | Store | Loop | Block
+Stmt = Let | Fetch | Keep | Turn | Start | Accumulate | Finish | Store | Ahead | Loop | Block
 
 
 def walk(stmts: Sequence[Stmt], around: tuple[Loop, ...] = ()) -> Iterator[

@@ -9,6 +9,7 @@ from typing import Protocol
 from tegg.dim import Dim, Poly, product, symbols
 from tegg.dtype import DType
 from tegg.ir.graph import Graph, Node
+from tegg.kernel.ahead import ahead
 from tegg.kernel.code import KernelCode, Launch, Stage, Temporary, Work
 from tegg.kernel.domain import Write, settle
 from tegg.kernel.fuse import fuse
@@ -161,7 +162,8 @@ class Lowering:
         self.works.append(measure(body, self.language.width, buffers))
         parallel = any(getattr(s, "shared", False) for s, _ in walk(body))
         dtypes = {slot: d for slot, (d, _) in sorted(buffers.items())}
-        function = Function(f"{self.name}_{len(self.functions)}", body, dtypes, self.symbols)
+        function = Function(f"{self.name}_{len(self.functions)}", ahead(body, buffers), dtypes,
+                            self.symbols)
         self.functions.append(Loops(function, p.algebra, parallel))
 
     def _buffers(self, writes: Sequence[Write]) -> dict[int, tuple[DType, Dim]]:

@@ -10,7 +10,8 @@ import numpy as np
 from tegg.dtype import dtype as as_dtype
 from tegg.errors import ArgumentError, DTypeError, WeightsError
 from tegg.ir.graph import Graph, current_graph
-from tegg.nn.parameter import Buffer, Parameter
+from tegg.locks import WEIGHTS
+from tegg.nn.parameter import Buffer, Parameter, replace
 from tegg.ops.value import Value
 from tegg.shape import show
 
@@ -105,7 +106,8 @@ class Module:
     def state_dict(self) -> dict[str, np.ndarray]:
         """The array of every parameter and buffer by name; a shared one stands under each of its
         names."""
-        return {name: p.data for name, p in self._all_parameters()}
+        with WEIGHTS:
+            return {name: p.data for name, p in self._all_parameters()}
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
         """Replace parameters by arrays of the same names; floats are cast to the parameter's dtype,
@@ -113,7 +115,8 @@ class Module:
         weights (``adapt_state``) take those as well.
 
         Raises WeightsError that lists missing and unexpected names (not where ``strict`` is False)
-        and arrays of a wrong shape or kind; then nothing was loaded.
+        and arrays of a wrong shape or kind; then nothing was loaded. All are replaced at once: a
+        compiled program that runs meanwhile in another thread sees the old weights or the new.
         """
         if not isinstance(state, Mapping):
             raise WeightsError(f"{type(self).__name__}: a state dict maps names to arrays; this is "
@@ -131,8 +134,7 @@ class Module:
                                f"was loaded: {'; '.join(wrong)}")
         ready = {name: a.astype(parameters[name].dtype.numpy, copy=False)
                  for name, a in arrays.items()}
-        for name, a in ready.items():
-            parameters[name].data = a
+        replace((parameters[name], a) for name, a in ready.items())
 
     def _adapted(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
         """The state under the names of these modules."""

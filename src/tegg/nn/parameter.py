@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Self
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from tegg.dtype import DType, dtype as as_dtype
 from tegg.errors import ArgumentError, DTypeError, ShapeError
 from tegg.ir.graph import Graph, Node, current_graph
+from tegg.locks import WEIGHTS
 from tegg.ops.value import fail
 from tegg.shape import as_shape, show
 from tegg.tensor import Tensor
@@ -48,13 +49,19 @@ class Parameter(Tensor):
     def data(self) -> np.ndarray:
         """The array. Assigning one of another shape or dtype raises ShapeError or DTypeError."""
         if self._data is None:
-            assert self._make is not None
-            self._data = np.asarray(self._make(), self._dtype.numpy).reshape(self._shape)
-            self._make = None
+            with WEIGHTS:  # two threads must not make two
+                if self._data is None:
+                    assert self._make is not None
+                    made = np.asarray(self._make(), self._dtype.numpy)
+                    self._data, self._make = made.reshape(self._shape), None
         return self._data
 
     @data.setter
     def data(self, value: Any) -> None:
+        replace([(self, value)])
+
+    def _checked(self, value: Any) -> np.ndarray:
+        """An array that it can hold."""
         value = np.asarray(value)
         if value.shape != self._shape:
             fail(ShapeError, f"a parameter of shape {show(self._shape)} cannot hold "
@@ -62,8 +69,7 @@ class Parameter(Tensor):
         if as_dtype(value.dtype) is not self._dtype:
             fail(DTypeError, f"a parameter of {self._dtype.name} cannot hold {value.dtype}; "
                              f"cast it first")
-        self._data, self._make = value, None
-        self.version += 1
+        return value
 
     @property
     def shape(self) -> tuple:
@@ -99,6 +105,23 @@ class Parameter(Tensor):
     @property
     def node(self) -> Node:  # type: ignore[override]
         return self.on(self.graph)
+
+
+def replace(arrays: Iterable[tuple[Parameter, Any]]) -> None:
+    """Give parameters their arrays, all or none: a run of a compiled program sees every one of
+    them or none, and where one is refused (ShapeError, DTypeError) nothing has changed."""
+    ready = [(p, p._checked(a)) for p, a in arrays]
+    with WEIGHTS:
+        before = [(p, p._data, p._make) for p, _ in ready]
+        try:
+            for p, a in ready:
+                p._data, p._make = a, None
+                p.version += 1
+        except BaseException:  # an interrupt: versions have moved, so programs look again
+            for p, data, make in before:
+                p._data, p._make = data, make
+                p.version += 1
+            raise
 
 
 class Buffer(Parameter):

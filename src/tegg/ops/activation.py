@@ -192,7 +192,7 @@ def glu(x: Operand, dim: int = -1) -> Tensor:
     return mul(first, sigmoid(second))
 
 
-@public()
+@public(keywords={"input": "start"})
 def lerp(start: Operand, end: Operand, weight: Operand) -> Tensor:
     """start + weight (end - start), counted from the nearer end as in PyTorch, so that weight 1
     gives end exactly. Shapes broadcast."""

@@ -21,7 +21,7 @@ Wanted = int | Sequence[int | None] | None
 
 
 @public(method=False)
-def adaptive_avg_pool1d(x: Operand, output_size: int) -> Tensor:
+def adaptive_avg_pool1d(x: Operand, output_size: Wanted) -> Tensor:
     """``adaptive_avg_pool2d`` over one axis: (n, c, l) -> (n, c, output_size)."""
     return _adaptive("adaptive_avg_pool1d", 1, x, output_size)
 
@@ -47,7 +47,7 @@ def adaptive_avg_pool3d(x: Operand, output_size: Wanted) -> Tensor:
 
 
 @public(method=False)
-def adaptive_max_pool1d(x: Operand, output_size: int) -> Tensor:
+def adaptive_max_pool1d(x: Operand, output_size: Wanted) -> Tensor:
     """``adaptive_max_pool2d`` over one axis: (n, c, l) -> (n, c, output_size)."""
     return _adaptive("adaptive_max_pool1d", 1, x, output_size)
 

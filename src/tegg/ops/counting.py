@@ -36,7 +36,7 @@ def _check(op: str, index: Any, n: Dim) -> None:
         fail(ShapeError, f"{op}: {bad} is not one of {n} classes")
 
 
-@public()
+@public(keywords={"tensor": "index"})
 def one_hot(index: Operand, num_classes: Dim) -> Tensor:
     """PyTorch's one_hot: i64 of shape (..., num_classes), 1 where the last axis's position is the
     integer, 0 elsewhere; all 0 for an integer outside, which raises ShapeError in a NumPy array.

@@ -38,20 +38,20 @@ def _filled(op: str, graph: Graph, shape: Shape, value: Any, dtype: DType) -> Te
     return wrap(graph, graph.expand(scalar_node(op, graph, value, dtype), shape))
 
 
-@public(method=False)
+@public(method=False, keywords={"size": "shape"})
 def full(shape: Any, fill_value: float | bool, dtype: Kind = None) -> Tensor:
     """A tensor of ``shape`` filled with one number; its dtype by default i64, f32 or bool."""
     kind = default_dtype(fill_value) if dtype is None else as_dtype(dtype)
     return _filled("full", graph_of("full", ()), sizes_of("full", (shape,)), fill_value, kind)
 
 
-@public(method=False)
+@public(method=False, keywords={"size": "shape"})
 def zeros(*shape: Any, dtype: DType | str = "f32") -> Tensor:
     """Zeros. Sizes one by one or as one tuple."""
     return _filled("zeros", graph_of("zeros", ()), sizes_of("zeros", shape), 0, as_dtype(dtype))
 
 
-@public(method=False)
+@public(method=False, keywords={"size": "shape"})
 def ones(*shape: Any, dtype: DType | str = "f32") -> Tensor:
     """Ones. Sizes one by one or as one tuple."""
     return _filled("ones", graph_of("ones", ()), sizes_of("ones", shape), 1, as_dtype(dtype))
@@ -77,7 +77,7 @@ def ones_like(x: Operand, dtype: Kind = None) -> Tensor:
     return full_like(x, 1, dtype)
 
 
-@public(method=False)
+@public(method=False, keywords={"end": "stop"})
 def arange(start: Dim | float, stop: Dim | float | None = None, step: float = 1,
            dtype: Kind = None) -> Tensor:
     """start, start + step, ... below ``stop`` (above it for a negative step); from 0 where only one
@@ -113,7 +113,7 @@ def arange(start: Dim | float, stop: Dim | float | None = None, step: float = 1,
     return wrap(graph, graph.cast(values, kind))
 
 
-@public(method=False)
+@public(method=False, keywords={"stop": "end", "num": "steps"})
 def linspace(start: float, end: float, steps: int, dtype: DType | str = "f32") -> Tensor:
     """``steps`` floats from start to end, both included and exact, as in PyTorch and NumPy: the
     i-th is start + i (end - start) / (steps - 1), counted from the end in the second half."""
@@ -132,7 +132,7 @@ def linspace(start: float, end: float, steps: int, dtype: DType | str = "f32") -
     return wrap(graph, graph.cast(graph.select(first, low, high), kind))
 
 
-@public(method=False)
+@public(method=False, keywords={"N": "n", "M": "m"})
 def eye(n: Dim, m: Dim | None = None, dtype: DType | str = "f32") -> Tensor:
     """(n, m): 1 where row and column are equal, else 0; square by default."""
     graph, kind = graph_of("eye", ()), as_dtype(dtype)

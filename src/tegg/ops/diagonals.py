@@ -35,19 +35,19 @@ def _triangle(op: str, x: Operand, diagonal: int, lower: bool) -> Tensor:
     return wrap(graph, graph.select(inside, a, zero) if lower else graph.select(inside, zero, a))
 
 
-@public()
+@public(keywords={"k": "diagonal"})
 def tril(x: Operand, diagonal: int = 0) -> Tensor:
     """The lower triangles of the last two axes, 0 elsewhere: what has column - row <= diagonal."""
     return _triangle("tril", x, diagonal, True)
 
 
-@public()
+@public(keywords={"k": "diagonal"})
 def triu(x: Operand, diagonal: int = 0) -> Tensor:
     """The upper triangles of the last two axes, 0 elsewhere: what has column - row >= diagonal."""
     return _triangle("triu", x, diagonal, False)
 
 
-@public()
+@public(keywords={"axis1": "dim1", "axis2": "dim2"})
 def diagonal(x: Operand, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """The elements whose index in dim2 is that in dim1 plus offset: a last axis in place of both.
 
@@ -92,7 +92,7 @@ def trace(x: Operand) -> Tensor:
     return sum_over(wrap(graph, diagonal_of("trace", graph, a, 0, 1, 0)), -1)
 
 
-@public()
+@public(keywords={"k": "diagonal"})
 def diag(x: Operand, diagonal: int = 0) -> Tensor:
     """The diagonal of a matrix; or of a 1-D tensor the square matrix that has it there, else 0."""
     graph, a = one("diag", x)

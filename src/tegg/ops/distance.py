@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tegg.tensor import Tensor
 
 
-@public("vector_norm")
+@public("vector_norm", keywords={"ord": "p"})
 def norm(x: Operand, p: float = 2.0, dim: Axes = None, keepdim: bool = False) -> Tensor:
     """The vector p-norm over axes, all by default: (sum |x|^p)^(1/p); the largest |x| for inf, the
     smallest for -inf, the number of elements but 0 for p = 0. Floats; halves are computed in
@@ -62,7 +62,7 @@ def normalize(x: Operand, dim: int = -1, eps: float = 1e-12, p: float = 2.0) -> 
     return div(x, maximum(norm(x, p, dim, keepdim=True), eps))
 
 
-@public(method=False)
+@public(method=False, keywords={"x1": "x", "x2": "y"})
 def cosine_similarity(x: Operand, y: Operand, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """x . y / (max(|x|, eps) max(|y|, eps)) along an axis, as in PyTorch. Shapes broadcast."""
     graph, nodes = operands("cosine_similarity", x, y)
@@ -83,19 +83,19 @@ def _met(graph: Graph, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
     return tuple(graph.expand(n, both) for n in nodes)
 
 
-@public(method=False)
+@public(method=False, keywords={"x1": "x", "x2": "y"})
 def pairwise_distance(x: Operand, y: Operand, p: float = 2.0, eps: float = 1e-6,
                       keepdim: bool = False) -> Tensor:
     """The p-norm of x - y + eps along the last axis, as in PyTorch. Shapes broadcast."""
     return norm(add(sub(x, y), eps), p, -1, keepdim)
 
 
-@public(method=False)
+@public(method=False, keywords={"x1": "x", "x2": "y"})
 def cdist(x: Operand, y: Operand, p: float = 2.0) -> Tensor:
     """The p-norm of each row of x minus each row of y: (..., n, d), (..., m, d) -> (..., n, m).
 
     For p = 2 as sqrt(|x|^2 + |y|^2 - 2 x.y): one product, which loses digits where rows nearly
-    agree, as PyTorch's for more than 25 rows.
+    agree, and is NaN where a row holds inf, as PyTorch's for more than 25 rows.
     """
     graph, (a, b) = operands("cdist", x, y)
     canon = graph.facts.canonical

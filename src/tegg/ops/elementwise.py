@@ -41,10 +41,25 @@ def sub(x: Operand, y: Operand) -> Tensor:
 
 
 @public("divide", "true_divide")
-def div(x: Operand, y: Operand) -> Tensor:
+def div(x: Operand, y: Operand, rounding_mode: str | None = None) -> Tensor:
     """x / y of floats, as x (1 / y): up to 1.5 units in the last place off, and 0 or inf where
-    1 / y leaves the range. Integers are refused; write x.cast('f32') or x // y."""
-    return named("Div", x, y)
+    1 / y leaves the range. Integers are refused; write x.cast('f32') or x // y.
+
+    ``rounding_mode``: ``"floor"`` is ``floor_divide``; ``"trunc"`` rounds towards 0, as C divides
+    integers, and takes integers too: (x - fmod(x, y)) // y, of floats trunc(x / y).
+    """
+    if rounding_mode is None:
+        return named("Div", x, y)
+    if rounding_mode == "floor":
+        return floor_divide(x, y)
+    if rounding_mode != "trunc":
+        fail(ArgumentError, f"div: rounding_mode is None, 'floor' or 'trunc', not "
+                            f"{rounding_mode!r}")
+    graph, nodes = operands("div", x, y)
+    if nodes[0].dtype.is_float:
+        return trunc(named("Div", x, y))
+    a, b = (wrap(graph, n) for n in nodes)
+    return floor_divide(sub(a, fmod(a, b)), b)
 
 
 @public("negative")

@@ -83,7 +83,7 @@ def wrapped(graph: Graph, index: Any, n: Dim) -> Node:
     return graph.select(graph.less(node, 0), back, node)
 
 
-@public()
+@public(keywords={"index": "indices"})
 def take(x: Operand, indices: Operand, dim: int | None = None) -> Tensor:
     """NumPy's take: x indexed along an axis by integers of any shape, which replaces the axis.
 
@@ -115,7 +115,7 @@ def index_select(x: Operand, dim: int, index: Operand) -> Tensor:
     return wrap(graph, graph.op("Gather", a, rows, axis))
 
 
-@public(method=False)
+@public(method=False, keywords={"input": "index"})
 def embedding(index: Operand, weight: Operand) -> Tensor:
     """Rows of ``weight`` (n, d) by integers of any shape: (..., d).
 

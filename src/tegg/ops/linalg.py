@@ -69,7 +69,7 @@ def contraction(graph: Graph, op: str, a: Node, b: Node, spec: Spec, shape: tupl
     return graph.cast(graph.expansion("Contract", a, b, str(spec), shape), dtype)
 
 
-@public()
+@public(keywords={"tensor": "y"})
 def dot(x: Operand, y: Operand) -> Tensor:
     """The inner product of two 1-D tensors."""
     _, (a, b) = operands("dot", x, y)
@@ -90,25 +90,25 @@ def _ranked(op: str, x: Operand, y: Operand, *ranks: int) -> Tensor:
     return matmul(x, y)
 
 
-@public()
+@public(keywords={"mat2": "y"})
 def mm(x: Operand, y: Operand) -> Tensor:
     """(m, k) @ (k, n)."""
     return _ranked("mm", x, y, 2, 2)
 
 
-@public()
+@public(keywords={"mat2": "y"})
 def bmm(x: Operand, y: Operand) -> Tensor:
     """(b, m, k) @ (b, k, n); nothing broadcasts."""
     return _ranked("bmm", x, y, 3, 3)
 
 
-@public()
+@public(keywords={"vec": "y"})
 def mv(x: Operand, y: Operand) -> Tensor:
     """(m, k) @ (k,)."""
     return _ranked("mv", x, y, 2, 1)
 
 
-@public()
+@public(keywords={"vec2": "y"})
 def outer(x: Operand, y: Operand) -> Tensor:
     """The products of the elements of two 1-D tensors: (m,), (n,) -> (m, n)."""
     graph, (a, b) = operands("outer", x, y)
@@ -117,13 +117,13 @@ def outer(x: Operand, y: Operand) -> Tensor:
     return wrap(graph, graph.broadcast("Mul", graph.reshape(a, (*a.shape, 1)), b))
 
 
-@public()
+@public(keywords={"mat1": "a", "mat2": "b"})
 def addmm(x: Operand, a: Operand, b: Operand, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta x + alpha a @ b: x broadcasts to (m, n). Where beta is 0, x is left out."""
     return _added("addmm", x, mm(a, b), beta, alpha)
 
 
-@public()
+@public(keywords={"batch1": "a", "batch2": "b"})
 def baddbmm(x: Operand, a: Operand, b: Operand, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta x + alpha bmm(a, b): x broadcasts to (b, m, n). Where beta is 0, x is left out."""
     return _added("baddbmm", x, bmm(a, b), beta, alpha)

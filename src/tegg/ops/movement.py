@@ -98,6 +98,15 @@ def swapaxes(x: Operand, dim0: int, dim1: int) -> Tensor:
     return wrap(graph, graph.permute(a, tuple(axes)))
 
 
+@public()
+def t(x: Operand) -> Tensor:
+    """A matrix with its axes swapped, as in PyTorch; x of rank 1 or 0 as it is."""
+    _, a = one("t", x)
+    if len(a.shape) > 2:
+        fail(ShapeError, f"t: {show(a.shape)} has more than two axes; name two in transpose")
+    return permute(x, tuple(range(len(a.shape)))[::-1])
+
+
 @public("moveaxis")
 def movedim(x: Operand, source: int, destination: int) -> Tensor:
     """x with one axis moved to another place."""
@@ -207,7 +216,7 @@ def _together(op: str, tensors: Sequence[Operand]) -> tuple[Graph, list[Node]]:
     return graph, [graph.cast(n, dtype) for n in nodes]
 
 
-@public("concat", "concatenate", method=False)
+@public("concat", "concatenate", method=False, keywords={"arrays": "tensors"})
 def cat(tensors: Sequence[Operand], dim: int = 0) -> Tensor:
     """Tensors one after the other along an axis; the other axes must be equal.
 
@@ -227,7 +236,7 @@ def _equal(graph: Graph, a: Shape, b: Shape) -> bool:
     return tuple(map(graph.facts.canonical, a)) == tuple(map(graph.facts.canonical, b))
 
 
-@public(method=False)
+@public(method=False, keywords={"arrays": "tensors"})
 def stack(tensors: Sequence[Operand], dim: int = 0) -> Tensor:
     """Tensors of one shape beside each other along a new axis."""
     graph, nodes = _together("stack", tensors)
@@ -237,7 +246,7 @@ def stack(tensors: Sequence[Operand], dim: int = 0) -> Tensor:
     return cat([unsqueeze(wrap(graph, n), dim) for n in nodes], dim)
 
 
-@public()
+@public(keywords={"dimension": "dim"})
 def unfold(x: Operand, dim: int, size: int, step: int = 1, dilation: int = 1) -> Tensor:
     """Sliding windows of an axis, as PyTorch's Tensor.unfold: the axis becomes the positions, and
     a last axis of ``size`` elements is added, ``dilation`` apart. The rest that does not fill a

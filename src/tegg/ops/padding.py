@@ -24,7 +24,7 @@ _MODES = {"constant": "constant", "reflect": "reflect", "replicate": "replicate"
           "circular": "circular", "edge": "replicate", "wrap": "circular"}
 
 
-@public()
+@public(keywords={"pad": "widths", "pad_width": "widths", "constant_values": "value"})
 def pad(x: Operand, widths: Sequence, mode: Mode = "constant", value: float | bool = 0) -> Tensor:
     """x with something around it.
 

@@ -34,7 +34,7 @@ def _length(op: str, a: Node, axis: int) -> int:
     return n
 
 
-@public()
+@public(keywords={"split_size_or_sections": "split_size"})
 def split(x: Operand, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces of an axis, as in PyTorch: each of ``split_size`` but for a shorter last one, or of
     the sizes in a sequence, which add up to the axis. (NumPy's split takes a number of pieces: that
@@ -65,7 +65,7 @@ def chunk(x: Operand, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     return split(x, max(1, -(-n // count)), axis)
 
 
-@public("array_split")
+@public("array_split", keywords={"indices_or_sections": "sections"})
 def tensor_split(x: Operand, sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """``sections`` pieces whose sizes differ by at most one, the longer ones first; or the pieces
     between the places in a sequence. NumPy's array_split."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _LARGE = 1 << 16  # exponents below it are worked out by squaring
 
 
-@public("power")
+@public("power", keywords={"exponent": "y"})
 def pow(x: Operand, y: Operand) -> Tensor:
     """x to the power y, with C's special values: pow(x, 0) = pow(1, y) = 1.
 

@@ -20,7 +20,8 @@ import numpy as np
 from tegg.errors import ArgumentError, TeggError
 from tegg.ir.graph import user_place
 from tegg.ops.reference import documented
-from tegg.ops.value import fail
+from tegg.ops.value import brief, fail
+from tegg.shape import show
 
 F = TypeVar("F", bound=Callable)
 
@@ -71,7 +72,7 @@ def public(*aliases: str, methods: Iterable[str] = (), method: bool = True,
         star = next((p.name for p in signature.parameters.values()
                      if p.kind is p.VAR_POSITIONAL), None)
         name = f.__name__
-        plain = _plain(signature)
+        plain, parameters = _plain(signature), tuple(signature.parameters.values())
         f.__doc__ = documented(name, inspect.getdoc(f) or "")
 
         @functools.wraps(f)
@@ -86,7 +87,7 @@ def public(*aliases: str, methods: Iterable[str] = (), method: bool = True,
             try:
                 return f(*args, **kwargs)
             except TeggError as e:
-                _rename(e, name)
+                _rename(e, name, _operands(parameters, args, kwargs))
             except TypeError as e:
                 if e.__traceback__ is None or e.__traceback__.tb_next is not None:
                     raise  # from inside
@@ -146,12 +147,29 @@ def _respelled(name: str, args: tuple, kwargs: Mapping[str, Any], spellings: Map
     return (*args, out.pop(star)) if star is not None and star in out else args, out
 
 
-def _rename(e: TeggError, name: str) -> NoReturn:
-    """The same error, in the name of the op that the user called, with the user's line."""
-    text = f"{name}: {_HEAD.sub('', str(e), count=1) if _HEAD.match(str(e)) else e}"
-    if " (at " not in text:
-        text += f" (at {user_place()})"
-    raise type(e)(text) from None
+def _operands(parameters: tuple[inspect.Parameter, ...], args: tuple, kwargs: Mapping[str, Any]
+              ) -> list[tuple[str, tuple]]:
+    """Names and shapes of the tensors and arrays of a call; those in a list each by its place."""
+    given = [(parameters[min(i, len(parameters) - 1)].name, a) for i, a in enumerate(args)]
+    found: list[tuple[str, tuple]] = []
+    for name, a in (*given, *kwargs.items()):
+        inside = enumerate(a) if isinstance(a, (list, tuple)) else ()
+        for label, v in ((name, a), *((f"{name}[{i}]", v) for i, v in inside)):
+            shape = getattr(v, "shape", None)
+            if isinstance(shape, tuple) and not isinstance(v, np.generic):
+                found.append((label, shape))
+    return found
+
+
+def _rename(e: TeggError, name: str, operands: list[tuple[str, tuple]]) -> NoReturn:
+    """The same error, in the name of the op that the user called, with the shapes of its operands
+    that it does not say yet, and the user's line."""
+    said, at, place = str(e).partition(" (at ")
+    text = brief(f"{name}: {_HEAD.sub('', said, count=1)}")
+    shapes = [f"{label} is {show(shape)}" for label, shape in operands if show(shape) not in text]
+    if shapes:
+        text += f"; {', '.join(shapes)}"
+    raise type(e)(text + (at + place if at else f" (at {user_place()})")) from None
 
 
 def _misfit(name: str, signature: inspect.Signature, said: str) -> NoReturn:

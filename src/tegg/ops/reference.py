@@ -69,6 +69,7 @@ _TOLD: dict[tuple[str, str, str], str] = {
     ("as x", "any; bools and small integers in i64", _AXIS): "cumsum cumprod",
     ("as x", "any", _AXIS): "cummax cummin",
     ("as x", "floats", _FLOAT_AXIS): "logcumsumexp softmax log_softmax normalize",
+    ("as x", "floats", f"{_FLOAT_AXIS}, or given twice"): "mean_norm std_norm",
     ("as x", "any; gives i64", _AXIS): "argsort",
     ("two as x", "any; values, and indices in i64", _AXIS): "sort",
     ("two as x with size k on the axis", "any; values, and indices in i64",
@@ -80,6 +81,7 @@ _TOLD: dict[tuple[str, str, str], str] = {
         "reshape unflatten",
     ("x's axes in the new order", "any", f"{_AXIS}, or given twice"):
         "permute transpose swapaxes movedim",
+    ("of rank 2 at most, the axes swapped", "any", "ShapeError for higher rank"): "t",
     ("x's with the axes as their product", "any", f"{_AXIS}, or out of order"): "flatten",
     ("x's without axes of size 1", "any", f"{_AXIS}, or of another size"): "squeeze",
     ("x's with one more axis of size 1", "any", _AXIS): "unsqueeze",
@@ -87,6 +89,10 @@ _TOLD: dict[tuple[str, str, str], str] = {
         "expand",
     ("as x", "any", f"{_AXIS}, or given twice"): "flip roll",
     ("x's with the axis shortened to length", "any", f"{_AXIS}, or a range outside it"): "narrow",
+    ("x's with the range's length on the axis", "any", f"{_AXIS}, or of step 0, ArgumentError for "
+     "bounds that are no ints"): "slice_along",
+    ("x's with spacing for each spacing + size of the axis", "any", f"{_AXIS}, or without a known "
+     "remainder; ArgumentError for a spacing below 1 or a size below 0"): "excise",
     ("the operands' with the sum of their sizes on the axis", "any, all the same",
      "ArgumentError for no tensors, ShapeError and DTypeError where they differ elsewhere"): "cat",
     ("the operands' with a new axis of their number", "any, all the same",
@@ -112,8 +118,10 @@ _TOLD: dict[tuple[str, str, str], str] = {
     ("x's with the number of indices on the axis", "any; integer indices", _INDEX): "index_select",
     ("that of the indices, and weight's last axis", "any; integer indices", _INDEX): "embedding",
     ("that of the indices", "any; integer indices", _INDEX): "gather take_along_dim",
+    ("that of the indices without the last axis, of size k, then x's axes but the batch and k",
+     "any; integer indices", _INDEX): "gather_nd",
     ("as x", "any, source the same; integer indices", _WRITES):
-        "scatter scatter_add scatter_reduce index_add index_copy index_put",
+        "scatter scatter_add scatter_reduce index_add index_copy index_put scatter_nd",
     ("x's and num_classes last", "integers; gives i64", "DTypeError for no integers, "
      "ArgumentError without num_classes"): "one_hot",
     ("(n,) to (minlength,)", "integers; gives i64, of weights theirs", "ShapeError for another "

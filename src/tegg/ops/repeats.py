@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tegg.tensor import Tensor
 
 
-@public()
+@public(keywords={"repeats": "sizes"})
 def repeat(x: Operand, *sizes: Any) -> Tensor:
     """x one after the other ``sizes[i]`` times along each axis, as PyTorch's repeat and NumPy's
     tile; more sizes than axes make leading axes."""
@@ -40,7 +40,7 @@ def _repeated(op: str, graph: Graph, a: Node, times: Sequence[Dim]) -> Node:
     return graph.reshape(wide, tuple(t * s for t, s in zip(times, shape)))
 
 
-@public()
+@public(keywords={"reps": "dims"})
 def tile(x: Operand, *dims: Any) -> Tensor:
     """``repeat`` for which missing leading numbers are 1."""
     graph, a = one("tile", x)
@@ -71,7 +71,7 @@ def repeat_interleave(x: Operand, repeats: Any, dim: int | None = None) -> Tenso
     return wrap(graph, graph.reshape(wide, (*before, n * k, *after)))
 
 
-@public()
+@public(keywords={"shift": "shifts", "dim": "dims", "axis": "dims"})
 def roll(x: Operand, shifts: Any, dims: Any = None) -> Tensor:
     """Elements moved ``shifts`` places along axes, those past the end to the start; of the
     flattened x without ``dims``. As NumPy's roll and PyTorch's."""
@@ -103,7 +103,7 @@ def _rolled(graph: Graph, a: Node, shift: int, axis: int) -> Node:
                          graph.narrow(a, axis, 0, n - tail)], axis)
 
 
-@public()
+@public(keywords={"axes": "dims"})
 def rot90(x: Operand, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     """x turned k times by 90 degrees in the plane of two axes, from the first to the second."""
     graph, a = one("rot90", x)

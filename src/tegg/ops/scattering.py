@@ -61,7 +61,7 @@ def scatter_reduce(x: Operand, dim: int, index: Operand, src: Operand, reduce: s
 
 
 def _scattered(op: str, x: Operand, dim: int, index: Any, src: Any, reduce: str | None) -> Tensor:
-    mode = _mode(op, reduce)
+    mode = mode_of(op, reduce)
     graph = graph_of(op, (x, index, src))
     with graph.recording():
         _, a = one(op, x)
@@ -92,7 +92,8 @@ def _combined(graph: Graph, base: Node, mode: str, record, new: Node) -> Node:
                                         "max"))
 
 
-def _mode(op: str, reduce: str | None) -> str:
+def mode_of(op: str, reduce: str | None) -> str:
+    """A mode by any of its names."""
     if reduce not in _MODES:
         fail(ArgumentError, f"{op}: reduce is None, 'add', 'max' or 'min', not {reduce!r}")
     return _MODES[reduce]
@@ -203,18 +204,24 @@ def index_put(x: Operand, indices: Sequence[Operand], values: Operand,
     if not 1 <= len(arrays) <= len(a.shape):
         fail(ArgumentError, f"index_put: {len(arrays)} indices for {show(a.shape)}; it takes one "
                             f"for each of the leading axes")
+    return put("index_put", graph, a, arrays, values, "add" if accumulate else "last")
+
+
+def put(op: str, graph: Graph, a: Node, arrays: Sequence, values: Any, mode: str) -> Tensor:
+    """a with values at the places of its leading axes that ``arrays`` name together."""
     flat, lead = _flat(graph, a, arrays)
     rest = a.shape[len(arrays):]
-    new = _source("index_put", graph, a, values)
+    new = _source(op, graph, a, values)
     fits = _broadcast(graph, new.shape, (*flat.shape, *rest))
     if len(fits) != len(flat.shape) + len(rest) or graph.facts.canonical(
             product(fits)) != graph.facts.canonical(product((*flat.shape, *rest))):
-        fail(ShapeError, f"index_put: values {show(new.shape)} do not broadcast to "
+        fail(ShapeError, f"{op}: values {show(new.shape)} do not broadcast to "
                          f"{show((*flat.shape, *rest))}")
     count = product(flat.shape)
     new = graph.reshape(graph.expand(new, (*flat.shape, *rest)), (count, *rest))
-    out = graph.op("Scatter", graph.reshape(a, (lead, *rest)), graph.reshape(flat, (count,)), new,
-                   0, "add" if accumulate else "last")
+    at = graph.reshape(flat, (count,))
+    out = _combined(graph, graph.reshape(a, (lead, *rest)), mode, lambda base, to, how: graph.op(
+        "Scatter", base, at, to, 0, how), new)
     return wrap(graph, graph.reshape(out, a.shape))
 
 
@@ -225,7 +232,7 @@ def _broadcast(graph: Graph, *shapes: Shape) -> Shape:
         fail(ShapeError, f"index_put: {e}")
 
 
-def _flat(graph: Graph, a: Node, arrays: tuple) -> tuple[Node, Dim]:
+def _flat(graph: Graph, a: Node, arrays: Sequence) -> tuple[Node, Dim]:
     """The position in the flattened leading axes (-1 where an index lies outside), their size."""
     places = []
     for index, n in zip(arrays, a.shape):

@@ -91,7 +91,7 @@ def _taken(graph: Graph, a: Node, axis: int, index: Node) -> Sorted:
     return Sorted(wrap(graph, taken_along(graph, a, index, axis)), wrap(graph, index))
 
 
-@public()
+@public(keywords={"input": "values", "a": "sorted_sequence", "v": "values"})
 def searchsorted(sorted_sequence: Operand, values: Operand, right: bool = False) -> Tensor:
     """Where values would be inserted into a sorted 1-D tensor to keep it sorted: i64, of the shape
     of ``values``. Before equal elements, or after them for ``right``. NaN is the largest value.

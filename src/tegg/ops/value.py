@@ -50,7 +50,13 @@ def wrap(graph: Graph, node: Node) -> Tensor:
 
 def fail(kind: type[TeggError], message: str) -> NoReturn:
     """Raise ``kind`` with the user's line."""
-    raise kind(f"{message} (at {user_place()})")
+    raise kind(f"{brief(message)} (at {user_place()})")
+
+
+def brief(message: str) -> str:
+    """A message without the inside of the large arrays that it shows."""
+    line = " ".join(message.split()) if "\n" in message else message
+    return line if len(line) <= 400 else f"{line[:250]} ... {line[-100:]}"
 
 
 def is_scalar(x: object) -> bool:

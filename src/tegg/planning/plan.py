@@ -41,11 +41,23 @@ class Call:
     label: str
 
 
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """One plan that was timed against others. seconds: measured of a run, or None where it was
+    not; note: why it was not, or that it was chosen."""
+
+    kernels: tuple[str, ...]
+    predicted: float
+    seconds: float | None
+    note: str = ""
+
+
 @dataclass(slots=True)
 class Plan:
     """What runs, in order, on which memory. Pure data: it can be pickled and shown.
 
     narrowed: weight buffers that are read in another form, and its dtype; their values must fit.
+    tried: the plans that were timed before this one was chosen, by predicted time.
     """
 
     kernels: list[KernelCode]
@@ -59,6 +71,7 @@ class Plan:
     gap: float | None
     stats: dict[str, float] = field(default_factory=dict)
     narrowed: list[tuple[int, DType]] = field(default_factory=list)
+    tried: list[Tried] = field(default_factory=list)
 
     def layout(self, sizes: Mapping[str, int]) -> Layout:
         """Offsets of the arena buffers for given sizes of the symbols."""
@@ -77,7 +90,7 @@ class Plan:
         return life
 
     def show(self) -> str:
-        """The plan as text: one line per call."""
+        """The plan as text: one line per call, and per plan that was timed against it."""
         lines = []
         for part, calls in (("ahead", self.ahead), ("run", self.run)):
             for c in calls:
@@ -85,6 +98,10 @@ class Plan:
                                   for b in c.buffers)
                 lines.append(f"{part}: {self.kernels[c.kernel].name}({names})  {c.label}  "
                              f"{c.seconds * 1e6:.1f} us predicted")
+        for i, t in enumerate(self.tried):
+            took = "not timed" if t.seconds is None else f"{t.seconds * 1e6:.1f} us measured"
+            lines.append(f"tried: plan {i} of {len(t.kernels)} calls, {t.predicted * 1e6:.1f} us "
+                         f"predicted, {took}{', ' * bool(t.note)}{t.note}: {', '.join(t.kernels)}")
         return "\n".join(lines)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from tegg.planning.plan import Plan
 
 if TYPE_CHECKING:
     from tegg.extract.cost import Costs
+    from tegg.extract.profile import Profile
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,20 @@ class Target(Protocol):
 
     def build(self, plan: Plan) -> Executable:
         """Compile and load a plan."""
+
+
+@runtime_checkable
+class Tunable(Target, Protocol):
+    """A target that can measure what its kernels cost on this machine."""
+
+    def machine(self) -> str:
+        """The device, in words: a profile that was measured on one is for that one."""
+
+    def tune(self, quick: bool = False, step: Callable[[str], None] = lambda name: None) -> Profile:
+        """Measure this machine. ``step`` is told what has been done, ``tune_steps`` times."""
+
+    def tune_steps(self, quick: bool = False) -> int:
+        """How many steps ``tune`` tells of."""
 
 
 NEEDED = ("name", "features", "rules", "ops", "providers", "identity", "costs", "unsupported",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
@@ -25,6 +26,7 @@ from tegg.rewrite.providers.rounding import Rounding
 from tegg.rewrite.rulecheck import check
 from tegg.rewrite.rulefile import Rule, RuleSet
 from tegg.rewrite.ruletext import rule_texts
+from tegg.rewrite.sexpr import List, short
 from tegg.rewrite.sources import read_source, rule_files, text_of
 from tegg.rewrite.vocabulary import FACTS as FACT_WORDS, MEMORY, RESERVED, Word, loader, vocabulary
 
@@ -136,6 +138,12 @@ def Tf32() -> Compiler:
     return Compiler(providers=(Multiplying("tf32"),), name="Tf32", rounds=True)
 
 
+def Winograd() -> Compiler:
+    """Convolutions by 3 x 3 taps with stride 1 may go in transformed tiles: a quarter of the
+    multiplications, and an error some ten times that of the direct form. For the CPU."""
+    return Compiler("lower.winograd", name="Winograd", rounds=True)
+
+
 def lowering(target: Target) -> Compiler:
     """What a target puts last into every stack: its rule sets, templates and providers.
 
@@ -229,6 +237,7 @@ def _stacked(ops: tuple[Op, ...], sets: tuple[RuleSet, ...],
     rows = MappingProxyType({op.name: op for op in ops})
     words = vocabulary(rows, _declared(sets, providers, rows))
     _check_sets(sets, words, order)
+    _check_stated(sets, {n for p in providers for n in p.relations})
     texts = {r.name: " ".join(rule_texts(r, words, "{}")) for s in sets for r in s.rules}
     return Stack(rows, sets, providers, words, texts, order, MappingProxyType(dict(cost)))
 
@@ -299,6 +308,22 @@ def _check_sets(sets: Iterable[RuleSet], words: Mapping[str, Word],
                 raise RuleError(f"{r.place}: the name {r.name!r} is taken by "
                                 f"{names[r.name].place}; each rule has its own")
             names[r.name] = r
+
+
+def _check_stated(sets: Iterable[RuleSet], provided: AbstractSet[str]) -> None:
+    """Guards read what somebody states. Raises RuleError where nobody does."""
+    stated = {a.head for s in sets for r in s.rules for a in r.actions if isinstance(a, List)}
+    stated |= {a.items[1].head for s in sets for r in s.rules for a in r.actions
+               if isinstance(a, List) and a.head == "set" and isinstance(a.items[1], List)}
+    declared = {r.word.name: r for s in sets for r in s.relations}
+    for s in sets:
+        for rule in s.rules:
+            for fact in rule.query:
+                name = fact.head if isinstance(fact, List) else ""
+                if name in declared and name not in stated and name not in provided:
+                    raise RuleError(f"{fact.place}: nobody proves {short(fact)}, which guards rule "
+                                    f"{rule.name!r}: no rule of the stack states {name}, and no "
+                                    f"provider; stack what does, or write a rule that states it")
 
 
 def _written(thing: Any) -> str:

@@ -23,7 +23,7 @@ from tegg.rewrite.provenance import Trace
 from tegg.rewrite.rulecheck import variable_sorts
 from tegg.rewrite.rulefile import Rule, RuleSet
 from tegg.rewrite.ruletext import GUARDS, plain_name, rule_texts, variable
-from tegg.rewrite.sexpr import List
+from tegg.rewrite.sexpr import Expr, List
 from tegg.rewrite.stating import Stater
 from tegg.rewrite.view import View, look
 from tegg.rewrite.tables import read_tables
@@ -230,11 +230,21 @@ class _Saturation:
         except Conflict as e:
             raise self.culprit(names, e) from None
         for name, count in run.matches.items():
-            rule = self.report.rules[plain_name(name)]
-            rule.matches += count
-            report.matches[plain_name(name)] = report.matches.get(plain_name(name), 0) + count
-            rule.ms += run.seconds.get(name, 0.0) * 1e3
+            plain, ms = plain_name(name), run.seconds.get(name, 0.0) * 1e3
+            counted = [self.report.rules[plain]]
+            if count:
+                counted.append(report.rules.setdefault(plain, RuleReport()))
+            for c in counted:
+                c.add(count, ms, self.terms(plain) if count else 0)
         return run.changed
+
+    def terms(self, rule: str) -> int:
+        """How many terms a match of a rule states."""
+        def count(e: Expr) -> int:
+            return (e.head in self.stack.table) + sum(map(count, e.items)) if isinstance(
+                e, List) else 0
+
+        return sum(map(count, self.stack.rules[rule].actions))
 
     def culprit(self, names: tuple[str, ...], conflict: Conflict) -> RuleError:
         """Run everything up to the failed round again, then its rules one by one."""

@@ -6,11 +6,24 @@ from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
-class PhaseReport:
-    """One phase. ``hit``: the limit that ended it, or an empty text where it saturated.
+class RuleReport:
+    """One rule: how often it matched, how long that took, and how many terms its matches stated,
+    old ones among them."""
 
-    matches: rule -> how often it matched in this phase.
-    """
+    matches: int = 0
+    ms: float = 0.0
+    made: int = 0
+
+    def add(self, matches: int, ms: float, terms: int) -> None:
+        """Count a round; ``terms``: that one match states."""
+        self.matches += matches
+        self.ms += ms
+        self.made += matches * terms
+
+
+@dataclass(slots=True)
+class PhaseReport:
+    """One phase. ``hit``: the limit that ended it, or an empty text where it saturated."""
 
     name: str
     rounds: int = 0
@@ -19,21 +32,29 @@ class PhaseReport:
     hit: str = ""
     provided: dict[str, int] = field(default_factory=dict)  # provider -> facts it stated
     provider_ms: float = 0.0
-    matches: dict[str, int] = field(default_factory=dict)
+    rules: dict[str, RuleReport] = field(default_factory=dict)  # those that matched in it
 
     @property
     def stopped(self) -> str:
-        """Where a limit ended it: which, and the rule that matched most."""
-        most = max(self.matches, key=lambda n: (self.matches[n], n), default="none")
-        return f"stopped by {self.hit}; the rule that matched most is {most}" if self.hit else ""
+        """Where a limit ended it: which, and the rule that grew most."""
+        most = max(self.rules, key=lambda n: (self.rules[n].made, n), default="")
+        grew = f"; the rule that grew most is {most}, with {self.rules[most].made} terms"
+        return f"stopped by {self.hit}{grew if most else ''}" if self.hit else ""
+
+    def show(self) -> list[str]:
+        """The phase as lines: what happened, then each rule that matched."""
+        facts = "".join(f", {n} {k}" for k, n in self.provided.items() if n)
+        fired = sorted(self.rules, key=lambda n: (-self.rules[n].matches, n))
+        return [f"phase {self.name}: {self.rounds} rounds, {self.enodes} e-nodes, {self.ms:.1f} ms"
+                f" + providers {self.provider_ms:.1f} ms{facts}"
+                + (f"; {self.stopped}" if self.hit else ""),
+                *(f"  {n}: {self.rules[n].matches} matches, {_ms(self.rules[n].ms)}"
+                  for n in fired)]
 
 
-@dataclass(slots=True)
-class RuleReport:
-    """One rule: how often it matched and how long that took, over all phases."""
-
-    matches: int = 0
-    ms: float = 0.0
+def _ms(ms: float) -> str:
+    """Milliseconds; the engine may count whole ones only."""
+    return f"{ms:.2f} ms" if ms >= 0.005 else "under 1 ms"
 
 
 @dataclass(slots=True)
@@ -68,11 +89,6 @@ class Report:
                  f"{self.load_ms:.1f} ms, freeze {self.enodes} e-nodes in {self.classes} classes "
                  f"{self.freeze_ms:.1f} ms"]
         for p in self.phases:
-            facts = "".join(f", {n} {k}" for k, n in p.provided.items() if n)
-            lines.append(f"phase {p.name}: {p.rounds} rounds, {p.enodes} e-nodes, {p.ms:.1f} ms"
-                         f" + providers {p.provider_ms:.1f} ms{facts}"
-                         + (f"; {p.stopped}" if p.hit else ""))
-        lines += [f"  {name}: {self.rules[name].matches} matches, {self.rules[name].ms:.2f} ms"
-                  for name in self.fired]
+            lines += p.show()
         lines += [f"  skipped {name}: {why}" for name, why in self.skipped.items()]
         return "\n".join(lines)

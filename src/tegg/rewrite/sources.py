@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from difflib import get_close_matches
 from functools import lru_cache
 from importlib.resources import files
@@ -9,6 +10,8 @@ from pathlib import Path
 
 from tegg.errors import RuleError
 from tegg.rewrite.rulefile import RuleSet, read_rule_file
+
+_NAME = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)*")  # of a built-in rule set, or of a folder of them
 
 
 def builtin_root() -> Path:
@@ -22,18 +25,24 @@ def read_source(source: str | Path) -> list[RuleSet]:
 
 
 def rule_files(source: str | Path) -> list[tuple[Path, Path | None]]:
-    """The rule files that a source means, each with the folder that its name counts from."""
-    path = Path(source)
+    """The rule files that a source means, each with the folder that its name counts from.
+
+    A text that names a built-in rule set means it, whatever lies in the working directory.
+    """
+    root, path = builtin_root(), Path(source)
+    if isinstance(source, str) and _NAME.fullmatch(source):
+        inside = root.joinpath(*source.split("."))
+        if inside.is_dir():
+            return [(p, root) for p in sorted(inside.rglob("*.egg"))]
+        if inside.with_suffix(".egg").is_file():
+            return [(inside.with_suffix(".egg"), root)]
     if path.is_dir():
-        return [(p, None) for p in sorted(path.rglob("*.egg"))]
+        found: list[tuple[Path, Path | None]] = [(p, None) for p in sorted(path.rglob("*.egg"))]
+        if not found:
+            raise RuleError(f"{source}: the folder holds no .egg file; give another")
+        return found
     if path.suffix == ".egg":
         return [(path, None)]
-    root = builtin_root()
-    inside = root.joinpath(*str(source).split("."))
-    if inside.is_dir():
-        return [(p, root) for p in sorted(inside.rglob("*.egg"))]
-    if inside.with_suffix(".egg").is_file():
-        return [(inside.with_suffix(".egg"), root)]
     names = sorted({".".join(p.relative_to(root).with_suffix("").parts)
                     for p in root.rglob("*.egg")} | {p.name for p in root.iterdir() if p.is_dir()})
     near = get_close_matches(str(source), names, 1)

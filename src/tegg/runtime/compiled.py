@@ -12,6 +12,7 @@ import numpy as np
 from tegg.dim import evaluate
 from tegg.dtype import DType, dtype as as_dtype
 from tegg.errors import ArgumentError, DTypeError, ShapeError, WeightsError
+from tegg.locks import WEIGHTS
 from tegg.planning.plan import Plan
 from tegg.ir.signature import Signature
 from tegg.planning.target import Target, find
@@ -53,8 +54,9 @@ class Compiled:
     def refresh(self) -> None:
         """Compute again what depends on weights only."""
         with self._lock:
-            versions = self._current()
-            arrays = {slot: _data(w) for slot, w in self._weights.items()}
+            with WEIGHTS:  # not while some of them are replaced and others are not
+                versions = self._current()
+                arrays = {slot: _data(w) for slot, w in self._weights.items()}
             fixed: dict[int, np.ndarray] = {}
             for i, b in enumerate(self.plan.buffers):
                 if b.kind == "weight":
@@ -237,8 +239,10 @@ class Compiled:
 
     # ---- saving
     def __getstate__(self) -> dict[str, Any]:
+        with WEIGHTS:
+            weights = {s: _data(w) for s, w in self._weights.items()}
         return {"signature": self.signature, "plan": self.plan, "target": self.target.name,
-                "weights": {s: np.array(_data(w)) for s, w in self._weights.items()},
+                "weights": {s: np.array(a) for s, a in weights.items()},
                 "explanation": self._explanation}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

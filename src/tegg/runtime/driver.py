@@ -5,27 +5,33 @@ from __future__ import annotations
 import pickle
 import sys
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tegg.runtime.buckets import Buckets, hinted
 from tegg.cache import Cache, content_key, default
-from tegg.ir.classes import EClasses, KernelSpec
+from tegg.ir.classes import Cover, EClasses, KernelSpec
 from tegg.rewrite.compiler import Compiler, Generic, lowering, stack as stacked
 from tegg.env import DEBUG
-from tegg.errors import ArgumentError
+from tegg.errors import ArgumentError, LimitWarning
 from tegg.ir.fingerprint import describe
 from tegg.ir.graph import Graph
 from tegg.planning.plan import Plan
 from tegg.runtime.compiled import Compiled
 from tegg.ir.signature import Signature
+from tegg.ir.template import form_of
 from tegg.planning.target import Target, find
 from tegg.version import code_stamp
 
 if TYPE_CHECKING:
     from tegg.display import Picture
+    from tegg.extract import Wanted
     from tegg.extract.cost import Costs
+
+
+SEARCHES = ("cost", "measure")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +39,8 @@ class Options:
     """How to compile. budget_s: seconds that the exact cover may take; 0 takes the heuristic's.
 
     precision: ``"bitwise"`` (same bits) or ``"reals"`` (the order of sums is free).
+    search: ``"cost"`` takes the best plan by prediction, ``"measure"`` times the best few for
+      about ``search_s`` seconds; ``seed`` draws their inputs, and which few.
     """
 
     compilers: tuple[Compiler, ...] = ()
@@ -40,6 +48,27 @@ class Options:
     precision: str = "reals"
     budget_s: float = 5.0
     cache: bool = True
+    search: str = "cost"
+    search_s: float = 10.0
+    seed: int = 0
+
+    def check(self) -> None:
+        """Raises ArgumentError for a number that is none, and for a search that is unknown."""
+        for name, least in (("budget_s", 0.0), ("search_s", 0.0)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= least:
+                raise ArgumentError(f"{name} is a number of seconds, not {value!r}")
+        if self.search not in SEARCHES:
+            raise ArgumentError(f"search is {' or '.join(map(repr, SEARCHES))}, not "
+                                f"{self.search!r}")
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
+            raise ArgumentError(f"seed is a whole number of 0 or more, not {self.seed!r}")
+
+    def decide(self) -> tuple[str, ...]:
+        """What of the options decides a plan, besides the stack and the device."""
+        found = (self.precision, str(self.budget_s), self.search)
+        measured = (str(self.search_s), str(self.seed)) if self.search == "measure" else ()
+        return found + measured
 
 
 def compile_graph(graph: Graph, options: Options) -> Compiled | Buckets:
@@ -92,8 +121,7 @@ def resolve(options: Options) -> tuple[tuple[Compiler, ...], Target]:
         if not isinstance(c, Compiler):
             raise ArgumentError(f"a stack is made of compilers, such as tegg.Generic() or "
                                 f"tegg.Compiler('rules.egg'), not {c!r}")
-    if not isinstance(options.budget_s, (int, float)):
-        raise ArgumentError(f"budget_s is a number of seconds, not {options.budget_s!r}")
+    options.check()
     targets = {c.target.name: c.target for c in stack if c.target is not None}
     if len(targets) > 1:
         raise ArgumentError(f"the stack names several devices: {', '.join(sorted(targets))}; "
@@ -106,7 +134,7 @@ def _plan(graph: Graph, signature: Signature, stack: Sequence[Compiler], target:
           options: Options) -> tuple[Plan, str]:
     cache = default() if options.cache else None
     key = content_key(code_stamp(), describe(graph), target.identity(), repr(target.costs()),
-                      *(c.identity() for c in stack), options.precision, str(options.budget_s))
+                      *(c.identity() for c in stack), *options.decide())
     found = _cached(cache, key)
     if found is not None:
         return found
@@ -128,20 +156,41 @@ def _make(graph: Graph, signature: Signature, stack: Sequence[Compiler], target:
     saturated = saturate(graph, stack, precision=options.precision,
                          features=(target.name, *target.features))
     seconds = time.perf_counter() - start
+    for phase in saturated.report.phases:
+        if phase.hit:
+            warnings.warn(f"phase {phase.name} of the rules was {phase.stopped}; the program is "
+                          f"right, and may be slower than it could be; bound that rule by "
+                          f"'grows:', or give the phase other limits", LimitWarning, stacklevel=2)
     costs = target.costs().with_ops(stacked(stack, graph.table).cost)
-    plan = _planned(saturated.classes, signature, target, costs, options)
+    plan = _measured(graph, saturated.classes, signature, stack, target, costs, options) \
+        if options.search == "measure" else \
+        _planned(saturated.classes, signature, target, costs, options)[0][0]
     plan.stats["saturate_seconds"] = seconds
     return plan, saturated.report.show()
 
 
+def _measured(graph: Graph, classes: EClasses, signature: Signature, stack: Sequence[Compiler],
+              target: Target, costs: Costs, options: Options) -> Plan:
+    """The plan that runs fastest of the best few by prediction."""
+    from tegg.extract import Wanted
+    from tegg.runtime.search import CHOOSING, PLANS, fastest
+    deadline = time.monotonic() + options.search_s
+    plans = _planned(classes, signature, target, costs, options,
+                     Wanted(PLANS - 1, options.search_s * CHOOSING, options.seed))
+    weights = {i: s.source for i, s in enumerate(graph.inputs) if s.kind == "weight"}
+    return fastest(graph, plans, lambda p: Compiled(signature, p, weights, target),
+                   deadline=deadline, seed=options.seed, coarse=any(c.rounds for c in stack))
+
+
 def _planned(classes: EClasses, signature: Signature, target: Target, costs: Costs,
-             options: Options) -> Plan:
-    """The plan of the cheapest cover whose kernels the target takes.
+             options: Options, others: Wanted | None = None
+             ) -> list[tuple[Plan, tuple[str, ...]]]:
+    """The plan of the cheapest cover whose kernels the target takes, and of others, each with what
+    its kernels are.
 
     A kernel that it cannot lower is refused by name, and the choice is made again.
     """
-    from tegg.extract import extract, fragment
-    from tegg.planning.make import KernelRefused, make_plan
+    from tegg.extract import extract
     refused: dict[tuple, str] = {}
 
     def accepts(spec: KernelSpec) -> str | None:
@@ -150,17 +199,38 @@ def _planned(classes: EClasses, signature: Signature, target: Target, costs: Cos
     while True:
         start = time.perf_counter()
         cover = extract(classes, costs, lowerable=target.unsupported, accepts=accepts,
-                        target=target.name, budget_s=options.budget_s)
+                        target=target.name, budget_s=options.budget_s, others=others)
         middle = time.perf_counter()
-        try:
-            plan = make_plan(classes, cover, tuple(s.name for s in signature.symbols),
-                             lambda s: fragment(s, classes), target.lower)
-        except KernelRefused as e:
-            refused[(e.spec.writes, e.spec.reads)] = e.reason
+        plan = _lowered(classes, cover, signature, target, refused)
+        if plan is None:
             continue
         plan.stats.update(extract_seconds=middle - start,
                           lower_seconds=time.perf_counter() - middle)
-        return plan
+        more = [(_lowered(classes, c, signature, target, refused), c) for c in cover.others]
+        return [(plan, _kernels(cover)), *((p, _kernels(c)) for p, c in more if p is not None)]
+
+
+def _kernels(cover: Cover) -> tuple[str, ...]:
+    """What the kernels of a cover are, forms with their attributes."""
+    out = []
+    for spec in (s for s in cover.kernels if not s.ahead):
+        anchor = None if spec.anchor is None else spec.body[spec.anchor]
+        form = "" if anchor is None else f"({', '.join(map(str, form_of(anchor)[1:]))})"
+        out.append(spec.label + form)
+    return tuple(out)
+
+
+def _lowered(classes: EClasses, cover: Cover, signature: Signature, target: Target,
+             refused: dict[tuple, str]) -> Plan | None:
+    """The plan of a cover; None where the target cannot lower a kernel, which is then refused."""
+    from tegg.extract import fragment
+    from tegg.planning.make import KernelRefused, make_plan
+    try:
+        return make_plan(classes, cover, tuple(s.name for s in signature.symbols),
+                         lambda s: fragment(s, classes), target.lower)
+    except KernelRefused as e:
+        refused[(e.spec.writes, e.spec.reads)] = e.reason
+        return None
 
 
 def picture(graph: Graph, what: str, compilers: Sequence[Compiler] = ()) -> Picture:

@@ -18,8 +18,10 @@ from zlib import crc32
 import numpy as np
 
 from tegg.bits import value_of
+from tegg.dim import evaluate as size_of
 from tegg.dtype import DType, f64
 from tegg.ir.graph import Graph, Node
+from tegg.ir.oracle import concrete
 
 FREE = ("Log2", "Exp2", "Sin", "Sqrt", "Erf")
 ELEMENTWISE = ("Add", "Mul", "Sub", "Neg", "Div", "Recip", "Select", "LessThan", "LessEqual",
@@ -52,9 +54,19 @@ class Evaluator:
     Raises Undecided for an op that the domain lacks.
     """
 
-    def __init__(self, graph: Graph, domain: Domain, inputs: Mapping[int, np.ndarray]) -> None:
+    def __init__(self, graph: Graph, domain: Domain, inputs: Mapping[int, np.ndarray],
+                 sizes: Mapping[str, int] | None = None) -> None:
         self.graph, self.domain, self.inputs = graph, domain, inputs
+        self.sizes = sizes or {}
         self.values: dict[int, np.ndarray] = {}
+
+    def shape(self, n: Node) -> tuple[int, ...]:
+        """The shape of a node at the sizes of the run."""
+        return tuple(size_of(d, self.sizes) for d in n.shape)
+
+    def attrs(self, n: Node) -> tuple:
+        """Its attributes at these sizes."""
+        return concrete(n.attrs, n.op, self.sizes)
 
     def value(self, n: Node) -> np.ndarray:
         if n.id not in self.values:
@@ -95,7 +107,7 @@ class Evaluator:
             raise Undecided("an index that is not known")
         arrays = [x, *(a.astype(np.int64) for a in index)]
         assert n.op.meaning is not None
-        moved = n.op.meaning(arrays, n.attrs, n.shape, n.dtype)
+        moved = n.op.meaning(arrays, self.attrs(n), self.shape(n), n.dtype)
         if n.shape:
             return np.asarray(moved, object)
         out = np.empty((), object)
@@ -104,9 +116,9 @@ class Evaluator:
 
     def _source(self, n: Node) -> np.ndarray:
         if n.op.name == "Full":
-            return self._filled(n.shape, n.attrs[2], n.dtype)
+            return self._filled(self.shape(n), n.attrs[2], n.dtype)
         assert n.op.meaning is not None
-        exact = n.op.meaning([], n.attrs, n.shape, n.dtype)
+        exact = n.op.meaning([], self.attrs(n), self.shape(n), n.dtype)
         return self._map(lambda v: self.domain.full(v, n.dtype), exact.astype(object))
 
     def _filled(self, shape: tuple, bits: int, dtype: DType) -> np.ndarray:
@@ -135,11 +147,12 @@ class Evaluator:
         return np.expand_dims(out, axis)
 
     def _pad(self, n: Node) -> np.ndarray:
-        low, high, fill = n.attrs
-        if not n.shape:
+        low, high, fill = self.attrs(n)
+        shape = self.shape(n)
+        if not shape:
             return self.value(n.args[0])
-        out = self._filled(n.shape, fill, n.dtype)
-        out[tuple(slice(a, d - b) for a, b, d in zip(low, high, n.shape))] = self.value(n.args[0])
+        out = self._filled(shape, fill, n.dtype)
+        out[tuple(slice(a, d - b) for a, b, d in zip(low, high, shape))] = self.value(n.args[0])
         return out
 
 
@@ -189,21 +202,32 @@ class Rationals:
 
 
 def simplest(value: float, dtype: DType = f64) -> Fraction:
-    """The first convergent of a float's continued fraction that rounds to it in a dtype."""
-    if not np.isfinite(value):
+    """The fraction of the smallest denominator that rounds to a float in a dtype."""
+    kind = dtype.numpy.type
+    with np.errstate(over="ignore"):
+        here = kind(value)
+        ends = np.nextafter(here, kind(0)), np.nextafter(here, kind(np.inf))
+    if not np.isfinite(here):
         raise Undecided("an infinity or NaN")
-    def rounded(x: float) -> float:
-        return float(np.asarray(x).astype(dtype.numpy))
+    if here < 0:
+        return -simplest(-value, dtype)
+    if here == 0:
+        return Fraction(0)
+    exact = Fraction(float(here))
+    low = (exact + Fraction(float(ends[0]))) / 2
+    beyond = Fraction(float(ends[1])) if np.isfinite(ends[1]) else 3 * exact - 2 * low
+    return _between(low, (exact + beyond) / 2)
 
-    exact = rest = Fraction(float(value))
-    low, high = (0, 1), (1, 0)  # the last two convergents, as numerator and denominator
-    while True:
-        whole = rest.numerator // rest.denominator
-        low, high = high, (whole * high[0] + low[0], whole * high[1] + low[1])
-        found = Fraction(*high)
-        if found == exact or rounded(float(found)) == rounded(float(value)):
-            return found
-        rest = 1 / (rest - whole)
+
+def _between(low: Fraction, high: Fraction) -> Fraction:
+    """The fraction of the smallest denominator with ``low < it < high``, for ``0 <= low``."""
+    whole = low.numerator // low.denominator
+    if whole + 1 < high:
+        return Fraction(whole + 1)
+    if low == whole:  # between whole and at most whole + 1: the first 1 / n that is small enough
+        n = 1 / (high - whole)
+        return whole + Fraction(1, n.numerator // n.denominator + 1)
+    return whole + 1 / _between(1 / (high - whole), 1 / (low - whole))
 
 
 def rationals(array: np.ndarray) -> np.ndarray:
@@ -217,7 +241,8 @@ def rationals(array: np.ndarray) -> np.ndarray:
     return out
 
 
-def exactly(graph: Graph, a: Node, b: Node, arrays: Mapping[int, np.ndarray]) -> bool | None:
+def exactly(graph: Graph, a: Node, b: Node, arrays: Mapping[int, np.ndarray],
+            sizes: Mapping[str, int] | None = None) -> bool | None:
     """Whether two nodes are equal in exact arithmetic; None where that decides nothing.
 
     They may differ with free functions and yet be equal: then nothing is decided.
@@ -226,7 +251,7 @@ def exactly(graph: Graph, a: Node, b: Node, arrays: Mapping[int, np.ndarray]) ->
     try:
         inputs = {slot: rationals(x) if x.dtype.kind == "f" else x.astype(object)
                   for slot, x in arrays.items()}
-        run = Evaluator(graph, domain, inputs)
+        run = Evaluator(graph, domain, inputs, sizes)
         same = bool(np.array_equal(run.value(a), run.value(b)))
     except Undecided:
         return None

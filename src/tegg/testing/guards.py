@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 
-from tegg.bits import bits_of
-from tegg.dtype import DTYPES, DType, dtype as as_dtype, i64
+from tegg.bits import bits_of, value_of
+from tegg.dim import exact_div, product
+from tegg.dtype import DTYPES, DType, dtype as as_dtype, f64, i64
 from tegg.ir.expand import contract
 from tegg.ir.graph import Node
 from tegg.ir.oracle import evaluate
 from tegg.rewrite.providers.dims import inverses
 from tegg.rewrite.providers.dtypes import holds
 from tegg.rewrite.sexpr import Expr, Symbol
+from tegg.testing.sizes import at_least
 
 if TYPE_CHECKING:
     from tegg.testing.instance import Instance
+
+LIKELY = MappingProxyType({  # guard -> which argument is what few draws are, and what it may be
+    "inverse-dim": (3, tuple(bits_of(1.0 / n, f64) for n in (1, 2, 3, 4))),
+    "inverse-split": (3, tuple(bits_of(1.0 / n, f64) for n in (4, 6, 8, 9, 12)))})
 
 
 class Miss(Exception):
@@ -33,14 +37,14 @@ POLICIES = ("may-round", "may-multiply")
 
 # ---- builders: a guard that defines its first argument makes the node itself
 def _sized(made: Instance, args: tuple[Expr, ...], shape: tuple, dtype: DType) -> Node:
-    size = made.env.get(str(args[0])) or (made.rng.choice((2, 3, 4, 6)),)
+    size = made.env.get(str(args[0])) or (made.sizes.factor(),)
     made.bind(args[0], size)
     node = made.graph.op("Size", dtype, size)
     return made.graph.expand(made.graph.reshape(node, (1,) * len(shape)), shape)
 
 
 def _rotated(made: Instance, args: tuple[Expr, ...], shape: tuple, dtype: DType) -> Node:
-    if not shape or shape[-1] % 2:
+    if not shape or exact_div(shape[-1], 2) is None:
         raise Miss
     return rotate(made.graph, made.node(args[0], shape, dtype))
 
@@ -53,12 +57,11 @@ def rotate(graph, x: Node) -> Node:
 
 
 def _concat(made: Instance, args: tuple[Expr, ...], shape: tuple, dtype: DType) -> Node:
-    axes = [i for i, n in enumerate(shape) if n > 1]
-    if not axes:
+    cuts = [(i, cut) for i, n in enumerate(shape) if (cut := made.sizes.cut(n)) is not None]
+    if not cuts:
         raise Miss
-    axis = made.rng.choice(axes)
+    axis, cut = made.rng.choice(cuts)
     made.bind(args[2], axis)
-    cut = made.rng.randrange(1, shape[axis])
     sizes = (cut, shape[axis] - cut)
     parts = [made.node(a, shape[:axis] + (n,) + shape[axis + 1:], dtype)
              for a, n in zip(args, sizes)]
@@ -69,9 +72,8 @@ def _constant(made: Instance, args: tuple[Expr, ...], shape: tuple, dtype: DType
     values = (True, False) if dtype.kind == "bool" else (0, 1, 3)
     a, b = (made.graph.full(made.rng.choice(values), dtype, shape) for _ in range(2))
     node = made.graph.op("Add", a, b)
-    one = made.graph.op("Add", *(made.graph.full(bool(n.attrs[2]) if dtype.kind == "bool" else
-                                                 evaluate([n], {})[0].flat[0].item()
-                                                 if np.prod(shape) else 0, dtype) for n in (a, b)))
+    one = made.graph.op("Add", *(made.graph.full(value_of(n.attrs[2], dtype), dtype)
+                                 for n in (a, b)))
     made.bind(args[0], bits_of(evaluate([one], {})[0].item(), dtype))
     return node
 
@@ -82,7 +84,7 @@ def _contraction(made: Instance, args: tuple[Expr, ...], shape: tuple, dtype: DT
     owners = {a: made.rng.choice(("x", "y", "xy")) for a in letters if a}
     if dtype.kind == "bool" or not any(len(o) == 1 for o in owners.values()):
         raise Miss
-    size = {**{a: n for a, n in zip(letters, shape) if a}, "k": 2}
+    size = {**{a: n for a, n in zip(letters, shape) if a}, "k": made.sizes.positive()}
     axes = [[a for a in owners if side in owners[a]] + ["k"] for side in "xy"]
     spec = ";".join(",".join(a) for a in (*axes, letters))
     made.bind(args[2], spec)
@@ -91,12 +93,12 @@ def _contraction(made: Instance, args: tuple[Expr, ...], shape: tuple, dtype: DT
     return contract(made.graph, operands, (spec, shape))
 
 
-def _clipped(made: Instance, low: int, high: int, shape: tuple, dtype: DType) -> Node:
+def _clipped(made: Instance, low: int, high: Node, shape: tuple, dtype: DType) -> Node:
     """A new input, limited to low .. high."""
     free = made.graph.input(f"free{len(made.inputs)}", shape, dtype)
     made.inputs.append((free, "any"))
     above = made.graph.idiom("Maximum", free, made.graph.full(low, dtype))
-    return made.graph.idiom("Minimum", above, made.graph.full(high, dtype))
+    return made.graph.idiom("Minimum", above, high)
 
 
 def _range(made: Instance, args: tuple[Expr, ...], shape: tuple, dtype: DType) -> Node:
@@ -106,14 +108,17 @@ def _range(made: Instance, args: tuple[Expr, ...], shape: tuple, dtype: DType) -
     high = low if str(args[0]) == str(args[1]) else 1
     made.bind(args[0], low)
     made.bind(args[1], high)
-    return _clipped(made, low, high, shape, dtype)
+    return _clipped(made, low, made.graph.full(high, dtype), shape, dtype)
 
 
 def _within(made: Instance, args: tuple[Expr, ...], shape: tuple, dtype: DType) -> Node:
     size = made.env.get(str(args[0]))
     if not isinstance(size, tuple) or len(size) != 1 or dtype.kind != "int":
         raise Miss
-    return _clipped(made, 0, size[0] - 1, shape, dtype)
+    if not at_least(size[0], 1):
+        raise Miss
+    last = made.graph.add(made.graph.size(size[0], dtype), -1)
+    return _clipped(made, 0, last, shape, dtype)
 
 
 def _picked(made: Instance, table: Node, index: Node, k: int, shared: int) -> Node:
@@ -136,7 +141,7 @@ def _one_hot_sum(made: Instance, args: tuple[Expr, ...], shape: tuple, dtype: DT
     """The axes of the index are some neighbours of the result's, or none."""
     k = made.rng.randrange(len(shape) + 1)
     j = made.rng.randrange(k, len(shape) + 1)
-    n, index = made.rng.choice((2, 3)), shape[k:j]
+    n, index = made.sizes.positive(), shape[k:j]
     for a, value in zip(args[2:], (k, (n,), (1,) * len(index),
                                    (1,) * k + index + (1,) * (len(shape) - j), shape)):
         made.bind(a, value)
@@ -170,13 +175,15 @@ def _one_hot_sum_batched(made: Instance, args: tuple[Expr, ...], shape: tuple, d
                          ) -> Node:
     """The first axes of the result, before they are moved, are axes of the table and the index."""
     whole, perm = _exchanged(made, args[10:], shape)
-    if not whole or 0 in whole:
+    if not whole:
         raise Miss
     shared = made.rng.randrange(1, len(whole) + 1)
     w = whole[:shared] + _spread(whole[shared:], made)
     j = made.rng.randrange(shared, len(w) + 1)
-    n, index, tail = made.rng.choice((2, 3)), w[:j], w[j:]
-    rows = math.prod(w[:shared])
+    n, index, tail = made.sizes.positive(), w[:j], w[j:]
+    rows = product(w[:shared])
+    if not at_least(rows * n, 1):  # what would be gathered from may be empty
+        raise Miss
     for a, value in zip(args[2:10], (
             tuple(range(shared + 1 + len(tail))), (rows * n, *tail), (rows,),
             w[:shared] + (1,) * (j - shared), (n,), (1,) * j, index + (1,) * len(tail), w)):
@@ -251,27 +258,31 @@ def _units(p: tuple, s: tuple) -> tuple | None:
     return (tuple(s[i] for i in p),) if moved == sorted(moved) else None
 
 
-def _is_float(d: object) -> bool:
-    return isinstance(d, DType) and d.is_float
+def _inverse(s: tuple, k: int, d: object, v: int) -> bool:
+    n = s[k]
+    return (isinstance(d, DType) and d.is_float and isinstance(n, int) and n > 0
+            and v in inverses(n, d))
 
 
 def _split(s: tuple, k: int, d: object, v: int) -> tuple | None:
     for m in range(2, 10):
-        if isinstance(d, DType) and d.is_float and s[k] > 1 and v in inverses(s[k] * m, d):
-            return (bits_of(1.0 / m, as_dtype("f64")),)
+        n = s[k]
+        if (isinstance(d, DType) and d.is_float and isinstance(n, int) and n > 1
+                and v in inverses(n * m, d)):
+            return (bits_of(1.0 / m, f64),)
     return None
 
 
 def _size_split(s: tuple, k: int, n: tuple) -> tuple | None:
-    whole = s[k] > 0 and n[0] % s[k] == 0 and n[0] > s[k]
-    return ((n[0] // s[k],), (1,) * len(s)) if whole else None
+    rest = exact_div(n[0], s[k])
+    return ((rest,), (1,) * len(s)) if rest is not None and rest != 1 else None
 
 
 def _half(second: bool) -> Callable:
     def f(s: tuple, a: tuple, b: tuple, o: tuple) -> tuple | None:
-        if not s or s[-1] % 2 or set(o) != {1}:
+        half = exact_div(s[-1], 2) if s else None
+        if half is None or set(o) != {1}:
             return None
-        half = s[-1] // 2
         low, high = (half, s[-1]) if second else (0, half)
         whole = (a, b) == ((0,) * (len(s) - 1) + (low,), (*s[:-1], high))
         return (len(s) - 1,) if whole else None
@@ -289,8 +300,7 @@ TESTS: MappingProxyType[str, Callable] = MappingProxyType({
     "perm-units": _bound(2, _units),
     "unit-axis": _bound(2, lambda s, k: s[k] == 1, axis=1),
     "size": _bound(2, lambda s, k: ((s[k],),), axis=1),
-    "inverse-dim": _bound(4, lambda s, k, d, v: _is_float(d) and s[k] > 0
-                          and v in inverses(s[k], d), axis=1),
+    "inverse-dim": _bound(4, _inverse, axis=1),
     "inverse-split": _bound(4, _split, axis=1),
     "size-split": _bound(3, _size_split, axis=1),
     "first-half": _bound(4, _half(False)),

@@ -7,20 +7,22 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from tegg.bits import bits_of
+from tegg.dim import Symbol as DimSymbol, symbols
 from tegg.dtype import DTYPES, DType, bool_, dtype as as_dtype, i64
 from tegg.errors import TeggError
 from tegg.ir.graph import Graph, Node
 from tegg.ir.op import Op, OpTable
 from tegg.rewrite.providers import Completing, Provider
 from tegg.rewrite.rulefile import Relation, Rule
-from tegg.rewrite.sexpr import Expr, List, Symbol, is_float
-from tegg.testing.guards import BUILDERS, DOMAINS, POLICIES, TESTS, Miss
+from tegg.rewrite.sexpr import Expr, List, Symbol
+from tegg.testing.guards import BUILDERS, DOMAINS, LIKELY, POLICIES, TESTS, Miss
 from tegg.testing.preimage import choose
+from tegg.testing.sizes import Sizes
+from tegg.testing.terms import const_bits, is_kind, leaves, literal, rename
 
 MEMORY = ("Load", "Store", "ToDevice", "ToHost")  # where a value rests changes nothing about it
 ROUNDED = "StoreAs"  # a form that is a dtype: the value after a cast to it and back
-SIZES = (0, *(1, 2, 3, 4) * 4)  # of axes: an empty one now and then
+SYMBOLIC_TRIES = 40  # graphs of symbolic dims that are drawn before numbers are
 ARITHMETIC: dict[str, Callable[..., int]] = {
     "+": int.__add__, "-": int.__sub__, "*": int.__mul__, "min": min, "max": max}
 COMPARE = {"<": int.__lt__, ">": int.__gt__, "<=": int.__le__, ">=": int.__ge__}
@@ -30,7 +32,7 @@ COMPARE = {"<": int.__lt__, ">": int.__gt__, "<=": int.__le__, ">=": int.__ge__}
 class Instance:
     """A graph that a rule matches. env: variable -> node or attribute."""
 
-    rng: Random
+    sizes: Sizes
     table: OpTable
     relations: Mapping[str, Relation]
     dtypes: tuple[DType, ...]
@@ -45,8 +47,20 @@ class Instance:
     made: set[str] = field(default_factory=set)  # of them, those that an op may compute
     typed: dict[str, DType] = field(default_factory=dict)  # variable -> the dtype a guard names
     near: dict[str, list[int]] = field(default_factory=dict)  # variable -> what it is compared with
+    likely: dict[str, tuple[int, ...]] = field(default_factory=dict)  # what a guard says it may be
     inputs: list[tuple[Node, str]] = field(default_factory=list)  # node, domain
     owner: Node | None = None  # of constants on a right side: the class that was matched
+
+    @property
+    def rng(self) -> Random:
+        """Where everything is drawn from."""
+        return self.sizes.rng
+
+    @property
+    def symbols(self) -> set[DimSymbol]:
+        """The symbols of the dims that were drawn."""
+        return {s for n in self.graph.nodes for d in n.shape for s in symbols(d)} | {
+            s for n in self.graph.nodes if n.op.name == "Size" for s in symbols(n.attrs[1][0])}
 
     # ---- reading the query
     def take(self, facts: tuple[Expr, ...]) -> None:
@@ -71,8 +85,12 @@ class Instance:
                 self.note(fact)
 
     def note(self, guard: List) -> None:
-        """Remember the dtype that ``(= "f32" (dtype x))`` names, and the ends of comparisons."""
+        """Remember the dtype that ``(= "f32" (dtype x))`` names, the ends of comparisons, and what
+        an argument is that few draws would be."""
         sides = guard.items[1:]
+        if guard.head in LIKELY:
+            place, values = LIKELY[guard.head]
+            self.likely[str(sides[place])] = values
         if guard.head in COMPARE:
             for name, end in (sides, sides[::-1]):
                 if isinstance(end, Symbol) and end.is_int:
@@ -92,7 +110,7 @@ class Instance:
         inner |= {str(s) for _, args in self.built.values() for a in args for s in leaves(a)}
         roots = [v for v in (*self.defined, *self.built, *self.loose) if v not in inner]
         for v in roots:
-            shape = tuple(self.rng.choice(SIZES) for _ in range(self.rng.randrange(4)))
+            shape = self.sizes.shape()
             self.node(Symbol(v, None), shape, self.typed.get(v) or self.rng.choice(self.dtypes))
         waiting = list(self.guards)
         while waiting:
@@ -267,8 +285,10 @@ class Instance:
         return self.env.get(e.text) if e.is_name else literal(e)
 
     def beside(self, e: Expr) -> Any:
-        """An attribute; of a free one that guards compare with numbers, often one beside these."""
+        """An attribute; of a free one that guards speak of, often what they say, or beside it."""
         known = self.attribute(e)
+        if known is None and str(e) in self.likely and self.rng.random() < 0.9:
+            return self.rng.choice(self.likely[str(e)])
         if known is None and str(e) in self.near and self.rng.random() < 0.5:
             return self.rng.choice(self.near[str(e)]) + self.rng.choice((-1, 0, 1))
         return known
@@ -291,7 +311,7 @@ class Instance:
         if not all(b is None or is_kind(b, kind) for b, (_, kind) in zip(bound, op.attrs)):
             raise Miss
         below = [self.known(a) for a in args]
-        shapes, values = choose(op, shape, dtype, bound, below, self.rng)
+        shapes, values = choose(op, shape, dtype, bound, below, self.sizes)
         values = [as_dtype(v) if kind == "dtype" else v
                   for v, (_, kind) in zip(values, op.attrs)]
         for a, v in zip(attrs, values):
@@ -323,12 +343,19 @@ class Instance:
 
 def instance(rule: Rule, table: OpTable, relations: Mapping[str, Relation],
              dtypes: tuple[DType, ...], rng: Random, tries: int = 10_000,
-             providers: tuple[Provider, ...] = ()) -> Instance:
-    """Draw until a graph fits the rule's left side. Raises AssertionError where none was found."""
-    for _ in range(tries):
-        made = Instance(rng, table, relations, dtypes, providers, Graph(table))
+             providers: tuple[Provider, ...] = (), symbolic: bool = False) -> Instance:
+    """Draw until a graph fits the rule's left side. Raises AssertionError where none was found.
+
+    symbolic: whether sizes are known only at run time, where the rule matches such a graph.
+    """
+    for i in range(tries):
+        sizes = Sizes(rng, symbolic and i < SYMBOLIC_TRIES)
+        made = Instance(sizes, table, relations, dtypes, providers, Graph(table))
         try:
             made.take(rule.query)
+            if i == 0 and (name := _inside_itself(made.defined)) is not None:
+                raise AssertionError(f"{rule!r}: {name} stands inside of its own term, and no "
+                                     f"graph is recorded so; write the rule without that")
             made.draw()
         except Miss:
             continue
@@ -337,48 +364,16 @@ def instance(rule: Rule, table: OpTable, relations: Mapping[str, Relation],
                          f"false always, or has no strategy in tegg.testing.guards")
 
 
-def rename(e: Expr, relation: Relation, fact: List) -> Expr:
-    """The meaning of a relation with a fact's arguments in place of its parameters."""
-    given = dict(zip(relation.parameters, fact.items[1:]))
-
-    def walk(x: Expr) -> Expr:
-        if isinstance(x, List):
-            return List(tuple(map(walk, x.items)), x.place, x.end)
-        return given.get(x.text, x)
-
-    return walk(e)
-
-
-def leaves(e: Expr) -> list[Symbol]:
-    """The variables inside of a term (its head excluded)."""
-    if isinstance(e, List):
-        return [s for x in e.items[1:] for s in leaves(x)]
-    return [e] if e.is_name else []
-
-
-def is_kind(value: object, kind: str) -> bool:
-    """Whether a value can be an attribute of a kind: texts of rules hold dtypes, shapes and
-    permutations alike, and a rule may confuse them."""
-    if kind == "dtype":
-        return isinstance(value, DType) or value in DTYPES
-    if kind in ("mode", "spec"):
-        return isinstance(value, str)
-    if kind in ("shape", "dims", "perm", "ints"):
-        return isinstance(value, tuple)
-    return isinstance(value, int)
-
-
-def literal(e: Expr) -> object:
-    if isinstance(e, List):
-        raise Miss
-    return e.string if e.is_string else int(e.text) if e.is_int else e
-
-
-def const_bits(e: List, dtype: DType) -> int:
-    """The pattern of a constant in a dtype. Raises Miss where its kind is another."""
-    text = str(e.items[1])
-    kind = "bool" if text in ("true", "false") else "float" if is_float(text) else "int"
-    if dtype.kind != kind or (text.startswith("-") and dtype.name == "u8"):
-        raise Miss
-    return bits_of(text == "true" if kind == "bool" else float(text) if kind == "float"
-                   else int(text), dtype)
+def _inside_itself(defined: Mapping[str, Expr]) -> str | None:
+    """A variable that must be a term which it is part of."""
+    holds = {name: set(map(str, leaves(term))) for name, term in defined.items()}
+    for name, todo in holds.items():
+        seen: set[str] = set()
+        todo = set(todo)
+        while todo and name not in seen:
+            inner = todo.pop()
+            todo |= holds.get(inner, set()) - seen
+            seen.add(inner)
+        if name in seen:
+            return name
+    return None

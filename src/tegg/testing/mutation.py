@@ -16,7 +16,7 @@ from tegg.rewrite.rulecheck import check_rule_form, variable_sorts
 from tegg.rewrite.rulefile import Rule, RuleSet
 from tegg.rewrite.sexpr import Expr, List, Symbol, is_float, short
 from tegg.rewrite.vocabulary import Word
-from tegg.testing.instance import leaves
+from tegg.testing.terms import leaves
 
 KINDS = ("guard", "operands", "constant", "attribute", "variable", "sign", "op")
 FRESH = "other"  # a variable that no rule uses: where it stands, anything may

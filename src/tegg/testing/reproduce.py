@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from tegg.dim import Symbol, evaluate as size_of, product, symbols
 from tegg.dtype import DType
 from tegg.ir.graph import Graph, Node
 from tegg.ir.oracle import evaluate
@@ -19,19 +20,21 @@ SIMPLE = (0, 1, -1, 2)
 class Counterexample:
     """Two nodes of a graph that a rule puts in one class, and inputs on which they differ.
 
-    arrays: input slot -> values. A claim about one node has ``right`` None.
+    arrays: input slot -> values. A claim about one node has ``right`` None. sizes: of symbols.
     """
 
     graph: Graph
     left: Node
     right: Node | None
     arrays: Mapping[int, np.ndarray]
+    sizes: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def size(self) -> tuple[int, int]:
-        """What makes one example simpler than another: elements, then nodes."""
+        """What makes one example simpler than another: elements, then nodes and symbols."""
         nodes = self.nodes()
-        return sum(int(np.prod(np.asarray(n.shape, int))) for n in nodes), len(nodes)
+        return (sum(size_of(product(n.shape), self.sizes) for n in nodes),
+                len(nodes) + 8 * len(self.sizes))
 
     def nodes(self) -> list[Node]:
         """The nodes that the two sides are made of."""
@@ -42,6 +45,8 @@ class Counterexample:
         names = {n.id: f"v{i}" for i, n in enumerate(self.nodes())}
         lines = ["import numpy as np", "import tegg", "from tegg.ir.oracle import evaluate", "",
                  "g = tegg.Graph()"]
+        for s in sorted({s for n in self.nodes() for s in _symbols(n)}):
+            lines.append(f"{s.name} = tegg.dim({s.name!r}, {s.min}, {s.max})")
         slots = []
         for n in self.nodes():
             if n.op.name == "Input":
@@ -56,9 +61,11 @@ class Counterexample:
             a = self.arrays[slot]
             lines.append(f"    {i}: np.array({_text(a.tolist())}, {_array_dtype(a)}),")
         lines.append("}")
+        given_sizes = f", {dict(self.sizes)}" if self.sizes else ""
         sides = [n for n in (self.left, self.right) if n is not None]
         for side, n in zip(("left ", "right"), sides):
-            lines.append(f"print({side!r}, evaluate([{names[n.id]}], inputs)[0].tolist())")
+            lines.append(f"print({side!r}, evaluate([{names[n.id]}], inputs{given_sizes})"
+                         "[0].tolist())")
         return "\n".join(lines)
 
 
@@ -73,7 +80,7 @@ def shrink(found: Counterexample, differs: Callable[[np.ndarray, np.ndarray], bo
 
     def still() -> bool:
         with np.errstate(all="ignore"):
-            return differs(*evaluate([found.left, right], arrays))
+            return differs(*evaluate([found.left, right], arrays, found.sizes))
 
     for a in arrays.values():
         everywhere = np.ones(a.shape, bool)
@@ -82,7 +89,7 @@ def shrink(found: Counterexample, differs: Callable[[np.ndarray, np.ndarray], bo
                 here = np.zeros(a.shape, bool)
                 here[i] = True
                 any(_settle(a, here, value, still) for value in SIMPLE)
-    return Counterexample(found.graph, found.left, found.right, arrays)
+    return replace(found, arrays=arrays)
 
 
 def _settle(a: np.ndarray, where: np.ndarray, value: int, still: Callable[[], bool]) -> bool:
@@ -95,6 +102,12 @@ def _settle(a: np.ndarray, where: np.ndarray, value: int, still: Callable[[], bo
         return True
     np.copyto(a, old)
     return False
+
+
+def _symbols(n: Node) -> set[Symbol]:
+    """The symbols that a node names."""
+    named = [d for a in n.attrs if isinstance(a, tuple) for d in a]
+    return {s for d in (*n.shape, *named) for s in symbols(d)}
 
 
 def _dtype(d: DType) -> str:

@@ -13,7 +13,7 @@ from tegg.rewrite.rulefile import RuleSet
 from tegg.testing.exact import exactly
 from tegg.testing.mutation import KINDS, Mutant, mutants
 from tegg.testing.smt import proven
-from tegg.testing.soundness import (Claim, Unsound, check_rule, draw_inputs, draw_instance,
+from tegg.testing.soundness import (Claim, Run, Unsound, check_rule, draw_instance, draw_runs,
                                     relations)
 from tegg.testing.workbench import SOUND_DRAWS
 
@@ -84,7 +84,7 @@ def holds(mutant: Mutant, home: RuleSet, stacked: Stack, seed: int = 0) -> bool:
         rng = Random(f"{seed} proof {i}")
         made = draw_instance(mutant.rule, home, stacked, rng)
         claim = _Proof(mutant.rule, home.header, made, relations(stacked),
-                       draw_inputs(made, home.header))
+                       draw_runs(made, home.header))
         try:
             for action in mutant.rule.actions:
                 claim.action(action)
@@ -99,17 +99,15 @@ class _Proof(Claim):
     Raises Unsound for what is not proven, which may be true all the same.
     """
 
-    def same(self, a: Node, b: Node) -> None:
-        if (a.shape, a.dtype) != (b.shape, b.dtype):
-            raise self.fail("shapes or dtypes differ")
-        if 0 in a.shape:  # there is nothing to compare
+    def equal(self, a: Node, b: Node, run: Run) -> None:
+        if 0 in run.shape(a):  # there is nothing to compare
             return
         graph, inputs = self.made.graph, [n for n, _ in self.made.inputs]
         reals = self.header.kind not in ("bitwise", "facts")
-        if reals and exactly(graph, a, b, self.arrays):
+        if reals and exactly(graph, a, b, run.arrays, run.sizes):
             return
         try:
-            true = proven(graph, a, b, inputs, self.header.kind)
+            true = proven(graph, a, b, inputs, self.header.kind, run.sizes)
         except ArgumentError:  # without a solver
             true = False
         if not true:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tegg.dim import evaluate as size_of
 from tegg.dtype import DType
 from tegg.errors import ArgumentError
 from tegg.ir.graph import Graph, Node
@@ -138,16 +139,18 @@ def _none(*args: Any) -> Any:
     raise Undecided("an op of integers")
 
 
-def proven(graph: Graph, a: Node, b: Node, inputs: Iterable[Node], kind: str) -> bool | None:
+def proven(graph: Graph, a: Node, b: Node, inputs: Iterable[Node], kind: str,
+           sizes: Mapping[str, int] | None = None) -> bool | None:
     """Whether two nodes are equal for every value of the inputs; None where that is not known.
 
     kind: the class of the rule set, ``"bitwise"`` (and ``"facts"``) or a class of the reals.
+    sizes: of the symbols of their dims.
     """
     domain = Machine() if kind in ("bitwise", "facts") else Reals()
     z = domain.z
     try:
-        arrays = {n.attrs[0]: _unknown(n, domain) for n in inputs}
-        run = Evaluator(graph, domain, arrays)
+        arrays = {n.attrs[0]: _unknown(n, domain, sizes or {}) for n in inputs}
+        run = Evaluator(graph, domain, arrays, sizes)
         pairs = list(zip(run.value(a).flat, run.value(b).flat))
     except Undecided:
         return None
@@ -158,9 +161,8 @@ def proven(graph: Graph, a: Node, b: Node, inputs: Iterable[Node], kind: str) ->
     return True if answer == z.unsat else False if answer == z.sat else None
 
 
-def _unknown(n: Node, domain: Reals | Machine) -> np.ndarray:
-    shape: Any = n.shape
-    out = np.empty(shape, object)
+def _unknown(n: Node, domain: Reals | Machine, sizes: Mapping[str, int]) -> np.ndarray:
+    out = np.empty(tuple(size_of(d, sizes) for d in n.shape), object)
     for i in np.ndindex(out.shape):
         out[i] = domain.input(f"x{n.attrs[0]}{list(i)}", n.dtype)
     return out

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from random import Random
 
 import numpy as np
 
 from tegg.rewrite.compiler import Stack
+from tegg.dim import Dim, evaluate as size_of
 from tegg.dtype import DTYPES, DType, bool_, dtype, f32, f64, i64
 from tegg.ir.graph import Node
 from tegg.ir.oracle import evaluate
@@ -16,8 +18,10 @@ from tegg.rewrite.rulefile import Relation, Rule, RuleSet
 from tegg.rewrite.sexpr import List, Symbol
 from tegg.testing.exact import exactly
 from tegg.testing.guards import Miss, rotate
-from tegg.testing.instance import Instance, instance, is_kind, rename
+from tegg.testing.instance import Instance, instance
 from tegg.testing.reproduce import Counterexample
+from tegg.testing.sizes import bindings
+from tegg.testing.terms import is_kind, rename
 
 class Unsound(AssertionError):
     """A rule states what is not true. ``example``: graph and values that show it, if it has any."""
@@ -27,8 +31,21 @@ class Unsound(AssertionError):
         self.example = example
 
 
+SYMBOLIC = 0.3  # of the graphs have dims that are known only at run time, where a rule admits it
 EXACT_ELEMENTS = 64  # of a result: more are not evaluated with fractions
 SPECIALS = (0.0, -0.0, 1.0, -1.5, np.inf, -np.inf, np.nan, 1e-40, 6e4)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Values of a drawn graph: a size per symbol, and an array per input slot."""
+
+    sizes: Mapping[str, int]
+    arrays: Mapping[int, np.ndarray]
+
+    def shape(self, n: Node) -> tuple[int, ...]:
+        """The shape of a node at these sizes."""
+        return tuple(size_of(d, self.sizes) for d in n.shape)
 
 
 def relations(stacked: Stack) -> dict[str, Relation]:
@@ -48,31 +65,40 @@ def check_rule(rule: Rule, rules: RuleSet, stacked: Stack, rng: Random) -> Insta
 
 def draw_instance(rule: Rule, rules: RuleSet, stacked: Stack, rng: Random) -> Instance:
     """A graph that a rule matches, of the dtypes in which its class can be checked."""
+    symbolic = rng.random() < SYMBOLIC
     dtypes = {"reals": (f64, i64, bool_), "rounds": (f32, f64, i64, bool_)}.get(
         rules.header.kind, tuple(DTYPES.values()))
     return instance(rule, stacked.table, relations(stacked), dtypes, rng,
-                    providers=stacked.providers)
+                    providers=stacked.providers, symbolic=symbolic)
 
 
 def check_instance(rule: Rule, rules: RuleSet, made: Instance,
                    known: Mapping[str, Relation]) -> None:
     """Check what a rule states about a graph that it matches."""
-    claim = Claim(rule, rules.header, made, known, draw_inputs(made, rules.header))
+    claim = Claim(rule, rules.header, made, known, draw_runs(made, rules.header))
     for action in rule.actions:
         claim.action(action)
 
 
-def draw_inputs(made: Instance, header: Header) -> dict[int, np.ndarray]:
-    """Values for the inputs of an instance, as adversarial as the class of its rule admits."""
+def draw_runs(made: Instance, header: Header) -> tuple[Run, ...]:
+    """Values for an instance, as adversarial as the class of its rule admits; for symbolic dims at
+    several sizes, among them some that coincide."""
     special, large = header.kind in ("bitwise", "facts"), header.kind == "rounds"
-    return {n.attrs[0]: _draw(n, made, domain, special, large) for n, domain in made.inputs}
+
+    def drawn(sizes: Mapping[str, int]) -> Run:
+        return Run(sizes, {n.attrs[0]: _draw(n, made, domain, special, large, sizes)
+                           for n, domain in made.inputs})
+
+    return tuple(map(drawn, bindings(made.symbols, made.rng)))
 
 
-def _draw(n: Node, made: Instance, domain: str, special: bool, large: bool) -> np.ndarray:
+def _draw(n: Node, made: Instance, domain: str, special: bool, large: bool,
+          sizes: Mapping[str, int]) -> np.ndarray:
     if any(a is n and d == "index" for m in made.graph.nodes
            for a, d in zip(m.args, m.op.domains)):
         domain = "index"
-    array = draw_array(n.shape, n.dtype, domain, special, made.rng)
+    shape = tuple(size_of(d, sizes) for d in n.shape)
+    array = draw_array(shape, n.dtype, domain, special, made.rng)
     if large and n.dtype.is_float and made.rng.random() < 0.5:  # to where float16 ends, or beyond
         array *= (1e4 if domain == "f16" else 1e6)
     return array
@@ -106,17 +132,20 @@ class Claim:
     of the reals, in exact arithmetic."""
 
     def __init__(self, rule: Rule, header: Header, made: Instance, known: Mapping[str, Relation],
-                 arrays: Mapping[int, np.ndarray]) -> None:
+                 runs: Sequence[Run]) -> None:
         self.rule, self.header, self.made = rule, header, made
-        self.known, self.arrays = known, arrays
+        self.known, self.runs = known, runs
 
-    def fail(self, what: str, *values: object,
+    def fail(self, what: str, *values: object, run: Run | None = None,
              sides: tuple[Node, Node | None] | None = None) -> Unsound:
         lines = [f"{self.rule.place}: rule {self.rule.name!r} is not {self.header.kind}: {what}"]
         lines += [f"  {n} = {n.op.name}({', '.join(map(str, (*n.args, *n.attrs)))})"
                   for n in self.made.graph.nodes]
-        lines += [f"  input {i}: {a.tolist()}" for i, a in self.arrays.items()]
-        example = sides and Counterexample(self.made.graph, *sides, self.arrays)
+        if run is not None:
+            lines += [f"  at {name} = {size}" for name, size in run.sizes.items()]
+            lines += [f"  input {i}: {a.tolist()}" for i, a in run.arrays.items()]
+        example = None if run is None or sides is None else Counterexample(
+            self.made.graph, *sides, run.arrays, run.sizes)
         return Unsound("\n".join([*lines, *(f"  {v}" for v in values)]), example)
 
     def node(self, e: List | Symbol, owner: Node | None = None) -> Node:
@@ -131,9 +160,9 @@ class Claim:
             raise self.fail(f"{e} cannot be built there; a guard on shapes or dtypes is missing")
         return node
 
-    def value(self, n: Node) -> np.ndarray:
+    def value(self, n: Node, run: Run) -> np.ndarray:
         try:
-            return evaluate([n], self.arrays)[0]
+            return evaluate([n], run.arrays, run.sizes)[0]
         except (IndexError, KeyError, OverflowError, ValueError) as e:
             raise self.fail(f"{n} cannot be computed ({e}); its attributes do not fit its operands"
                             ) from None
@@ -165,33 +194,48 @@ class Claim:
     def words(self, head: str, items: tuple) -> None:
         """A relation whose meaning is in words."""
         first = self.node(items[0])
-        if head == "positive":
-            with np.errstate(invalid="ignore"):
-                good = first.dtype.is_float and bool(np.all(self.value(first) > 0))
-        elif head == "sized":
+        if head == "rotated":
+            self.same(first, rotate(self.made.graph, self.node(items[1])))
+            return
+        if head == "sized":
             named = self.made.attribute(items[1])
             if not is_kind(named, "dims") or len(named) != 1:
                 raise self.fail(f"{items[1]} is {named}, which is no size")
-            size = np.asarray(named[0]).astype(first.dtype.numpy)
-            good = bool(np.all(self.value(first) == size))
-        elif head == "rotated":
-            self.same(first, rotate(self.made.graph, self.node(items[1])))
-            good = True
-        else:
+        elif head != "positive":
             raise self.fail(f"the relation {head} has no test in tegg.testing.soundness")
-        if not good:
-            raise self.fail(f"{head} is not true of {first}", self.value(first),
-                            sides=(first, None))
+        for run in self.runs:
+            value = self.value(first, run)
+            good = (_positive(value, first.dtype) if head == "positive"
+                    else _sized(value, first.dtype, named[0], run))
+            if not good:
+                raise self.fail(f"{head} is not true of {first}", value, run=run,
+                                sides=(first, None))
 
     def same(self, a: Node, b: Node) -> None:
         if (a.shape, a.dtype) != (b.shape, b.dtype):
             raise self.fail(f"shapes or dtypes differ: {a.shape} {a.dtype}, {b.shape} {b.dtype}")
-        x, y = self.value(a), self.value(b)
+        for run in self.runs:
+            self.equal(a, b, run)
+
+    def equal(self, a: Node, b: Node, run: Run) -> None:
+        """Two nodes of one shape and dtype are equal at the sizes and values of a run."""
+        x, y = self.value(a, run), self.value(b, run)
         if differ(x, y, self.header):
-            raise self.fail(f"{a} and {b} differ", x.tolist(), y.tolist(), sides=(a, b))
+            raise self.fail(f"{a} and {b} differ", x.tolist(), y.tolist(), run=run, sides=(a, b))
         exact = self.header.kind == "reals" and a.dtype.is_float and x.size <= EXACT_ELEMENTS
-        if exact and exactly(self.made.graph, a, b, self.arrays) is False:
-            raise self.fail(f"{a} and {b} differ in exact arithmetic", x.tolist(), y.tolist())
+        if exact and exactly(self.made.graph, a, b, run.arrays, run.sizes) is False:
+            raise self.fail(f"{a} and {b} differ in exact arithmetic", x.tolist(), y.tolist(),
+                            run=run)
+
+
+def _positive(value: np.ndarray, dtype: DType) -> bool:
+    with np.errstate(invalid="ignore"):
+        return dtype.is_float and bool(np.all(value > 0))
+
+
+def _sized(value: np.ndarray, dtype: DType, size: Dim, run: Run) -> bool:
+    wanted = np.asarray(size_of(size, run.sizes)).astype(dtype.numpy)
+    return bool(np.all(value == wanted))
 
 
 def differ(x: np.ndarray, y: np.ndarray, header: Header) -> bool:

@@ -1,5 +1,5 @@
 // Work(evaluations=629760, iterations=768, loaded=49536, stored=43008)
-// ("GemmParams(form='packed', lanes=16, mr=8, nv=3, depth=48, rows=64, span=85, piece=5, inline=False, in_place=True, abreast=1, parts=1, held=None)",)
+// ("GemmParams(form='packed', lanes=16, mr=8, nv=3, depth=48, rows=64, span=85, piece=5, inline=False, in_place=True, abreast=1, parts=1, passing=False, held=None)",)
 // k_stage0 reads [1] writes [4]
 // k reads [0, 2, 4] writes [3]
 static inline __attribute__((always_inline)) vf k_a_k(const float *const b0, const float *const b1, const float *const b2, float *const b3, int64_t z0, int64_t m0, int64_t k0) {
@@ -287,7 +287,10 @@ void k(void *const *buffers, const int64_t *sizes, int tid, int nt) {
   for (int64_t batch = s.b0; batch < s.b1; batch++) {
     const int64_t z0 = batch; (void)z0;
 
+    for (int64_t q0 = s.q0, q1; q0 < s.q1; q0 = q1) {
+      q1 = s.q1 - q0 > (s.q1 - s.q0) ? q0 + (s.q1 - s.q0) : s.q1;
 
-    k_block(b0, b1, b2, b3, z0,  row0, row1, s.q0, s.q1, (const float *)buffers[4] + 0,  ws);
+      k_block(b0, b1, b2, b3, z0,  row0, row1, q0, q1, (const float *)buffers[4] + 0,  ws);
+    }
   }
 }

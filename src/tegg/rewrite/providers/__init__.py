@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
+from tegg.ir.graph import Graph
 from tegg.rewrite.view import View
 
 # A fact: the relation, then its arguments. A Tensor is a class of the view, an i64 an int, and
@@ -40,4 +41,13 @@ class Completing(Provider, Protocol):
 
     def completions(self, relation: str, *given: Any) -> list[tuple[Any, ...]]:
         """The other arguments of every fact that starts with those given."""
+        ...
+
+
+@runtime_checkable
+class Showing(Provider, Protocol):
+    """A provider whose facts hold of programs that are too large to be drawn: it gives one."""
+
+    def example(self) -> Graph:
+        """A graph of which it states its facts."""
         ...

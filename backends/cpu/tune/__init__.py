@@ -1,0 +1,1 @@
+"""Measures this machine, and fits the profile that prices kernels on it."""

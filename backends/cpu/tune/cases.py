@@ -1,0 +1,74 @@
+"""What a profile is fitted to: ops, dtypes, shapes of products."""
+
+from __future__ import annotations
+
+from tegg.dtype import dtype as as_dtype
+from tegg.ir.op import OPS
+
+from ..templates import Forms, Operand
+from .kernels import Case, chain, product, single, streaming, tiny
+
+_LIGHT = 2         # operations from which an op's own count is worth measuring
+_CHAIN = (8, 40)   # steps of the two chains whose difference is the rate
+_DTYPES = ("f32", "f64", "i32", "i64", "f16", "bf16")
+_STREAMED = ("Add", "Gelu", "Softmax", "LayerNorm")
+
+# Shape classes of products: rows, columns, depth, and whether the second operand is known before.
+_PRODUCTS = {
+    "square": (512, 512, 512, True),
+    "large": (960, 1024, 960, True),
+    "medium": (128, 768, 768, True),
+    "wide": (64, 2048, 1024, True),
+    "narrow": (2048, 16, 512, True),
+    "shallow": (512, 512, 32, True),
+    "packed": (128, 512, 512, False),
+    "packed wide": (32, 2048, 768, False),
+    "few rows": (4, 480, 512, True),
+    "few rows of many": (4, 1000, 1024, True),
+    "one row": (1, 2048, 2048, True),
+}
+_QUICK = ("square", "medium", "shallow", "packed", "few rows", "one row")
+
+
+def cases(lanes: int, quick: bool) -> dict[str, Case]:
+    """The cases by name; fewer where it must be quick."""
+    found = [chain(n, d) for d in (_DTYPES[:2] if quick else _DTYPES) for n in _CHAIN]
+    found += [tiny(64), tiny(512)]
+    found += [single(name) for name in _ops(quick)]
+    found += [streaming(name, rows) for name in _STREAMED[:2 if quick else None]
+              for rows in ((2048,) if quick else (128, 512, 4096))]
+    out = {c.name: c for c in found}
+    for name, (m, n, k, still) in _PRODUCTS.items():
+        if not quick or name in _QUICK:
+            out.update(_forms(name, m, n, k, still, lanes))
+    for dtype in () if quick else ("f64", "bf16", "f16", "i32"):
+        out.update(_forms(f"square {dtype}", 192, 192, 192, True, lanes, dtype))
+    return out
+
+
+def _ops(quick: bool) -> list[str]:
+    """Ops of one float operand, or idioms along rows, whose kernels are loops."""
+    heavy = [r for r in OPS.values() if r.kind == "elementwise" and r.cost >= _LIGHT]
+    rows = [r for r in OPS.values() if r.kind == "composite" and r.name != "Rope"]
+    found = [r.name for r in (*heavy, *rows) if r.template is None and r.name != "IntDiv"]
+    return [n for n in found if n in ("Exp2", "Log2", "Sin", "Gelu", "Softmax")] if quick else found
+
+
+def _forms(name: str, m: int, n: int, k: int, still: bool, lanes: int,
+           dtype: str = "f32") -> dict[str, Case]:
+    """A product in each form that could win, one tile of each."""
+    forms, kind = Forms(lanes), as_dtype(dtype)
+    out: dict[str, Case] = {}
+    for transposed in (False, True):
+        spec = "a,k;n,k;a,n" if transposed else "a,k;k,n;a,n"
+        x, y = Operand((m, k), kind), Operand((n, k) if transposed else (k, n), kind)
+        found = {"CpuRows": forms.completions("cpu-rows", x, y, spec),
+                 "CpuDots": forms.completions("cpu-dots", x, y, spec)}
+        if not transposed:
+            tile = forms.completions("cpu-tile", x, y, spec)[:1]
+            found["CpuPacked"] = [(*t, 1) for t in tile]
+        for op, owns in found.items():
+            for own in owns[:1]:
+                out[f"{name} {op}"] = product(op, own, m, n, k, lanes=lanes, still=still,
+                                              dtype=kind, transposed=transposed)
+    return out

@@ -1,0 +1,51 @@
+"""What was measured on the way to a profile, in the units that people know."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+
+from tegg.extract.cost import Costs
+from tegg.ir.op import OPS
+
+from .fit import Timed
+from .kernels import Case
+
+
+def figures(taken: Mapping[tuple, float], cases: Mapping[str, Case], costs: Costs,
+            timed: Sequence[Timed]) -> dict[str, float]:
+    """Name -> number: bandwidth by size, multiply-adds, hand-offs, ops and products."""
+    out: dict[str, float] = {}
+    for key, seconds in taken.items():
+        if key[0] in ("read", "write", "copy"):
+            mode, size, threads = key
+            out[f"{mode} {_size(size)} {threads}T GB/s"] = size / seconds / 1e9
+        elif key[0] in ("f32", "f64"):
+            dtype, threads = key
+            out[f"multiply-adds {dtype} {threads}T GFLOP/s"] = 2e-9 * threads / seconds
+        elif key[0] in ("barrier", "start"):
+            out[f"{key[0]} us"] = seconds * 1e6
+    names = {id(c): n for n, c in cases.items()}
+    for t in timed:
+        name = names[id(t.case)]
+        if t.case.anchors:
+            rate = _flops(t.case) / t.seconds
+            out[f"product {name} {t.threads}T GFLOP/s"] = rate / 1e9
+            peak = 2.0 * t.threads / taken["f32", t.threads]
+            out[f"product {name} {t.threads}T of f32 peak"] = rate / peak
+        elif t.case.of in OPS and t.threads == 1 and not t.case.small:
+            out[f"{name} 1T G/s"] = t.case.elements / t.seconds / 1e9
+    wrong = sorted(abs(t.case.seconds(costs, t.threads) / t.seconds - 1.0) for t in timed)
+    out["relative error of the fit, median"] = statistics.median(wrong)
+    out["relative error of the fit, 90th percentile"] = wrong[math.ceil(0.9 * len(wrong)) - 1]
+    return out
+
+
+def _flops(case: Case) -> float:
+    (m, n), k = case.outputs[0].shape, case.graph.inputs[0].shape[1]
+    return 2.0 * float(m) * float(n) * float(k)  # type: ignore[arg-type]
+
+
+def _size(size: int) -> str:
+    return f"{size >> 20} MiB" if size >= 1 << 20 else f"{size >> 10} KiB"

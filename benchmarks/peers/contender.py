@@ -1,0 +1,40 @@
+"""What the suite asks of a framework."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+import numpy as np
+
+from workloads import Arrays, Workload, arrays_of
+
+
+class Contender:
+    """One framework, in a process of its own.
+
+    A workload that it does is a method of its name, with the inputs as keywords. ``needs`` are the
+    packages that must be there. ``warm_calls`` belong to the first call.
+    """
+
+    name: ClassVar[str]
+    needs: ClassVar[tuple[str, ...]] = ()
+    warm_calls: ClassVar[int] = 1
+
+    @staticmethod
+    def environment(threads: int) -> dict[str, str]:
+        """Set in the process before anything is imported."""
+        return {}
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+
+    def supports(self, workload: Workload) -> bool:
+        return hasattr(self, workload.name)
+
+    def build(self, workload: Workload, inputs: Arrays) -> Callable[[], object]:
+        """A function of no arguments, which returns when the results are there."""
+        raise NotImplementedError
+
+    def arrays(self, out: object) -> tuple[np.ndarray, ...]:
+        return arrays_of(out)

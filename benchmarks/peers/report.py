@@ -1,0 +1,115 @@
+"""Rows of the result, and the tables that are printed."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import statistics
+import subprocess
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+PACKAGES = ("tegg", "numpy", "torch", "onnxruntime", "jax", "numba", "egglog")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One workload: per contender seconds, first call, peak memory and error."""
+
+    workload: str
+    limit: float
+    median: Mapping[str, float]
+    best: Mapping[str, float]
+    first: Mapping[str, float]
+    peak: Mapping[str, int]
+    error: Mapping[str, float]
+
+    def fastest(self, own: bool, times: str = "median") -> str | None:
+        """The fastest of tegg's columns, or of the others."""
+        seconds = getattr(self, times)
+        names = [n for n in seconds if (n.split(".")[0] == "tegg") == own]
+        return min(names, key=seconds.__getitem__) if names else None
+
+    def ratio(self, times: str = "median") -> float | None:
+        """tegg's time over the fastest rival's: below 1 is ahead."""
+        ours, theirs = self.fastest(True, times), self.fastest(False, times)
+        seconds = getattr(self, times)
+        return seconds[ours] / seconds[theirs] if ours and theirs else None
+
+    @property
+    def fraction(self) -> float | None:
+        """How much of the machine's limit tegg reaches. The limit counts the operations of the
+        direct form, so a form with fewer may be above 1."""
+        ours = self.fastest(True, "best")
+        return self.limit / self.best[ours] if ours else None
+
+    def record(self) -> dict:
+        return asdict(self) | {"rival": self.fastest(False), "ratio": self.ratio(),
+                               "ratio_of_best": self.ratio("best"),
+                               "fraction_of_limit": self.fraction}
+
+
+def rows_of(said: Mapping[str, Mapping[str, dict]], times: Mapping[str, Mapping[str, list[dict]]],
+            limits: Mapping[str, float]) -> list[Row]:
+    """From the workers' replies: medians over rounds of medians."""
+    out = []
+    for w, replies in said.items():
+        good = {n: r for n, r in replies.items() if r["ok"]}
+        out.append(Row(
+            w, limits[w],
+            {n: statistics.median(r["median"] for r in rs) for n, rs in times[w].items()},
+            {n: min(r["best"] for r in rs) for n, rs in times[w].items()},
+            {n: r["first_s"] for n, r in good.items()},
+            {n: r["peak_bytes"] for n, r in good.items()},
+            {n: r["error"] for n, r in good.items()}))
+    return out
+
+
+def table(rows: list[Row], title: str) -> str:
+    """Median milliseconds; then first calls in seconds and peak memory in MB."""
+    names = list(dict.fromkeys(n for r in rows for n in r.first))
+
+    def line(head: str, cells: list[str]) -> str:
+        return f"{head:14}" + "".join(f"{c:>15}" for c in cells)
+
+    def number(x: float | None) -> str:
+        return "-" if x is None else f"{x:.2f}"
+
+    out = ["", f"{title}: median ms",
+           line("", [*names, "best peer", "ratio", "of best calls", "of the limit"])]
+    for r in rows:
+        out.append(line(r.workload, [
+            *(f"{r.median[n] * 1e3:.4g}" if n in r.median else "-" for n in names),
+            r.fastest(False) or "-", number(r.ratio()), number(r.ratio("best")),
+            number(r.fraction)]))
+    for head, values, scale in (("best call, ms", "best", 1e3), ("first call, s", "first", 1.0),
+                                ("peak memory, MB", "peak", 2.0**-20)):
+        out += ["", f"{title}: {head}", line("", names)]
+        out += [line(r.workload, [f"{getattr(r, values)[n] * scale:.4g}"
+                                  if n in getattr(r, values) else "-" for n in names])
+                for r in rows]
+    return "\n".join(out)
+
+
+def machine() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(x.split(":")[1].strip() for x in lines if x.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def versions() -> dict[str, str]:
+    out = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            out[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    try:
+        out["cc"] = subprocess.run(["cc", "--version"], capture_output=True, text=True,
+                                   check=True).stdout.splitlines()[0]
+    except (OSError, subprocess.CalledProcessError):
+        pass
+    return out

@@ -1,0 +1,168 @@
+"""``make bench-peers``: tegg beside what users pick instead, in one interleaved run.
+
+    python benchmarks/peers/run.py [--threads 1,2] [--peers torch,jax] [--only softmax,mlp]
+                                   [--rounds 7] [--json FILE]
+
+Every contender runs in a process of its own. Each workload is checked against float64 NumPy, then
+timed in rounds, in which contenders take turns in rotating order. Reported is the median over
+rounds of each round's median, and the best single call.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+from datetime import date
+from pathlib import Path
+
+import numpy as np
+
+from limits import measure
+from report import Row, machine, rows_of, table, versions
+from worker import CONTENDERS, find
+from workloads import SUITE
+
+HERE = Path(__file__).resolve().parent
+
+
+class Peer:
+    """The driver's end of a worker."""
+
+    def __init__(self, name: str, threads: int, log) -> None:
+        cls = find(name)
+        self.name = cls.name
+        pin = ["taskset", "-c", "0"] if threads == 1 else []
+        self.process = subprocess.Popen(
+            [*pin, sys.executable, str(HERE / "worker.py"), name, str(threads)],
+            env=os.environ | cls.environment(threads), stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True)
+        self.ready = self._read(180)["ok"]
+
+    def _read(self, timeout: float) -> dict:
+        answered, _, _ = select.select([self.process.stdout], [], [], timeout)
+        line = self.process.stdout.readline() if answered else ""
+        if line:
+            return json.loads(line)
+        self.stop()
+        return {"ok": False, "why": "it died" if answered else f"no answer in {timeout:.0f} s"}
+
+    def ask(self, timeout: float = 600, **command: object) -> dict:
+        if self.process.poll() is not None:
+            return {"ok": False, "why": "it died"}
+        self.process.stdin.write(json.dumps(command) + "\n")
+        self.process.stdin.flush()
+        return self._read(timeout)
+
+    def stop(self) -> None:
+        """End the worker and the compilers that it started, which share its session."""
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.process.wait()
+
+
+def installed(name: str) -> bool:
+    return all(importlib.util.find_spec(p) for p in find(name).needs)
+
+
+def parse() -> argparse.Namespace:
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument("--threads", default="1,2", help="comma-separated numbers of threads")
+    p.add_argument("--peers", default="", help=f"some of {', '.join(CONTENDERS)}; "
+                                               "default: all that are installed")
+    p.add_argument("--also", action="append", default=[], metavar="FILE.py:Class")
+    p.add_argument("--only", default="", help="comma-separated workload names")
+    p.add_argument("--rounds", type=int, default=7)
+    p.add_argument("--budget", type=float, default=0.15, help="seconds per contender and round")
+    p.add_argument("--json", type=Path, default=None, help="default: results/peers.json")
+    return p.parse_args()
+
+
+def built(peers: list[Peer], names: list[str], folder: Path,
+          ) -> tuple[dict, dict[str, list[Peer]]]:
+    """What the first calls said, and who can be timed, per workload. folder: of the references."""
+    said: dict[str, dict[str, dict]] = {}
+    live: dict[str, list[Peer]] = {}
+    for w in names:
+        said[w], live[w] = {}, []
+        for p in peers:
+            r = p.ask(do="build", name=w, references=str(folder / f"{w}.npz"))
+            if r.get("skipped"):
+                continue
+            said[w][p.name] = r
+            if r["ok"] and r["good"]:
+                live[w].append(p)
+            else:
+                print(f"{w}: {p.name} " + (f"is wrong by {r['error']:.1e}" if r["ok"]
+                                           else r["why"]), file=sys.stderr)
+        print(".", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
+    return said, live
+
+
+def timed(live: dict[str, list[Peer]], rounds: int, budget: float) -> dict:
+    """Workload -> contender -> one reply per round."""
+    out: dict[str, dict[str, list[dict]]] = {w: {} for w in live}
+    for k in range(rounds):
+        for w, peers in live.items():
+            turn = k % max(1, len(peers))
+            for p in peers[turn:] + peers[:turn]:
+                r = p.ask(do="time", name=w, budget=budget, settle=0.05)
+                if r["ok"]:
+                    out[w].setdefault(p.name, []).append(r)
+    return out
+
+
+def one_run(args: argparse.Namespace, threads: int, names: list[str], folder: Path,
+            ) -> tuple[list[Row], dict]:
+    chosen = args.peers.split(",") if args.peers else list(filter(installed, CONTENDERS))
+    limits = measure(threads, [SUITE[n] for n in names])
+    with open(os.devnull if not os.environ.get("PEERS_LOG") else os.environ["PEERS_LOG"],
+              "a") as log:
+        peers = []
+        try:
+            for name in [*chosen, *args.also]:
+                peers.append(Peer(name, threads, log))
+                if not peers[-1].ready:
+                    print(f"{name} did not start", file=sys.stderr)
+            peers = [p for p in peers if p.ready]
+            said, live = built(peers, names, folder)
+            times = timed(live, args.rounds, args.budget)
+        finally:
+            for p in peers:
+                p.stop()
+    rows = rows_of(said, times, {n: limits.seconds(SUITE[n]) for n in names})
+    return rows, {"threads": threads, "flops_per_s": limits.flops,
+                  "read_bytes_per_s": {str(int(k)): v for k, v in limits.bytes.items()}}
+
+
+def main() -> int:
+    args = parse()
+    names = args.only.split(",") if args.only else list(SUITE)
+    record = {"date": date.today().isoformat(), "machine": machine(), "cores": os.cpu_count(),
+              "versions": versions(), "runs": []}
+    with tempfile.TemporaryDirectory() as folder:
+        for n in names:
+            np.savez(Path(folder, f"{n}.npz"), *SUITE[n].reference())
+        for threads in map(int, args.threads.split(",")):
+            rows, facts = one_run(args, threads, names, Path(folder))
+            record["runs"].append(facts | {"load": os.getloadavg()[0],
+                                           "rows": [r.record() for r in rows]})
+            print(table(rows, f"{record['machine']}, {threads} thread(s)"), flush=True)
+    path = args.json or HERE.parent / "results" / "peers.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(record, indent=1) + "\n")
+    print(f"wrote {path}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

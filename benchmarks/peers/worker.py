@@ -1,0 +1,142 @@
+"""One contender in a process of its own: it builds, checks and times workloads as it is asked.
+
+Commands and replies are lines of JSON on standard input and what was standard output.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import statistics
+import sys
+import time
+import traceback
+from pathlib import Path
+
+import numpy as np
+
+from contender import Contender
+from workloads import SUITE
+
+CONTENDERS = {
+    "tegg": "in_tegg:Tegg", "tegg.winograd": "in_tegg:Winograd",
+    "numpy": "in_numpy:NumPy", "numba": "in_numpy:Numba",
+    "torch": "in_torch:Torch", "torch.compile": "in_torch:TorchCompile",
+    "torch.max": "in_torch:TorchMax", "jax": "in_jax:Jax", "onnxruntime": "in_onnx:OnnxRuntime",
+}
+
+
+def find(name: str) -> type[Contender]:
+    """The class of a contender, by a name of the table or FILE.py:Class."""
+    place, cls = CONTENDERS.get(name, name).rsplit(":", 1)
+    path = Path(place)
+    if path.suffix == ".py":
+        sys.path.insert(0, str(path.parent))
+    return getattr(importlib.import_module(path.stem), cls)
+
+
+def error(outs: tuple[np.ndarray, ...], references: tuple[np.ndarray, ...]) -> float:
+    """The largest error of any result over that result's largest reference."""
+    worst = 0.0
+    for out, wanted in zip(outs, references, strict=True):
+        got = np.asarray(out, np.float64).reshape(wanted.shape)
+        if not np.isfinite(got).all():
+            return float("inf")
+        worst = max(worst, float(np.abs(got - wanted).max() / (np.abs(wanted).max() + 1e-30)))
+    return worst
+
+
+def _memory(key: str) -> int:
+    """Bytes of a line of /proc/self/status; 0 where there is none."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(x.split()[1]) * 1024 for x in lines if x.startswith(key))
+    except (OSError, StopIteration):
+        return 0
+
+
+def _forget_peak() -> None:
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        pass
+
+
+class Session:
+    """The workloads that were built, ready to be timed."""
+
+    def __init__(self, contender: Contender) -> None:
+        self.contender = contender
+        self.calls: dict[str, tuple] = {}
+
+    def build(self, name: str, references: str) -> dict:
+        """The first call, judged by the arrays of a file."""
+        w, c = SUITE[name], self.contender
+        if not c.supports(w):
+            return {"skipped": True}
+        inputs = w.inputs()
+        with np.load(references) as file:
+            wanted = tuple(file[k] for k in file.files)
+        gc.collect()
+        before = _memory("VmRSS")
+        start = time.perf_counter()
+        call = c.build(w, inputs)
+        out = call()
+        first = time.perf_counter() - start
+        worst = error(c.arrays(out), wanted)  # of the first call: states go on from there
+        start = time.perf_counter()
+        for _ in range(c.warm_calls - 1):
+            call()
+        first += time.perf_counter() - start
+        _forget_peak()
+        start = time.perf_counter()
+        call()
+        once = time.perf_counter() - start
+        peak = _memory("VmHWM") - before
+        self.calls[name] = call, max(1, min(1000, int(5e-4 / max(once, 1e-7))))
+        return {"first_s": first, "error": worst, "good": worst <= w.tolerance,
+                "peak_bytes": max(0, peak)}
+
+    def time(self, name: str, budget: float, settle: float) -> dict:
+        call, batch = self.calls[name]
+        gc.collect()
+        gc.disable()
+        time.sleep(settle)  # threads of other contenders stop spinning
+        clock, samples = time.perf_counter, []
+        end = clock() + budget / 4
+        call()
+        while clock() < end:
+            call()
+        end = clock() + budget
+        while len(samples) < 3 or clock() < end:
+            start = clock()
+            for _ in range(batch):
+                call()
+            samples.append((clock() - start) / batch)
+        gc.enable()
+        return {"median": statistics.median(samples), "best": min(samples)}
+
+
+def main() -> None:
+    replies = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what a framework prints is no reply
+
+    def reply(**values: object) -> None:
+        print(json.dumps(values), file=replies, flush=True)
+
+    session = Session(find(sys.argv[1])(int(sys.argv[2])))
+    reply(ok=True)
+    for line in sys.stdin:
+        command = json.loads(line)
+        try:
+            what = command.pop("do")
+            reply(ok=True, **getattr(session, what)(**command))
+        except Exception as e:  # noqa: BLE001  what a framework cannot do is a result too
+            traceback.print_exc()
+            reply(ok=False, why=f"{type(e).__name__}: {str(e)[:300]}")
+
+
+if __name__ == "__main__":
+    main()

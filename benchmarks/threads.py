@@ -1,0 +1,125 @@
+"""How runs scale from one thread to all, and what calls from several Python threads at once cost.
+
+    python benchmarks/threads.py [--most N] [--only mlp,softmax] [--json FILE]
+
+Per workload of the suite: the median time with 1, 2, 4 ... threads, in turns, and the speed against
+one thread; then calls per second of 1, 2, 4 ... Python threads that call the program at once, and
+how many threads of the process exist then: one pool serves all, callers that find it busy run
+alone, and each who does takes a thread from the rounds of the others. Best run on a quiet machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import threading
+import time
+from datetime import date
+from pathlib import Path
+
+HERE = Path(__file__).parent
+SECONDS = 0.5  # that callers call together
+
+
+def parse() -> argparse.Namespace:
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument("--most", type=int, default=0, help="threads at most; 0: those that are allowed")
+    p.add_argument("--only", default="", help="comma-separated workload names")
+    p.add_argument("--rounds", type=int, default=9)
+    p.add_argument("--json", type=Path, default=None)
+    return p.parse_args()
+
+
+def counts(most: int) -> list[int]:
+    """1, 2, 4 ... and the most."""
+    out = [1]
+    while out[-1] * 2 < most:
+        out.append(out[-1] * 2)
+    return sorted({*out, most})
+
+
+def scaling(name: str, threads: list[int], rounds: int) -> dict[int, float]:
+    """Median seconds of a run by threads."""
+    import tegg
+    from graphs import workload
+    from timing import interleaved
+    body, free = workload(name)
+    runs = {}
+    for n in threads:
+        os.environ["TEGG_THREADS"] = str(n)
+        runs[str(n)] = tegg.compile(body).bind(*[a.copy() for a in free.values()])
+    return {int(n): t.median for n, t in interleaved(runs, rounds).items()}
+
+
+def together(name: str, callers: int) -> dict:
+    """Calls per second of so many Python threads, and the threads of the process meanwhile."""
+    import tegg
+    from graphs import workload
+    body, free = workload(name)
+    program = tegg.compile(body)
+    arguments = [[a.copy() for a in free.values()] for _ in range(callers)]
+    program(*arguments[0])
+    done = [0] * callers
+    start = threading.Barrier(callers + 1)
+
+    def call(i: int) -> None:
+        start.wait()
+        end = time.perf_counter() + SECONDS
+        while time.perf_counter() < end:
+            program(*arguments[i])
+            done[i] += 1
+    workers = [threading.Thread(target=call, args=(i,)) for i in range(callers)]
+    for w in workers:
+        w.start()
+    start.wait()
+    began = time.perf_counter()
+    time.sleep(SECONDS / 2)
+    alive = len(os.listdir("/proc/self/task")) if os.path.isdir("/proc/self/task") else None
+    for w in workers:
+        w.join()
+    return {"callers": callers, "calls_per_s": sum(done) / (time.perf_counter() - began),
+            "threads": alive}
+
+
+def main() -> int:
+    args = parse()
+    sys.path.insert(0, str(HERE))
+    from rich.console import Console
+    from rich.table import Table
+
+    import graphs
+    from run import cpu_name, versions
+    from tegg.backends.cpu.threads import available, threads
+    most = args.most or threads()
+    rows = []
+    for name in graphs.names():
+        if args.only and name not in args.only.split(","):
+            continue
+        seconds = scaling(name, counts(most), args.rounds)
+        os.environ["TEGG_THREADS"] = str(most)
+        rows.append({"workload": name, "seconds": seconds,
+                     "speedup": {n: seconds[1] / s for n, s in seconds.items()},
+                     "together": [together(name, n) for n in counts(most)]})
+        print(".", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
+    table = Table(title=f"speed against one thread, {cpu_name()}, {available()} CPUs")
+    for column in ("workload", *(f"{n} threads" for n in counts(most)),
+                   *(f"{n} callers, calls/s (threads)" for n in counts(most))):
+        table.add_column(column)
+    for r in rows:
+        table.add_row(r["workload"], *(f"{v:.2f}" for v in r["speedup"].values()),
+                      *(f"{t['calls_per_s']:.0f} ({t['threads']})" for t in r["together"]))
+    Console(width=140).print(table)
+    record = {"date": date.today().isoformat(), "machine": cpu_name(), "cores": os.cpu_count(),
+              "allowed": available(), "versions": versions(), "rows": rows}
+    slug = "-".join("".join(c if c.isalnum() else " " for c in cpu_name()).lower().split())
+    path = args.json or HERE / "results" / f"{record['date']}-{slug}-{most}t-threads.json"
+    path.write_text(json.dumps(record, indent=1) + "\n")
+    print(f"wrote {path}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,91 @@
+"""Asking for memory ahead: of rows the next one, of a long row what follows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from tegg.dim import Dim, hint, upper_bound
+from tegg.dtype import DType
+from tegg.kernel.index import Form, Var, variable
+from tegg.kernel.loops import Ahead, Block, Let, Loop, Stmt, Store, walk
+
+_ROW = 1 << 14   # bytes of a row up to which it and the next one stay in the nearest cache
+_FAR = 1 << 19   # bytes of a buffer from which it may have to come from far away
+_PAGE = 1 << 12  # bytes to whose end hardware follows a row
+
+Buffers = Mapping[int, tuple[DType, Dim]]
+
+
+def ahead(body: Sequence[Stmt], buffers: Buffers) -> tuple[Stmt, ...]:
+    """The statements, with requests for memory in the dearest of the passes over a row.
+
+    Hardware follows a row to the end of a page, and no pass that computes waits for the next row:
+    so what the next row reads is asked for, and what this one writes later. ``buffers``: slot ->
+    dtype and number of elements.
+    """
+    return tuple(_statement(s, buffers) for s in body)
+
+
+def _statement(s: Stmt, buffers: Buffers) -> Stmt:
+    if isinstance(s, Block):
+        return replace(s, body=ahead(s.body, buffers))
+    if not isinstance(s, Loop):
+        return s
+    if s.vector:
+        return replace(s, body=(*_along(s, buffers), *s.body)) if s.shared else s
+    passes = [(i, p) for i, p in enumerate(s.body) if isinstance(p, Loop) and p.vector]
+    if len({p.var.extent for _, p in passes}) != 1 or s.step != 1:
+        return replace(s, body=ahead(s.body, buffers))
+    turn = max(range(len(passes)), key=lambda i: _cost(passes[i][1]))
+    at, host = passes[turn]
+    asked = _next(s, [p for _, p in passes], turn, buffers)
+    body = list(s.body)
+    body[at] = replace(host, body=(*asked, *host.body))
+    return replace(s, body=tuple(body))
+
+
+def _cost(p: Loop) -> float:
+    """Operations of one iteration."""
+    return sum(s.value.cost for s, _ in walk(p.body) if isinstance(s, Let))
+
+
+def _next(rows: Loop, passes: Sequence[Loop], turn: int, buffers: Buffers) -> list[Ahead]:
+    """What the pass number ``turn`` asks for: each place once."""
+    out: dict[tuple[int, Form], Ahead] = {}
+    var = passes[turn].var
+    for i, p in enumerate(passes):
+        longest = upper_bound(p.var.extent)
+        for slot, form, written in _touched(p, buffers):
+            dtype = buffers[slot][0]
+            if (form.coefficient(rows.var) != 0 and longest is not None
+                    and longest * dtype.itemsize <= _ROW):
+                on = 0 if written and i > turn else 1
+                moved = (form + variable(p.var) * -1 + variable(var)
+                         + form.coefficient(rows.var) * on)
+                out.setdefault((slot, moved), Ahead(slot, moved, dtype, written))
+    return list(out.values())
+
+
+def _along(row: Loop, buffers: Buffers) -> list[Ahead]:
+    """What one long row asks for: the same place of the next page."""
+    out: dict[tuple[int, Form], Ahead] = {}
+    for slot, form, written in _touched(row, buffers):
+        dtype = buffers[slot][0]
+        moved = form + _PAGE // dtype.itemsize
+        out.setdefault((slot, moved), Ahead(slot, moved, dtype, written))
+    return list(out.values())
+
+
+def _touched(p: Loop, buffers: Buffers) -> list[tuple[int, Form, bool]]:
+    """Slot and index of what a pass reads or writes along it, of buffers that may be far away, and
+    whether it is written."""
+    found: list[tuple[int, Form, bool]] = []
+    for s in p.body:
+        if isinstance(s, Let) and s.value.op == "load" and not s.value.attr.guards:
+            found.append((s.value.attr.slot, s.value.attr.form, False))
+        elif isinstance(s, Store) and not s.past and not s.write.guards:
+            found.append((s.write.slot, s.write.form, True))
+    return [(slot, form, written) for slot, form, written in found
+            if hint(buffers[slot][1]) * buffers[slot][0].itemsize >= _FAR
+            and form.coefficient(p.var) == 1 and all(isinstance(a, Var) for a in form.terms)]

@@ -1,0 +1,68 @@
+"""Memory that is asked for ahead: what, where, and that it changes no result."""
+
+from __future__ import annotations
+
+import pytest
+from kernels import check
+
+from tegg.backends.cpu.emit import C
+from tegg.ir.graph import Node
+from tegg.kernel.lower import lower
+from tegg.testing.draw import Draw
+
+
+def softmax(g: Draw, x: Node) -> Node:
+    top = g.expand(g.op("MaxReduce", x, 1), x.shape)
+    e = g.op("Exp", g.sub(x, top))
+    return g.op("Div", e, g.expand(g.op("SumReduce", e, 1), x.shape))
+
+
+def asked(outputs: list[Node], g: Draw) -> list[str]:
+    """The requests for memory, without their unrolled copies."""
+    lines = lower(g, outputs, "k", C(16)).source.splitlines()
+    return [x.strip() for x in lines if "fetch_" in x and "+ 16)" not in x and "+ 32)" not in x
+            and "+ 48)" not in x]
+
+
+def test_passes_over_a_row_ask_for_the_next_one_and_for_what_they_write() -> None:
+    g = Draw()
+    y = softmax(g, g.x(512, 1024))
+    assert asked([y], g) == ["fetch_read(b0 + (i0 * 1024 + i1 + 1024));",
+                             "fetch_write(b1 + (i0 * 1024 + i1));"]
+    check(g, [y])
+
+
+def test_it_is_done_where_most_is_computed() -> None:
+    g = Draw()
+    lines = lower(g, [softmax(g, g.x(512, 1024))], "k", C(16)).source.splitlines()
+    first = next(i for i, x in enumerate(lines) if "fetch_" in x)
+    loop = next(x for x in lines[first:] if "vf_max" in x or "v_exp" in x)
+    assert "v_exp" in loop
+
+
+def test_a_long_row_asks_for_the_next_page() -> None:
+    g = Draw()
+    y = g.op("Exp", g.x(1 << 18))
+    assert asked([y], g) == ["fetch_read(b0 + (i0 + 1024));", "fetch_write(b1 + (i0 + 1024));"]
+    check(g, [y])
+
+
+def test_what_all_rows_share_is_asked_for_once_and_never_again() -> None:
+    g = Draw()
+    x, b = g.x(512, 1024), g.x(1024)
+    y = g.mul(x, g.expand(g.reshape(b, (1, 1024)), x.shape))
+    assert all("b1" not in line for line in asked([y], g))
+
+
+@pytest.mark.parametrize("rows, columns", [(4, 1024), (64, 8192)])
+def test_what_is_near_or_does_not_stay_near_is_not_asked_for(rows, columns) -> None:
+    g = Draw()
+    assert not asked([softmax(g, g.x(rows, columns))], g)
+
+
+@pytest.mark.parametrize("columns", (1000, 1023, 33))
+def test_rows_that_no_vector_divides(columns) -> None:
+    g = Draw()
+    y = softmax(g, g.x((1 << 18) // columns, columns))
+    assert asked([y], g)
+    check(g, [y])

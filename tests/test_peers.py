@@ -1,0 +1,78 @@
+"""The suite against peers: its contenders are right, and its tables say what was measured."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+FOLDER = Path(__file__).parent.parent / "benchmarks" / "peers"
+
+
+@pytest.fixture(scope="module")
+def peers():
+    """The modules of the suite, which is a folder of scripts."""
+    names = ("workloads", "worker", "report", "contender", "in_tegg", "in_numpy")
+    sys.path.insert(0, str(FOLDER))
+    try:
+        yield {n: importlib.import_module(n) for n in names}
+    finally:
+        sys.path.remove(str(FOLDER))
+        for n in names:
+            sys.modules.pop(n, None)
+
+
+def built(peers, tmp_path, name: str, contender: str) -> dict:
+    w = peers["workloads"].SUITE[name]
+    np.savez(tmp_path / "reference.npz", *w.reference())
+    session = peers["worker"].Session(peers["worker"].find(contender)(1))
+    said = session.build(name, str(tmp_path / "reference.npz"))
+    said["timed"] = session.time(name, 0.001, 0.0) if not said.get("skipped") else None
+    return said
+
+
+@pytest.mark.parametrize("name", ("tiny", "conv3x3", "decode", "train_mlp"))
+@pytest.mark.parametrize("contender", ("tegg", "numpy"))
+def test_contenders_compute_the_reference(peers, tmp_path, name, contender) -> None:
+    said = built(peers, tmp_path, name, contender)
+    assert said["good"] and said["first_s"] > 0 and said["peak_bytes"] >= 0
+    assert 0 < said["timed"]["best"] <= said["timed"]["median"]
+
+
+def test_what_a_contender_does_not_do_is_skipped(peers, tmp_path) -> None:
+    assert built(peers, tmp_path, "tiny", "tegg.winograd")["skipped"]
+
+
+def test_a_wrong_result_is_seen(peers) -> None:
+    error = peers["worker"].error
+    ones = np.ones(3)
+    assert error((ones,), (ones,)) == 0
+    assert error((ones * 2,), (ones,)) == 1
+    assert error((ones * np.nan,), (ones,)) == float("inf")
+
+
+def test_rows_compare_the_fastest_of_ours_with_the_fastest_rival(peers) -> None:
+    said = {"w": {n: {"ok": True, "first_s": 1.0, "error": 0.0, "peak_bytes": 2**20, "good": True}
+                  for n in ("tegg", "tegg.winograd", "a", "b")} | {"c": {"ok": False, "why": "-"}}}
+    times = {"w": {n: [{"median": m, "best": m / 2}] * 3 for n, m in
+                   (("tegg", 4.0), ("tegg.winograd", 2.0), ("a", 8.0), ("b", 5.0))}}
+    (row,) = peers["report"].rows_of(said, times, {"w": 0.5})
+    assert row.fastest(True) == "tegg.winograd" and row.fastest(False) == "b"
+    assert row.ratio() == row.ratio("best") == 0.4 and row.fraction == 0.5
+    text = peers["report"].table([row], "a machine")
+    assert "0.40" in text and "first call, s" in text and "peak memory, MB" in text
+    assert row.record()["rival"] == "b"
+
+
+def test_the_least_time_is_that_of_the_scarcer_resource(peers) -> None:
+    sys.path.insert(0, str(FOLDER))
+    try:
+        limits = importlib.import_module("limits")
+    finally:
+        sys.path.remove(str(FOLDER))
+    w = peers["workloads"].SUITE["matmul_1024"]
+    assert limits.Limits(1e9, {w.bytes: 1e12}).seconds(w) == w.flops / 1e9
+    assert limits.Limits(1e15, {w.bytes: 1e6}).seconds(w) == w.bytes / 1e6

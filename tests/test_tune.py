@@ -1,0 +1,151 @@
+"""Measuring this machine: numbers that can be, and a fit that finds the profile behind times."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tegg.backends.cpu.identity import _described, processor
+from tegg.backends.cpu.target import Cpu
+from tegg.backends.cpu.tune import measure
+from tegg.backends.cpu.tune.cases import cases
+from tegg.backends.cpu.tune.fit import Timed, Traffic, error, fitted, levels_of
+from tegg.backends.cpu.tune.kernels import Kernels, chain, product, single, tiny
+from tegg.backends.cpu.tune.machine import MODES, Machine
+from tegg.errors import BackendError
+from tegg.extract.cost import Level, load_costs
+
+GENERIC = load_costs("cpu/generic", 2)
+SIZES = [2**i for i in range(14, 28)]
+
+
+def best(sample, tries=5) -> float:
+    return min(sample() for _ in range(tries))
+
+
+@pytest.fixture(scope="module")
+def machine():
+    return Machine(4 << 20)
+
+
+def test_traffic_takes_time_by_the_byte(machine):
+    assert machine.sizes()[-1] <= 4 << 20
+    for mode in MODES:
+        small, large = (best(machine.traffic(n << 10, mode, 1)) for n in (16, 4096))
+        assert 1e8 < (16 << 10) / small < 1e13
+        assert large > 20 * small  # 256 times the bytes, from further away
+
+
+def test_multiply_adds_and_hand_offs(machine):
+    for wide in (False, True):
+        assert 1e8 < 2 / best(machine.multiply_add(wide, 1)) < 1e13
+    assert best(machine.multiply_add(True, 1)) > best(machine.multiply_add(False, 1))
+    assert 0 < best(machine.barrier(2)) < 0.1
+    assert 0 < best(machine.start(1)) < best(machine.start(2)) < 0.1
+
+
+def test_kernels_are_timed_alone_and_by_threads():
+    cpu = Cpu()
+    lanes = cpu.language.width
+    given = [chain(4), chain(40), tiny(64), single("Softmax"),
+             product("CpuPacked", (4, 2, 1), 32, 48, 64, lanes=lanes)]
+    kernels = Kernels(given, cpu.lower, GENERIC, lanes)
+    seconds = [best(kernels.sample(i, 1)) for i in range(len(given))]
+    assert all(1e-9 < s < 0.1 for s in seconds) and seconds[1] > 2 * seconds[0]
+    assert 1e-9 < best(kernels.sample(4, 2)) < 0.1
+
+
+# ---- the fit
+def test_steps_of_bandwidth_are_found():
+    def rate(size: int) -> float:
+        return 2e11 if size <= 1 << 15 else 8e10 if size <= 1 << 20 else 1e10
+
+    one = {s: s / rate(s) for s in SIZES}
+    levels = levels_of(one, {s: t / 1.7 for s, t in one.items()})
+    assert [v.thread for v in levels] == pytest.approx([2e11, 8e10, 1e10])
+    assert [v.total for v in levels] == pytest.approx([3.4e11, 1.36e11, 1.7e10])
+    assert 1 << 14 <= levels[0].size <= 1 << 15 and 1 << 19 <= levels[1].size <= 1 << 20
+    assert levels[-1].size == math.inf
+    flat = {s: s / 1e10 for s in SIZES}
+    assert len(levels_of(flat, flat)) == 1
+
+
+def simulated(truth, lanes, threads=2):
+    """What would be measured where the model is right."""
+    def read(n: int) -> dict[int, float]:
+        return {s: truth.memory(s, n) for s in SIZES}
+
+    copy = {n: {s: truth.memory(s, n) + truth.written(s, n) for s in SIZES} for n in (1, threads)}
+    timed = [Timed(c, n, c.seconds(truth.with_threads(n), n))
+             for c in cases(lanes, quick=False).values() for n in (1, threads)]
+    return Traffic({n: read(n) for n in (1, threads)}, copy, 1e-7), timed
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_the_profile_behind_the_times_is_found(quick):
+    truth = replace(GENERIC, launch=4e-7, call=5e-8, overlap=0.6, loop_rate=6e10, pack=9.0,
+                    product_rate=7e10, product_half=(4.0, 8.0, 40.0), templates={"CpuRows": 2.0},
+                    ops={"Sin": 31.0, "Exp2": 4.0, "Softmax": 20.0}, product_dtypes={
+                        **GENERIC.product_dtypes, "f64": 3.0},
+                    loop_dtypes={**GENERIC.loop_dtypes, "f64": 2.6},
+                    levels=(Level(1 << 17, 2e11, 4e11), Level(1 << 21, 5e10, 9e10),
+                            Level(math.inf, 8e9, 1.5e10)))
+    traffic, timed = simulated(truth, 16)
+    wanted = {c.name for c in cases(16, quick).values()}
+    found = fitted(GENERIC, 2, traffic, [t for t in timed if t.case.name in wanted])
+    assert error(found, [t for t in timed if t.case.name in wanted]) < 0.15
+    assert error(found, timed) < 0.5 * error(GENERIC, timed)
+    assert found.loop_rate == pytest.approx(truth.loop_rate, rel=0.2)
+    assert found.ops["Sin"] == pytest.approx(31.0, rel=0.25)
+    assert found.product_rate == pytest.approx(truth.product_rate, rel=0.3)
+    assert found.loop_dtypes["f64"] == pytest.approx(2.6, rel=0.2)
+    assert found.threads == 2 and 5e-8 <= found.launch < 2e-6
+
+
+def test_one_case_that_was_disturbed_moves_little():
+    traffic, timed = simulated(replace(GENERIC, call=1e-7), 16)
+    clean = fitted(GENERIC, 2, traffic, timed)
+    dirty = [replace(t, seconds=30 * t.seconds) if t.case.name.startswith("CpuPacked") and i % 9 == 0
+             else t for i, t in enumerate(timed)]
+    found = fitted(GENERIC, 2, traffic, dirty)
+    assert found.product_rate == pytest.approx(clean.product_rate, rel=0.35)
+
+
+# ---- the whole
+def test_a_profile_of_this_machine(monkeypatch):
+    """With a handful of kernels, since each is compiled."""
+    few = {c.name: c for c in (chain(8), chain(40), tiny(64), single("Exp2"))}
+    monkeypatch.setattr(measure, "cases", lambda lanes, quick: few)
+    monkeypatch.setattr(measure, "_LARGEST", {True: 1 << 20})
+    monkeypatch.setattr(measure, "_ROUNDS", {True: 1})
+    told: list[str] = []
+    cpu = Cpu()
+    made = cpu.tune(True, told.append)
+    assert len(told) == cpu.tune_steps(True)
+    assert made.machine == cpu.machine() and made.device == "cpu" and made.unrest == 0.0
+    assert made.costs.name == "cpu/measured" and made.costs.ops["Exp2"] > 0.2
+    assert 1e9 < made.costs.loop_rate < 1e13
+    assert made.costs.product_rate == GENERIC.product_rate  # nothing told of it
+    assert made.figures["read 16 KiB 1T GB/s"] > 0.1
+    assert made.figures["multiply-adds f32 1T GFLOP/s"] > 0.1
+
+
+def test_threads_that_others_hold_are_named(monkeypatch):
+    monkeypatch.setattr(measure, "_machine", lambda m, n: {("barrier",): lambda: 0.0})
+    monkeypatch.setattr(measure, "cases", lambda lanes, quick: {"chain": chain(8)})
+    with pytest.raises(BackendError, match="other threads of this process .* process of its own"):
+        Cpu().tune(True)
+
+
+# ---- which processor
+def test_a_processor_is_told_by_its_first_entry(tmp_path):
+    path = tmp_path / "cpuinfo"
+    path.write_text("processor\t: 0\nmodel name\t: Fast  One\nmodel\t\t: 85\n\n"
+                    "processor\t: 1\nmodel name\t: Slow\n")
+    assert _described(path) == ["85", "Fast One"]
+    assert len(_described(Path("/nonexistent"))) == 1
+    assert "; " in processor(Cpu().toolchain)
+    assert processor(Cpu().toolchain) == Cpu().machine() == Cpu().machine()
