@@ -9,10 +9,19 @@ from tegg.backends.cpu.templates import Forms
 from tegg.dim import dim
 from tegg.ir.graph import Node
 from tegg.kernel.code import KernelCode
+from tegg.kernel.contraction_held import HELD
 from tegg.kernel.contraction_shape import Tile
 
 Fragment = tuple[list[Node], list[Node]]
 
+NARROW = {"bf16": Tile("packed", 5, 2, held=HELD["bf16"]),
+          "f16": Tile("packed", 6, 3, held=HELD["f16"]),
+          "pairs": Tile("packed", 5, 2, held=HELD["pairs"]),
+          "tiles": Tile("packed", 32, 2, held=HELD["tiles"]),
+          "low tiles": Tile("packed", 16, 1, held=HELD["tiles"])}
+BYTES = {"bytes": Tile("packed", 5, 2, held=HELD["bytes"]),
+         "byte tiles": Tile("packed", 32, 2, held=HELD["byte tiles"]),
+         "low byte tiles": Tile("packed", 16, 2, held=HELD["byte tiles"])}
 FORMS = {"packed": Tile("packed", 5, 2), "wide": Tile("packed", 6, 4), "rows": Tile("rows"),
          "dots": Tile("dots", 2), "packed parts": Tile("packed", 4, 2, 3),
          "rows parts": Tile("rows", parts=2), "dots parts": Tile("dots", 3, parts=4)}

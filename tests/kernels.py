@@ -31,9 +31,13 @@ def _quick() -> toolchain.Toolchain:
     return replace(found, flags=tuple("-O1" if f == "-O3" else f for f in found.flags))
 
 
-def build(codes: KernelCode | Sequence[KernelCode], width: int) -> Library:
-    """Compile kernels and load them, as the backend does. The same text is compiled once."""
-    return load((codes,) if isinstance(codes, KernelCode) else codes, _quick(), lanes=width)
+def build(codes: KernelCode | Sequence[KernelCode], width: int,
+          flags: tuple[str, ...] = ()) -> Library:
+    """Compile kernels and load them, as the backend does. The same text is compiled once.
+    flags: of the compiler, beside its own."""
+    quick = _quick()
+    compiler = replace(quick, flags=(*quick.flags, *flags))
+    return load((codes,) if isinstance(codes, KernelCode) else codes, compiler, lanes=width)
 
 
 def call(library: Library, code: KernelCode, graph: Graph, outputs: Sequence[Node],

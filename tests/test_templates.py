@@ -14,6 +14,7 @@ from hypothesis import given, settings, strategies as st
 from kernels import build, call
 
 from tegg.backends.cpu.attention_forms import AttentionForms, attention_row
+from tegg.backends.cpu.narrow_forms import NarrowForms, narrow_templates
 from tegg.backends.cpu.target import Cpu
 from tegg.backends.cpu.templates import Forms, templates, tile_of
 from tegg.dim import dim, evaluate as evaluate_size
@@ -40,8 +41,8 @@ class Wide(Cpu):
     def __init__(self, only: str = "", threads: int = 2) -> None:
         super().__init__()
         self.only, self.threads = only, threads
-        self.ops = (*templates(16), attention_row(16))
-        self.providers = (Forms(16), AttentionForms(16))
+        self.ops = (*templates(16), *narrow_templates(16), attention_row(16))
+        self.providers = (Forms(16), NarrowForms(16, frozenset()), AttentionForms(16))
 
     def identity(self) -> str:
         return f"{super().identity()} {self.only} {self.threads}"
@@ -81,7 +82,7 @@ def form(graph: Graph, threads: int = 2) -> tuple:
     (matmul(1, 4096, 4096, weight=True), ("CpuRows", 4)),
     (matmul(8, 4096, 1024), ("CpuRows", 4)),                         # packing is not worth it
     (matmul(8, 4096, 1024, True), ("CpuDots", 4, 1)),
-    (matmul(8, 4096, 1024, weight=True), ("CpuPacked", 8, 3, 1)),    # it is done ahead
+    (matmul(8, 4096, 1024, weight=True), ("CpuPacked", 8, 2, 1)),    # it is done ahead
     (matmul(20, 30, 100_000), ("CpuPacked", 10, 2, 32)),             # few outputs, long depth
     (matmul(4, 8, 200_000, True), ("CpuDots", 4, 32)),
     (matmul(dim("m", 0, 4096, hint=512), 384, 384, weight=True), ("CpuPacked", 8, 3, 1)),

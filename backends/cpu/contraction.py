@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tegg.backends.cpu.contraction_hooks import Axis, Hooks
+from tegg.backends.cpu.contraction_narrow import room
 from tegg.backends.cpu.contraction_parts import Parts
 from tegg.backends.cpu.contraction_text import Text
 from tegg.backends.cpu.emit import C
 from tegg.backends.cpu.templates import register
 from tegg.dim import Dim, hint, product
+from tegg.dtype import DType
+from tegg.errors import LoweringError
 from tegg.ir.graph import Graph, Node
 from tegg.kernel.code import KernelCode, Stage, Temporary, Work
 from tegg.kernel.contraction_classify import Contraction, classify
@@ -46,9 +49,23 @@ def lower_contraction(graph: Graph, outputs: Sequence[Node], anchors: Sequence[N
     contraction = classify(graph, live, [a for a in anchors if a.id in used], language.native,
                            slots)
     shape = shape_of(contraction, constant)
+    tile = _turned(tile, contraction.swapped)
     kernel = _Kernel(name, contraction, shape, blocked(shape, tile, language.width), language,
                      kernel_symbols(graph, outputs), first + len(outputs))
     return kernel.code()
+
+
+def _turned(tile: Tile, swapped: bool | None) -> Tile:
+    """The tile, where its dtypes say which operand is which. Raises LoweringError where they do,
+    and the shared operand is the first of one contraction and the second of another."""
+    held = tile.held
+    if held is None or held == held.swapped() or swapped is False:
+        return tile
+    if swapped is None:
+        raise LoweringError("contractions of one kernel multiply unsigned with signed bytes, and "
+                            "the operand that they share is unsigned in one and signed in another; "
+                            "store one of them in a kernel of its own")
+    return replace(tile, held=held.swapped())
 
 
 def nothing(name: str) -> KernelCode:
@@ -140,11 +157,16 @@ class _Kernel:
             n = spread(g.n)
             width = (-(-n // self.params.nr) * self.params.nr if isinstance(n, int)
                      else n + (self.params.nr - 1))
+            deep = room(self.contraction.depth, self.params.held)
             for t in g.terms:
                 slots[t.anchor] = self.first + len(self.temporaries)
-                self.temporaries.append(Temporary(
-                    self.shape.accumulator, self.shape.batch * width * self.contraction.depth))
+                self.temporaries.append(Temporary(self._panel, self.shape.batch * width * deep))
         return slots
+
+    @property
+    def _panel(self) -> DType:
+        """The dtype of panels."""
+        return self.params.held.panel if self.params.held else self.shape.accumulator
 
     # ---- functions
     def _operands(self, text: Text, params: str) -> list[str]:
@@ -216,7 +238,7 @@ class _Kernel:
         shape = self.shape
         batch, m, k = hint(shape.batch), hint(shape.m), hint(shape.k)
         operands = (shape.a_cost * batch * m * k * e.a_evaluations
-                    + shape.b_cost * (e.packed_bytes / shape.accumulator.itemsize))
+                    + shape.b_cost * (e.packed_bytes / self._panel.itemsize))
         results = batch * m * sum(map(hint, shape.n))
         stored = bytes_written(self.contraction.writes)
         loaded = bytes_read(self.contraction.read, self.contraction.propagation.graph)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from math import gcd
 from importlib.resources import files
 from string import Template
 
 from tegg.backends.cexpr import REGISTER, Expressions, dim
 from tegg.backends.cpu.contraction_hooks import Axis, Hooks, RowValue
+from tegg.backends.cpu.contraction_narrow import deep, header, held_words, products_of
 from tegg.dim import Dim, product
 from tegg.kernel.contraction_classify import Group, Term
 from tegg.kernel.contraction_shape import GemmParams, GemmShape
@@ -43,12 +45,14 @@ class Text:
         inner = product(h.k.extents[1:])
         steps, stride = self._steps(inner)
         return dict(
+            **held_words(p.held, h, d),
             k=h.name, T=h.scalar(d), V=h.vector(d), W=str(h.dialect.width),
             SEL=f"v{letter}_sel", HADD=f"v{letter}_hadd", STORE=f"v{letter}_store",
             LOAD=f"v{letter}_load", MR=str(p.mr), R=str(p.abreast), NR=str(p.nr),
+            DEEP=deep(h.k.count, p.held),
             LANES=str(p.lanes), MC=str(p.rows), SPAN=str(p.span), PIECE=str(p.piece),
             BYTES=str(p.lanes * d.itemsize), GROUPS=str(p.nr // h.dialect.width),
-            LINES=str(max(1, p.nr * d.itemsize // 64)),
+            LINES=str(max(1, p.nr * (p.held.itemsize if p.held else d.itemsize) // 64)),
             M=dim(h.m.count), K=dim(h.k.count), B=dim(h.batch.count), KO=steps, AS=stride,
             K_outer=dim(h.k.extents[0]),
             k_inner=dim(inner), k_open=self._nest(), k_last=h.k.names[-1],
@@ -62,14 +66,24 @@ class Text:
             m_last=h.m.names[-1], m_extent=dim(h.m.extents[-1]))
 
     def _steps(self, inner: Dim) -> tuple[str, str]:
-        """Steps of the outer k variable per block, and the stride of rows of A in memory."""
-        pad = 16 + self.hooks.dialect.width
+        """Steps of the outer k variable per block, and the stride of rows of A in memory. Blocks
+        but the last are as deep as what is packed is filled up to."""
+        line, grain = 16, 1
+        if (held := self.params.held) is not None:
+            line, grain = 64 // (held.rows or self.shape.accumulator).itemsize, held.grain
+        pad = line + max(line, self.hooks.dialect.width) if grain > 1 else (
+            16 + self.hooks.dialect.width)
         if isinstance(inner, int):
+            whole = grain // gcd(grain, max(1, inner))
             steps = max(1, self.params.depth // max(1, inner))
-            return str(steps), str(-(-steps * inner // 16) * 16 + pad)
+            steps = -(-steps // whole) * whole
+            return str(steps), str(-(-steps * inner // line) * line + pad)
         text = dim(inner)
-        steps = f"({text} < {self.params.depth} && {text} > 0 ? {self.params.depth} / {text} : 1)"
-        return steps, f"({steps} * {text} + {pad})"
+        count = f"({text} < {self.params.depth} && {text} > 0 ? {self.params.depth} / {text} : 1)"
+        if grain == 1:
+            return count, f"({count} * {text} + {pad})"
+        count = f"(({count} + {grain - 1}) / {grain} * {grain})"
+        return count, f"(({count} * {text} + {line - 1}) / {line} * {line} + {pad})"
 
     def _nest(self) -> str:
         """Loops over the variables of k but for the innermost."""
@@ -128,20 +142,21 @@ class Text:
                           f"{fills} }}")
         skinny = self.params.form != "packed"
         name = self.params.form if skinny else "pack_k" if along_k else "pack_n"
+        grouped = "_groups" if self.params.held else ""
         c = "c" if skinny else "j"
         places = ", ".join(f"{n}_[{h.dialect.width}]" for n in axis.names)
         keep = " ".join(f"{n}_[{c}] = {n};" for n in axis.names)
         recall = " ".join(f"const int64_t {n} = {n}_[{c}];" for n in axis.names)
         row_at = {"n": "(j0 + c < last ? j0 + c : last)" if name == "dots" else "j"}
         return self.fill(
-            name, x=str(term.anchor), N=dim(axis.count),
+            name + grouped, x=str(term.anchor), N=dim(axis.count),
             col_arrays=indented(arrays, 4), col_args=self._args_of(rows, row_at),
             col_vectors=self._args_of(rows, {"n": "j"}, "n"),
             n_of=axis.of("first + j", mutable=name in ("pack_n", "rows")),
             n_args=axis.args, n_args_end=axis.args.rstrip(", "),
             n_last=axis.names[-1], n_extent=dim(axis.extents[-1]), n_carry=axis.carry(),
             n_places=places, n_keep=keep, n_recall=recall,
-            whole=self._whole_panels(term, axis) if name == "pack_n" else "")
+            whole=self._whole_panels(term, axis) if name + grouped == "pack_n" else "")
 
     def _whole_panels(self, term: Term, axis: Axis) -> str:
         """Panels that are filled to the last column, where columns are one variable."""
@@ -241,7 +256,8 @@ class Text:
     def products(self) -> str:
         calls = [f"PRODUCT({self.hooks.name}_product_{v}, {v})"
                  for v in range(1, self.params.nv + 1)]
-        return self.fill("product", products="\n".join(calls))
+        return self.fill(products_of(self.params.held), products="\n".join(calls),
+                         header=header(self.params.held))
 
     def choose(self, tile: int) -> str:
         """The product for as many vectors as a panel has columns."""
@@ -308,7 +324,7 @@ class Text:
                 for t in g.terms]
 
     def _panel_params(self) -> str:
-        kind = self.hooks.scalar(self.shape.accumulator)
+        kind = self.common()["TB"]
         return "".join(f"const {kind} *panels{t.anchor}, " for _, t, _ in self.terms())
 
     def panel_counts(self) -> str:
@@ -345,8 +361,9 @@ class Text:
 
     def stage(self) -> str:
         """The stage that multiplies."""
-        kind, nr = self.hooks.scalar(self.shape.accumulator), self.params.nr
-        depth = dim(self.hooks.k.count)
+        words = self.common()
+        kind, nr, depth = words["TB"], self.params.nr, words["DEEP"]
+        tiles = self.params.held is not None and self.params.held.multiply == "tiles"
         sizes, packs, args = [], [], []
         for i, t, axis in self.terms():
             x, end = t.anchor, f"from{i + 1}"
@@ -372,6 +389,7 @@ class Text:
             "stage_packed", panel_counts=self.panel_counts(), TERMS=str(self.most_terms()),
             panels=f"from{len(self.hooks.columns)}",
             once="s.q1 - s.q0" if not self.params.passing else str(self.params.piece),
+            begin="tiles_begin(); " if tiles else "", end=" tiles_end();" if tiles else "",
             inline_sizes=indented(sizes, 2),
             inline_packs=indented(packs, 6), panel_args="".join(args),
             array_sizes=self.array_room(str(self.params.rows)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from tegg import env
@@ -23,7 +23,9 @@ from .attention_forms import AttentionForms, attention_row
 from .caller import Caller
 from .emit import C
 from .identity import processor
+from .instructions import instructions
 from .library import load, prelude
+from .narrow_forms import NarrowForms, narrow_templates
 from .program import Program, Step, copy_step, steps_of, with_barriers
 from .templates import Forms, templates
 from .threads import threads
@@ -34,22 +36,27 @@ _LONG = 20e-6  # seconds: a run this long lets other Python threads go on meanwh
 
 class Cpu:
     """Kernels in C, compiled by the compiler that is found. ``lanes``: float32 values of a vector,
-    by default those of this machine."""
+    by default those of this machine. ``has``: its instructions for narrow products, in the words
+    of ``instructions.py``; what the compiler knows no instruction for is done in C."""
 
     name = "cpu"
-    rules = ("lower.cpu",)
+    rules = ("lower.cpu", "lower.cpu_half", "lower.cpu_bytes")
 
-    def __init__(self, lanes: int | None = None) -> None:
+    def __init__(self, lanes: int | None = None, has: Collection[str] | None = None) -> None:
         self.toolchain = toolchain.find()
-        self.language = C(lanes or self.toolchain.lanes)
-        self.features = frozenset({f"lanes={self.language.width}"})
-        width = self.language.width
-        self.ops = (*templates(width), attention_row(width), winograd_row(width))
-        self.providers = (Forms(width), AttentionForms(width), WinogradForms(width))
+        width = lanes or self.toolchain.lanes
+        self.language = C(width)
+        has = instructions(self.toolchain.features, width) if has is None else has
+        self.features = frozenset({f"lanes={width}", *has})
+        self.ops = (*templates(width), *narrow_templates(width), attention_row(width),
+                    winograd_row(width))
+        self.providers = (Forms(width), NarrowForms(width, self.features), AttentionForms(width),
+                          WinogradForms(width))
 
     def identity(self) -> str:
         """Lanes decide the source, threads the costs; the shared object is keyed by its text."""
-        return f"cpu {self.language.width} {threads()}\n{prelude(self.language.width)}"
+        has = " ".join(sorted(self.features))
+        return f"cpu {has} {threads()}\n{prelude(self.language.width)}"
 
     def costs(self) -> Costs:
         """``TEGG_COSTS``, what was measured on this processor, or the profile that is shipped."""

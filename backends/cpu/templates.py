@@ -16,6 +16,8 @@ from tegg.ir.op import Op
 from tegg.ir.template import OWN, Execution, Extents, template
 from tegg.kernel.contraction_shape import Tile, lanes_of, register_tiles
 
+from .narrow_forms import narrow_tile
+
 if TYPE_CHECKING:
     from tegg.rewrite.view import View
 
@@ -126,6 +128,8 @@ _TILES = MappingProxyType({
 
 def tile_of(op: Op, attrs: tuple) -> Tile:
     """The tile that a template's attributes state. Raises LoweringError for another op."""
+    if (narrow := narrow_tile(op, attrs)) is not None:
+        return narrow
     if op.name not in _TILES:
         raise LoweringError(f"{op.name} has no form on this device; the rules of lower.cpu turn a "
                             f"contraction into its templates")

@@ -110,6 +110,7 @@ class Costs:
             compute += operations * self.loop_dtypes.get(dtype.name, 1.0) / self.loop_rate
         compute /= threads
         memory += sum(self.copies(p, threads) for p in work.products)
+        memory += sum(self.panels(p, threads) for p in work.products)
         stages = 1 + max(map(self.stages, work.products), default=0)
         longer, shorter = max(memory, compute), min(memory, compute)
         start = self.launch if most > 1 or self.call is None else self.call
@@ -177,8 +178,16 @@ class Costs:
 
         out = both(done.aside)
         if done.kept:
+            size = done.itemsize or size
             out += self._share(p) * done.packed / done.kept * both(done.kept)
         return out
+
+    def panels(self, p: Product, threads: int) -> float:
+        """Seconds to read what was packed before the run, in place of what it was packed from."""
+        done = p.execution
+        if not p.ready or done is None or not done.kept:
+            return 0.0
+        return self.memory(done.kept * (done.itemsize or p.extents.dtype.itemsize), threads)
 
     def stages(self, p: Product) -> int:
         """How many functions of a template wait for one another, beyond the first."""

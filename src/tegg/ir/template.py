@@ -41,7 +41,8 @@ class Execution:
     second operand that are copied first; kept: how many of the copies exist at once, 0 where each
     is used up before the next, so that none is there before a run. aside: elements of partial sums
     and of the first operand that are written and read back. stages: functions that wait for one
-    another, beyond the first. beside: scalar operations between products.
+    another, beyond the first. beside: scalar operations between products. itemsize: bytes of an
+    element that is packed, 0 for those of the operand's dtype.
     """
 
     flops: float
@@ -53,6 +54,7 @@ class Execution:
     stages: int = 0
     beside: float = 0.0
     packs: int = 1
+    itemsize: int = 0
 
 
 def template(name: str, attrs: tuple[tuple[str, str], ...],

@@ -342,10 +342,14 @@ class _Walk:
             execution = replace(execution, flops=execution.flops * self.seen,
                                 beside=execution.beside * self.seen)
         packed = node.args[execution.packs] if execution else y
-        self.out.products.append(Product(done, node.op.name, execution, self._ready(packed)))
+        ready = self._ready(packed)
+        self.out.products.append(Product(done, node.op.name, execution, ready))
         self._rows(execution.pieces if execution else
                    done.batch * -(-done.m // 8) * -(-done.n // 16))
-        for a, other in ((x, done.n), (y, done.m)):
+        ahead = ready and execution is not None and execution.kept  # panels are read in its place
+        for i, (a, other) in enumerate(((x, done.n), (y, done.m))):
+            if ahead and execution and i == execution.packs:
+                continue
             times = max(1, -(-other // self.model.panel)) if a in self.body else 1
             # siblings that share an operand and its index pack it once
             self._want(a, (self._path(0, (a, node.attrs[0])), self.after.get(a, 0)),

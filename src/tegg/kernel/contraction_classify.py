@@ -85,7 +85,8 @@ class Contraction:
     """A fragment as contractions of one operand A: everything a template needs to know.
 
     batch, m, k: loop variables, outermost first. depth: the number of terms of each sum, 0
-    included (k has no variable where it is 0 or 1).
+    included (k has no variable where it is 0 or 1). swapped: whether A is the second operand of
+    the anchors; None where it is of some.
     """
 
     propagation: AnchoredPropagation
@@ -94,6 +95,7 @@ class Contraction:
     k: tuple[Var, ...]
     depth: Dim
     groups: tuple[Group, ...]
+    swapped: bool | None = False
 
     @property
     def a(self) -> Val:
@@ -291,7 +293,11 @@ def _shared(p: AnchoredPropagation, groups: list[tuple[list[Write], dict[int, Va
             for (writes, found), (_, _, n) in zip(groups, rows)]
     batch, m, _ = rows[0]
     return Contraction(p, batch, m, unit_last(k, load_forms([a])), next(iter(depths)),
-                       tuple(made))
+                       tuple(made), _alike({operands[v.id][0] is not a for v in sums}))
+
+
+def _alike(sides: set[bool]) -> bool | None:
+    return next(iter(sides)) if len(sides) == 1 else None
 
 
 def _common(w: Write, pairs: list[tuple[Val, Val]]) -> Val:

@@ -7,6 +7,7 @@ from typing import Literal
 
 from tegg.dim import Dim, hint
 from tegg.dtype import DType
+from tegg.kernel.contraction_held import TILE, Held
 
 Form = Literal["packed", "rows", "dots"]
 Unit = Literal["free", "k", "none"]  # which variable of an operand is contiguous in memory
@@ -31,12 +32,14 @@ class Tile:
     ``dots``: B is read along k, against ``rows`` rows at once; neither packs B.
 
     parts: of the depth. Each is summed by itself, and the sums are added in their order.
+    held: how ``packed`` holds operands that are narrower than their sums.
     """
 
     form: Form
     rows: int = 1
     vectors: int = 4
     parts: int = 1
+    held: Held | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +80,8 @@ class GemmParams:
 
     depth: k per block. rows: rows of A kept together. span: panels per pass where partial sums are
     set aside. piece: panels packed together. inline: B is packed by the thread that uses it.
-    in_place: A is read where it lies. abreast: rows of A that ``dots`` takes at once.
-    passing: a thread packs one piece of B, uses it up, and packs the next.
+    in_place: A is read where it lies. abreast: rows of A that ``dots`` takes at once. held: as of
+    the tile. passing: a thread packs one piece of B, uses it up, and packs the next.
     """
 
     form: Form
@@ -94,6 +97,7 @@ class GemmParams:
     abreast: int = 1
     parts: int = 1
     passing: bool = False
+    held: Held | None = None
 
     @property
     def nr(self) -> int:
@@ -132,13 +136,15 @@ def blocked(shape: GemmShape, tile: Tile, width: int) -> GemmParams:
         return GemmParams(form, lanes, 1, nv, _STRETCH, 1, stretch, 1, True, True, mr,
                           tile.parts)
     rows = _rows(shape, mr, size)
+    if tile.held is not None and tile.held.multiply == "tiles":
+        lanes = TILE
     sums = rows * nv * lanes * size * max(shape.terms)
-    in_place = _in_place(shape, nv * lanes)
+    in_place = (tile.held is None or tile.held.rows is None) and _in_place(shape, nv * lanes)
     passing = in_place and _passing(shape, tile)
     inline = tile.parts > 1 or passing or (shape.b_batched and not shape.b_constant)
-    return GemmParams(form, lanes, mr, nv, _depth(shape.k), rows, max(1, _SUMS // sums),
-                      max(1, 256 // (nv * lanes)), inline, in_place, parts=tile.parts,
-                      passing=passing)
+    return GemmParams(form, lanes, mr, nv, _depth(shape.k, tile.held, size), rows,
+                      max(1, _SUMS // sums), max(1, 256 // (nv * lanes)), inline, in_place,
+                      parts=tile.parts, passing=passing, held=tile.held)
 
 
 def _passing(shape: GemmShape, tile: Tile) -> bool:
@@ -184,14 +190,17 @@ def _rows(shape: GemmShape, mr: int, size: int) -> int:
     return max(1, most // mr) * mr
 
 
-def _depth(k: Dim) -> int:
-    """Depth of a block; blocks of one contraction are equally deep."""
+def _depth(k: Dim, held: Held | None, size: int) -> int:
+    """Depth of a block; blocks of one contraction are equally deep. As many bytes of a panel are
+    deeper where it is narrow."""
+    deeper = size // held.itemsize if held else 1
+    grain = max(8, held.grain) if held else 8
     if not isinstance(k, int):
-        return _DEPTH
-    if k <= _LONGEST:
+        return _DEPTH * deeper
+    if k <= _LONGEST * deeper:
         return max(k, 1)
-    blocks = -(-k // _DEPTH)
-    return -(-k // (blocks * 8)) * 8
+    blocks = -(-k // (_DEPTH * deeper))
+    return -(-k // (blocks * grain)) * grain
 
 
 def _in_place(shape: GemmShape, nr: int) -> bool:
@@ -216,7 +225,7 @@ def estimate(shape: GemmShape, params: GemmParams, threads: int = 1) -> GemmEsti
     mine = -(-panels // by_columns)
     passes = -(-mine // params.span) if k > params.depth else 1
     wide = sum(-(-n // params.nr) * params.nr * t for n, t in across)
-    packed = size * k * wide
+    packed = (params.held.itemsize if params.held else size) * k * wide
     repeats = by_rows if params.inline else 1
     return GemmEstimate(flops, packed * (batch if shape.b_batched else 1) * repeats,
                         float(by_columns * passes), float(repeats))

@@ -312,22 +312,27 @@ class Instance:
             raise Miss
         below = [self.known(a) for a in args]
         shapes, values = choose(op, shape, dtype, bound, below, self.sizes)
+        values = [as_dtype(v) if kind == "dtype" else v
+                  for v, (_, kind) in zip(values, op.attrs)]
         for a, v in zip(attrs, values):
             if not isinstance(a, List):
                 self.bind(a, v)
-        dtypes = self.operand_dtypes(op, dtype, values)
+        named = self.typed.get(str(args[0])) if args else None
+        dtypes = self.operand_dtypes(op, dtype, values, named)
         nodes = [self.node(a, s, d) if k is None else k
                  for a, s, d, k in zip(args, shapes, dtypes, below)]
         return self.record(op, nodes, values)
 
-    def operand_dtypes(self, op: Op, dtype: DType, attrs: list) -> list[DType]:
-        """Dtypes of operands that give a result of this dtype."""
+    def operand_dtypes(self, op: Op, dtype: DType, attrs: list,
+                       named: DType | None) -> list[DType]:
+        """Dtypes of operands that give a result of this dtype; ``named``: what a guard says of the
+        first."""
         if op.name == "Select":
             return [bool_, dtype, dtype]
         if op.kind == "index":
             return [dtype, i64, dtype][:op.arity]
         if op.name == "Cast" or (dtype is bool_ and op.kind == "elementwise"):
-            other = self.rng.choice(self.dtypes)
+            other = named or self.rng.choice(self.dtypes)
             try:
                 gives = op.dtype([other] * op.arity, attrs)
             except TeggError:

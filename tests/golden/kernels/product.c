@@ -1,5 +1,5 @@
 // Work(evaluations=629760, iterations=768, loaded=49536, stored=43008)
-// ("GemmParams(form='packed', lanes=16, mr=8, nv=3, depth=48, rows=64, span=85, piece=5, inline=False, in_place=True, abreast=1, parts=1, passing=False)",)
+// ("GemmParams(form='packed', lanes=16, mr=8, nv=3, depth=48, rows=64, span=85, piece=5, inline=False, in_place=True, abreast=1, parts=1, passing=False, held=None)",)
 // k_stage0 reads [1] writes [4]
 // k reads [0, 2, 4] writes [3]
 static inline __attribute__((always_inline)) vf k_a_k(const float *const b0, const float *const b1, const float *const b2, float *const b3, int64_t z0, int64_t m0, int64_t k0) {
@@ -137,6 +137,7 @@ static void k_fill(const float *const b0, const float *const b1, const float *co
 
   }
   for (; i % 8; i++) memset(o + i * as, 0, (ko1 - ko0) * (1) * sizeof(float));
+
 }
 
 // Panels q0 .. q1 of B over the outer steps ko0 .. ko1 of k: [panel][deep][48], columns past the
@@ -208,7 +209,8 @@ static void k_block(const float *const b0, const float *const b1, const float *c
   const int64_t from1 = from0 + (96 + 47) / 48;
   const int64_t steps = 48, blocks = 48 > steps ? (48 + steps - 1) / steps : 1;
   const int64_t as = 80, deep = 48, span = blocks > 1 ? 85 : q1 - q0;
-  float *const a = (float *)ws, *const tile = a + 64 * as, *const sums = tile + 1 * 8 * 48;
+  float *const a = (float *)ws;
+  float *const tile = (float *)(ws + (64 * as * sizeof(float) + 63) / 64 * 64), *const sums = tile + 1 * 8 * 48;
   for (int64_t row = row0; row < row1; row += 64) {
     const int64_t rows = row1 - row < 64 ? row1 - row : 64;
 
@@ -275,7 +277,8 @@ void k(void *const *buffers, const int64_t *sizes, int tid, int nt) {
   const int64_t row0 = s.i0 * 8, row1 = s.i1 * 8 < 64 ? s.i1 * 8 : 64;
   if (s.b0 >= s.b1 || row0 >= row1 || s.q0 >= s.q1) return;
   const int64_t steps = 48, as = 80, span = 48 > steps ? (s.q1 - s.q0 < 85 ? s.q1 - s.q0 : 85) : 0;
-  const int64_t head = (64 * as + 1 * 8 * 48 + span * (64 / 8) * (1 * 8 * 48)) * sizeof(float) + 256;
+  const int64_t head = (64 * as * sizeof(float) + 63) / 64 * 64
+      + (1 + span * (64 / 8)) * (1 * 8 * 48) * sizeof(float) + 256;
   int64_t bytes = (head + 63) / 64 * 64;
 
 

@@ -1,0 +1,77 @@
+"""The words of the templates where operands are held in 8 and 16 bits."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+
+from tegg.backends.cexpr import MEMORY, REGISTER, dim
+from tegg.backends.cpu.contraction_hooks import Hooks
+from tegg.dim import Dim, product
+from tegg.dtype import DType
+from tegg.kernel.contraction_held import Held
+
+
+def room(depth: Dim, held: Held | None) -> Dim:
+    """The depth of what is packed, at most."""
+    if held is None or held.grain == 1:
+        return depth
+    return -(-depth // held.grain) * held.grain if isinstance(depth, int) else (
+        depth + (held.grain - 1))
+
+
+def deep(depth: Dim, held: Held | None) -> str:
+    """The depth of what is packed, in C."""
+    if held is None or held.grain == 1 or isinstance(depth, int):
+        return dim(room(depth, held))
+    return f"(({dim(depth)} + {held.grain - 1}) / {held.grain} * {held.grain})"
+
+
+def products_of(held: Held | None) -> str:
+    """The template of the inner loop."""
+    return "product" if held is None else f"product_{held.multiply}"
+
+
+@cache
+def _text(name: str) -> str:
+    return files("tegg.backends.cpu").joinpath(name).read_text()
+
+
+def header(held: Held | None) -> str:
+    """What the inner loop is written over, once in a unit."""
+    if held is None:
+        return ""
+    names = {"widen": ("narrow.h",), "dot": ("narrow.h", "dots.h"),
+             "tiles": ("narrow.h", "tiles.h")}[held.multiply]
+    return "".join(_text(n) for n in names)
+
+
+def held_words(held: Held | None, hooks: Hooks, sums: DType) -> dict[str, str]:
+    """TA, TB: elements of rows of A and of panels of B in memory; how A is stored; how a group is
+    put into a panel."""
+    letter, scalar = REGISTER[sums.name], hooks.scalar(sums)
+    if held is None:
+        return dict(TA=scalar, TB=scalar, STORE_A=f"v{letter}_store", PUT_A=f"s{letter}_store",
+                    G="1", GRAIN="1", tails="", PUT="", SET="", group_rows="", group_lanes="",
+                    DOT="", WIDEN="", FILLED=f"(ko1 - ko0) * ({_inner(hooks)})")
+    rows = held.rows or sums
+    memory = hooks.dialect.memory
+    kind = MEMORY[held.panel.name]
+    tails = ("" if held.rows is None or held.grain == 1 else
+             "  const int64_t end = (ko1 - ko0) * (" + _inner(hooks) + ");\n"
+             f"  if (end % {held.grain})\n"
+             f"    for (int64_t r = 0; r < i; r++) memset(o + r * as + end, 0, "
+             f"({held.grain} - end % {held.grain}) * sizeof(*o));")
+    a = MEMORY[rows.name]
+    return dict(
+        TA=memory[a], TB=memory[kind], G=str(held.group), GRAIN=str(held.grain), tails=tails,
+        STORE_A=f"v{a}_store" if rows.is_float else f"vi_store_{a}", PUT_A=f"s{a}_store",
+        PUT=f"put_{kind}{held.group}", SET=f"s{kind}_store",
+        group_rows=", ".join(f"v{letter}_load(row[{g}] + at)" for g in range(held.group)),
+        group_lanes=", ".join(f"r[j + {g}]" for g in range(held.group)),
+        DOT=f"dot_{a}{kind}", WIDEN=f"widen_{kind}",
+        FILLED="as" if held.rows else f"(ko1 - ko0) * ({_inner(hooks)})")
+
+
+def _inner(hooks: Hooks) -> str:
+    return dim(product(hooks.k.extents[1:]))

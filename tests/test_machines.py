@@ -1,0 +1,217 @@
+"""Kernels under AddressSanitizer and UBSan, on NEON under qemu, and on narrower x86."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from contractions import BYTES, CASES as PRODUCTS, FORMS, NARROW, SYMBOLIC
+from hypothesis import HealthCheck, given, settings
+from profiles import examples
+from standalone import Fragment, Standalone
+from test_contraction_narrow import bytes_product, extreme, whole
+from test_kernel_cases import CASES as KERNELS
+
+from tegg.backends.cpu.contraction import lower_contraction
+from tegg.backends.cpu.emit import C
+from tegg.errors import LoweringError
+from tegg.kernel.contraction_shape import Tile
+from tegg.kernel.lower import lower
+from tegg.testing.draw import Draw
+from tegg.testing.views import views
+
+SANITISED = ("-O1", "-march=native", "-fsanitize=address,undefined",
+             "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
+ARM = ("aarch64-linux-gnu-gcc", "-O2", "-static")
+QEMU = ("qemu-aarch64", "qemu-aarch64-static")
+LARGEST = 60_000  # elements of a value: emulation is slow
+
+
+def _runs(*command: str) -> bool:
+    """Whether a compiler makes a program that runs."""
+    with tempfile.TemporaryDirectory() as folder:
+        text, program = Path(folder) / "t.c", Path(folder) / "t"
+        text.write_text("int main(void) { return 0; }\n")
+        done = subprocess.run([*command, str(text), "-o", str(program)], capture_output=True,
+                              check=False)
+        return done.returncode == 0 and (command[0].startswith("aarch64") or subprocess.run(
+            [str(program)], capture_output=True, check=False).returncode == 0)
+
+
+@cache
+def sanitised() -> tuple[str, ...]:
+    if shutil.which("gcc") is None or not _runs("gcc", *SANITISED):
+        pytest.skip("gcc with AddressSanitizer and UBSan is not here (Debian: libasan8, libubsan1, "
+                    "which gcc brings)")
+    return ("gcc", *SANITISED)
+
+
+@cache
+def arm() -> tuple[tuple[str, ...], tuple[str, ...]]:
+    found = next((q for q in QEMU if shutil.which(q)), None)
+    if shutil.which(ARM[0]) is None or found is None or not _runs(*ARM):
+        pytest.skip("a compiler for ARM and qemu-user are not here (Debian: apt install "
+                    "gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user)")
+    return ARM, (found,)
+
+
+# ---- kernels
+def loops(names, width: int) -> list[Fragment]:
+    out = []
+    for i, name in enumerate(names):
+        g = Draw()
+        outputs = KERNELS[name](g)
+        out.append(Fragment(g, outputs, lower(g, outputs, f"k{i}", C(width))))
+    return out
+
+
+def products(names, forms: dict[str, Tile], width: int) -> list[Fragment]:
+    out = []
+    for name in names:
+        for tile in forms.values():
+            g = Draw()
+            outputs, anchors = {**PRODUCTS, **SYMBOLIC}[name](g)
+            try:
+                code = lower_contraction(g, outputs, anchors, f"k{len(out)}", C(width), tile)
+            except LoweringError:
+                continue
+            out.append(Fragment(g, outputs, code))
+    return out
+
+
+def byte_products(width: int) -> list[Fragment]:
+    out = []
+    for tile in BYTES.values():
+        for sizes in ((33, 65, 17), (1, 1, 1), (5, 0, 4)):
+            g = Draw()
+            c = bytes_product(g, *sizes)
+            out.append(Fragment(g, [c], lower_contraction(g, [c], [c], f"k{len(out)}", C(width),
+                                                          tile)))
+    return out
+
+
+def check_all(made: Standalone, threads=(1, 3), off: int = 0) -> None:
+    """Every kernel against the oracle; on any number of threads the same bits."""
+    for i, f in enumerate(made.fragments):
+        runs = ([dict(m=m, b=b, s=s) for m, b, s in ((0, 1, 0), (7, 3, 1), (9, 1, 17))]
+                if f.code.symbols else [{}])
+        for sizes in runs:
+            inputs = whole(f.graph, sizes)
+            first, *others = (made.check(i, sizes, nt, off, inputs) for nt in threads)
+            for other in others:
+                assert all(np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
+                           for a, b in zip(first, other))
+
+
+COMPARED = ("plain", "transposed_b", "transposed_a", "sliced", "padded", "convolution",
+            "projections", "heads", "stored_thrice", "no_depth", "symbolic_reshaped",
+            "symbolic_depth")
+ALL_FORMS = {**FORMS, **NARROW}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("off", (0, 8))
+@pytest.mark.parametrize("name", COMPARED)
+def test_products_touch_only_their_memory(name: str, off: int) -> None:
+    """A third of the forms each: what sanitizers add takes compilers long."""
+    forms = dict(list(ALL_FORMS.items())[(COMPARED.index(name) + off // 8) % 3::3])
+    check_all(Standalone(products([name], forms, 16), 16, sanitised()), off=off)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(6))
+def test_loops_touch_only_their_memory(part: int) -> None:
+    check_all(Standalone(loops(list(KERNELS)[part::6], 16), 16, sanitised()), off=8)
+
+
+@pytest.mark.long
+def test_bytes_touch_only_their_memory() -> None:
+    made = Standalone(byte_products(16), 16, sanitised())
+    for i, f in enumerate(made.fragments):
+        made.check(i, inputs=extreme(f.graph), threads=2)
+
+
+@pytest.mark.long
+@settings(max_examples=examples(1), deadline=None, suppress_health_check=list(HealthCheck))
+@given(case=views(symbolic=True))
+def test_views_touch_only_their_memory(case) -> None:
+    sanitised()
+    try:
+        code = lower(case.graph, case.outputs, "k0", C(16))
+    except LoweringError:
+        return
+    if code.work.evaluations > 1e7:
+        return
+    made = Standalone([Fragment(case.graph, case.outputs, code)], 16, sanitised())
+    for i, sizes in enumerate(case.runs):
+        if all(n <= LARGEST for n in case.counts(sizes)):
+            made.run(0, case.inputs(sizes, i), sizes, 2, 8)
+
+
+def test_a_byte_too_far_is_seen() -> None:
+    g = Draw()
+    outputs = KERNELS["elementwise"](g)
+    code = lower(g, outputs, "k0", C(16))
+    broken = code.source.replace("37", "38")
+    assert broken != code.source
+    made = Standalone([Fragment(g, outputs, _with(code, broken))], 16, sanitised())
+    with pytest.raises(AssertionError, match="AddressSanitizer: heap-buffer-overflow"):
+        made.check(0)
+
+
+def _with(code, source: str):
+    return replace(code, source=source)
+
+
+# ---- other processors
+@pytest.mark.long
+@pytest.mark.parametrize("name", COMPARED)
+def test_products_on_neon(name: str) -> None:
+    compiler, runner = arm()
+    check_all(Standalone(products([name], ALL_FORMS, 4), 4, compiler, runner))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(3))
+def test_loops_on_neon(part: int) -> None:
+    compiler, runner = arm()
+    check_all(Standalone(loops(list(KERNELS)[part::3], 4), 4, compiler, runner), threads=(2,))
+
+
+@pytest.mark.long
+def test_bytes_on_neon() -> None:
+    compiler, runner = arm()
+    made = Standalone(byte_products(4), 4, compiler, runner)
+    for i, f in enumerate(made.fragments):
+        made.check(i, inputs=extreme(f.graph), threads=2)
+
+
+@pytest.mark.parametrize("lanes, flags", (
+    (8, "-march=haswell"), pytest.param(4, "-march=x86-64", marks=pytest.mark.long)))
+def test_narrower_x86(lanes: int, flags: str) -> None:
+    if not _runs("gcc", flags):
+        pytest.skip("this is no x86-64 with AVX2")
+    made = loops(("elementwise", "flat", "movement"), lanes)
+    made += _renamed(products(("transposed_a", "heads"), {k: ALL_FORMS[k] for k in (
+        "packed", "bf16", "tiles")}, lanes), len(made))
+    check_all(Standalone(made, lanes, ("gcc", "-O1", flags)))
+
+
+def _renamed(fragments: list[Fragment], by: int) -> list[Fragment]:
+    """The same kernels under names of their own."""
+    out = []
+    for i, f in enumerate(fragments):
+        def new(text: str, i=i) -> str:
+            return re.sub(rf"\bk{i}(?![0-9])", f"k{i + by}", text)
+        code = replace(f.code, name=new(f.code.name), source=new(f.code.source), stages=tuple(
+            replace(s, function=new(s.function)) for s in f.code.stages))
+        out.append(Fragment(f.graph, f.outputs, code))
+    return out

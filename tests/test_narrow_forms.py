@@ -1,0 +1,161 @@
+"""Forms of products with operands in 8 and 16 bits: what offers them, which wins, what they compute."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tegg.backends.cpu.instructions import BYTE_TILES, BYTES, PAIRS, TILES
+from tegg.backends.cpu.target import Cpu
+from tegg.dim import dim
+from tegg.extract import extract
+from tegg.extract.cost import load_costs
+from tegg.ir.graph import Graph
+from tegg.rewrite.compiler import Bf16, Compiler, Fp16, Generic
+from tegg.rewrite.egraph import saturate
+from tegg.runtime.driver import Options, compile_graph, resolve
+
+NARROW = ("CpuHalves", "CpuPairs", "CpuTiles", "CpuBytes", "CpuByteTiles")
+
+
+class Having(Cpu):
+    """A CPU with some instructions, real or played in C; maybe of one form alone."""
+
+    def __init__(self, has=(), only: str = "", lanes: int | None = None) -> None:
+        super().__init__(lanes, has)
+        self.only = only
+
+    def identity(self) -> str:
+        return f"{super().identity()} {self.only}"
+
+    def costs(self):
+        base = load_costs("cpu/generic", 2)
+        others = {op.name: 1e6 for op in self.ops if op.name != self.only}
+        return dataclasses.replace(base, templates=others) if self.only else base
+
+
+def matmul(m, n, k, dtype="f32", weight=False, other=None, turned=False) -> Graph:
+    g = Graph()
+    x = g.input("x", (m, k), dtype)
+    w = g.input("w", (k, n), other or dtype, "weight" if weight else "input")
+    if dtype in ("u8", "i8"):
+        x, w = g.cast(x, "i32"), g.cast(w, "i32")
+    elif other:
+        w = g.cast(w, dtype)
+    body = g.mul(g.expand(g.reshape(x, (m, k, 1)), (m, k, n)),
+                 g.expand(g.reshape(w, (1, k, n)), (m, k, n)))
+    y = g.op("SumReduce", body, 1)
+    y = g.reshape(y, (m, n))
+    g.outputs["y"] = g.permute(y, (1, 0)) if turned else y
+    return g
+
+
+def offered(graph: Graph, target: Cpu, *more: Compiler) -> set[str]:
+    stack, _ = resolve(Options((Generic(), *more, Compiler(target=target, name="having"))))
+    classes = saturate(graph, stack, features=("cpu", *target.features)).classes
+    return {n.op.name for nodes in classes.nodes.values() for n in nodes} & set(NARROW)
+
+
+def chosen(graph: Graph, target: Cpu, *more: Compiler) -> set[str]:
+    stack, _ = resolve(Options((Generic(), *more, Compiler(target=target, name="having"))))
+    classes = saturate(graph, stack, features=("cpu", *target.features)).classes
+    cover = extract(classes, target.costs(), lowerable=target.unsupported)
+    return {n.op.name for k in cover.kernels for n in k.body.values() if n.op.template}
+
+
+def options(target: Cpu, *more: Compiler) -> Options:
+    return Options((Generic(), *more, Compiler(target=target, name="having")), cache=False)
+
+
+ALL = (PAIRS, BYTES, TILES, BYTE_TILES)
+
+
+def test_float32_is_rounded_only_where_a_compiler_says_so():
+    assert offered(matmul(64, 96, 80), Having(ALL)) == set()
+    assert offered(matmul(64, 96, 80), Having(ALL), Bf16()) == {"CpuHalves", "CpuPairs", "CpuTiles"}
+    assert offered(matmul(64, 96, 80), Having(ALL), Fp16()) == {"CpuHalves"}
+    assert offered(matmul(64, 96, 80, "f64"), Having(ALL), Bf16()) == set()
+
+
+def test_what_holds_sixteen_bits_needs_no_permission():
+    assert offered(matmul(64, 96, 80, "bf16"), Having(ALL)) == {"CpuHalves", "CpuPairs", "CpuTiles"}
+    assert offered(matmul(64, 96, 80, "f16"), Having(ALL)) == {"CpuHalves"}
+    assert offered(matmul(64, 96, 80, other="bf16"), Having(ALL)) == set()
+
+
+@pytest.mark.parametrize("dtypes", (("u8", "i8"), ("i8", "u8")))
+def test_bytes_are_multiplied_as_they_are(dtypes):
+    g = matmul(64, 96, 80, dtypes[0], other=dtypes[1])
+    assert offered(g, Having(ALL)) == {"CpuBytes", "CpuByteTiles"}
+    assert offered(matmul(64, 96, 80, "u8", other="u8"), Having(ALL)) == set()
+
+
+def test_what_a_machine_lacks_is_never_offered():
+    assert offered(matmul(64, 96, 80), Having(), Bf16()) == {"CpuHalves"}
+    assert offered(matmul(64, 96, 80), Having((PAIRS,)), Bf16()) == {"CpuHalves", "CpuPairs"}
+    assert offered(matmul(64, 96, 80, "u8", other="i8"), Having()) == set()
+    assert offered(matmul(64, 96, 80, "u8", other="i8"), Having((BYTES,))) == {"CpuBytes"}
+    assert Cpu(8).features & set(ALL) <= {TILES, BYTE_TILES}
+
+
+def test_sums_of_nothing_and_single_rows_keep_their_forms():
+    assert offered(matmul(64, 96, 1), Having(ALL), Bf16()) == set()
+    assert offered(matmul(1, 96, 80), Having(ALL), Bf16()) == set()
+
+
+def test_the_cheapest_wins():
+    wide = matmul(512, 768, 768, weight=True)
+    assert chosen(wide, Having(ALL), Bf16()) == {"CpuTiles"}
+    assert chosen(wide, Having(ALL)) == {"CpuPacked"}
+    assert chosen(wide, Having(), Bf16()) <= {"CpuPacked", "CpuHalves"}
+    assert chosen(matmul(512, 768, 768, "u8", other="i8"), Having((BYTES,))) == {"CpuBytes"}
+
+
+def test_panels_of_weights_that_no_cache_holds_are_kept_narrow():
+    assert chosen(matmul(20, 8192, 2048, weight=True), Having(), Bf16()) == {"CpuHalves"}
+
+
+@pytest.mark.parametrize("lanes", (None, *(pytest.param(n, marks=pytest.mark.long)
+                                           for n in (8, 4))))
+@pytest.mark.parametrize("sizes", ((64, 96, 80), (33, 17, 71), (2, 1, 9)))
+@pytest.mark.parametrize("form", ("CpuHalves", "CpuPairs", "CpuTiles"))
+def test_products_of_rounded_operands(form, sizes, lanes):
+    m, n, k = sizes
+    rng = np.random.default_rng(0)
+    x, w = (rng.normal(size=s).astype(np.float32) for s in ((m, k), (k, n)))
+    run = compile_graph(matmul(m, n, k), options(Having(ALL, form, lanes), Bf16()))
+    got = run(x, w)["y"]
+    near = [a.astype(ml_dtypes.bfloat16).astype(np.float64) for a in (x, w)]
+    assert np.abs(got - near[0] @ near[1]).max() <= 0.02 * np.sqrt(k)
+    size = np.abs(x).astype(np.float64) @ np.abs(w)
+    assert (np.abs(got - x.astype(np.float64) @ w) <= 2.0 ** -7 * size + 2.0 ** -8).all()
+
+
+@pytest.mark.parametrize("turned", (False, True))
+@pytest.mark.parametrize("dtypes", (("u8", "i8"), ("i8", "u8")))
+@pytest.mark.parametrize("form", ("CpuBytes", "CpuByteTiles"))
+def test_products_of_bytes_are_exact(form, dtypes, turned):
+    rng = np.random.default_rng(0)
+    x, w = (rng.integers(np.iinfo(d).min, np.iinfo(d).max + 1, s).astype(d) for d, s in zip(
+        ("uint8" if t == "u8" else "int8" for t in dtypes), ((70, 130), (130, 50))))
+    g = matmul(70, 50, 130, dtypes[0], other=dtypes[1], turned=turned)
+    run = compile_graph(g, options(Having(ALL, form)))
+    assert form in run.explain()
+    want = x.astype(np.int32) @ w.astype(np.int32)
+    assert np.array_equal(run(x, w)["y"], want.T if turned else want)
+
+
+def test_rows_that_are_a_symbol():
+    m = dim("m", 1, 4096, hint=128)
+    g = Graph()
+    x, w = g.input("x", (m, 80), "f32"), g.input("w", (80, 64), "f32")
+    g.outputs["y"] = g.op("Contract", x, w, "a,k;k,n;a,n", (m, 64))
+    run = compile_graph(g, options(Having(ALL, "CpuTiles"), Bf16()))
+    rng = np.random.default_rng(0)
+    w = rng.integers(-8, 9, (80, 64)).astype(np.float32)
+    for rows in (1, 5, 16, 33, 200):
+        x = rng.integers(-8, 9, (rows, 80)).astype(np.float32)
+        assert np.array_equal(run(x, w)["y"], x @ w)
