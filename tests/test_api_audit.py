@@ -77,6 +77,8 @@ WAYS: dict[str, tuple[str, str]] = {
     "pad_along": ("x.pad((2, 1))", "np.pad(x, [(0, 0), (2, 1)])"),
     "pad with a value": ("x.pad((2, 1), value=7)", "np.pad(x, [(0, 0), (2, 1)], constant_values=7)"),
     "concat_along": ("tegg.cat([x, s], 1)", "np.concatenate([x, s], 1)"),
+    "print": ("x.print('x')", "x"), "diff": ("y.diff([0, 0, 0])", "y"),
+    "host callbacks": ("x.watch(print)", "x"),
     "squeeze": ("x[:1].squeeze(0)", "x[0]"), "flatten": ("m.flatten(1)", "m.reshape(2, 12)"),
     "merge_dims": ("m.flatten(0, 1)", "m.reshape(6, 4)"),
     "split_dims": ("m.unflatten(2, (2, -1))", "m.reshape(2, 3, 2, 2)"),

@@ -22,7 +22,7 @@ LAYERS = {
     "ground": ("bits cache contraction dim dtype env errors interchange locks plugins shape tree version", ""),
     "program": ("ir", ""),
     "display": ("display drawing progress", "program"),
-    "front": ("models nn ops tensor trace weights", "program"),
+    "front": ("models nn ops tensor trace watching weights", "program"),
     "rewrite": ("rewrite", "program"),
     "kernel": ("kernel", "program"),
     "choose": ("extract planning", "program kernel"),

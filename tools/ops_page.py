@@ -43,6 +43,8 @@ others beside it. `axis=`, `keepdims=`, `ddof=`, `input=` and `other=` are under
 * Halves (f16, bf16) are computed in float32 and rounded once. Float and integer tensors do not mix.
 * Methods that are no functions: `x.T`, `x.mT`, `x.float()`, `x.half()`, `x.bool()`, `x.numel()`,
   `x.dim()`, `x.expand_as(y)`, `x.reshape_as(y)`, `x.where(c, y)`, `x.masked_fill(mask, value)`.
+* Inside a function that is being compiled `x.print("label")`, `x.diff("saved.npy")` and
+  `x.watch(callback)` show a value after each run, and give x.
 * `x[...]` takes ints, slices of any step, `...`, `None`, symbolic dims and arrays or tensors of
   integers as NumPy; not bool masks, whose shape would depend on values (`tegg.where`).
 

@@ -14,6 +14,7 @@ from tegg.ops.public import nearest
 from tegg.tensor import Tensor, state
 from tegg.trace import ArraySpec, assume, same, trace
 from tegg.version import __version__
+from tegg.watching import watch
 
 if TYPE_CHECKING:
     from tegg import models as models, nn as nn
@@ -101,6 +102,7 @@ __all__ = [
     "testing",
     "trace",
     "u8",
+    "watch",
 ]
 __all__ += ops.__all__
 

@@ -19,6 +19,7 @@ from tegg.tree import Tree, unflatten
 
 Key = tuple[Tree, tuple[tuple[tuple, DType], ...]]
 Program = Compiled | Buckets
+Entry = tuple[Program, Tree, tuple[Callable, ...]]  # with the structure of results, and watchers
 
 
 class Function:
@@ -36,7 +37,7 @@ class Function:
                                 f"{{'x': (tegg.dim('n'), None)}}, not {dims!r}")
         self._fn, self.dims, self._options = fn, dict(dims), dict(options)
         self._signature = signature_of(fn)
-        self._programs: dict[Key, tuple[Program, Tree]] = {}
+        self._programs: dict[Key, Entry] = {}
         self._recent: tuple[Program, Tree, int] | None = None  # of a call with arrays alone
         self._lock = threading.Lock()
         functools.update_wrapper(self, fn)
@@ -49,16 +50,18 @@ class Function:
             if given is not None:
                 return given[0] if recent[1].kind == "leaf" else unflatten(recent[1], given)
         call = self._arguments(args, kwargs)
-        program, outputs = self._program(call)
-        results = program(*call.arrays)
-        if not kwargs and all(isinstance(a, np.ndarray) for a in args):
+        program, outputs, watchers = self._program(call)
+        results = list(program(*call.arrays).values())
+        for callback, value in zip(watchers, results[outputs.leaves:]):
+            callback(value)
+        if not kwargs and not watchers and all(isinstance(a, np.ndarray) for a in args):
             self._recent = (program, outputs, len(args))
-        return unflatten(outputs, results.values())
+        return unflatten(outputs, results)
 
     def _arguments(self, args: tuple, kwargs: Mapping[str, Any]) -> Arguments:
         return arguments(self._signature, args, kwargs)
 
-    def _program(self, call: Arguments) -> tuple[Program, Tree]:
+    def _program(self, call: Arguments) -> Entry:
         specs = with_dims({n: a if isinstance(a, ArraySpec) else ArraySpec.of(a, n)
                            for n, a in zip(call.names, call.arrays)}, self._given(call.names))
         key = (call.tree, tuple((s.shape, s.dtype) for s in specs.values()))
@@ -79,13 +82,14 @@ class Function:
                                 f"{', '.join(names) or 'none'}")
         return {n: d for n, d in self.dims.items() if n in names}
 
-    def _compile(self, specs: Mapping[str, ArraySpec], tree: Tree) -> tuple[Program, Tree]:
+    def _compile(self, specs: Mapping[str, ArraySpec], tree: Tree) -> Entry:
         from tegg.runtime.driver import Options, compile_graph
         traced = record(self._fn, self._signature, specs, tree)
         if not traced.graph.outputs and not traced.graph.updates:
             raise ArgumentError(f"{self.__name__} returns no tensor and updates no state, so there "
                                 f"is nothing to compile")
-        return compile_graph(traced.graph, Options(**self._options)), traced.outputs
+        program = compile_graph(traced.graph, Options(**self._options))
+        return program, traced.outputs, traced.watchers
 
     # ---- one program
     def program(self, *args: Any, **kwargs: Any) -> Program:

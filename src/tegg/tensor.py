@@ -20,6 +20,7 @@ from tegg.ops.methods import Methods
 from tegg.ops.protocol import array_ufunc, refuse
 from tegg.ops.value import Operand, fail
 from tegg.shape import show
+from tegg.watching import Tolerance, Watcher, compared, printed, watch
 
 
 class Tensor(Methods):
@@ -96,6 +97,22 @@ class Tensor(Methods):
             fail(ArgumentError, f"the graph has an output {name!r} already")
         self.graph.outputs[name] = self.node
         return self
+
+    # ---- seen while a function runs
+    def watch(self, callback: Watcher) -> Tensor:
+        """Hand its value to a function after each run; see ``tegg.watch``."""
+        return watch(self, callback)
+
+    def print(self, label: str = "value") -> Tensor:
+        """Print its value after each run of the function that is being compiled; gives itself."""
+        return printed(self, label)
+
+    def diff(self, saved: Any, rtol: Tolerance = 1e-5, atol: Tolerance = 1e-8
+             ) -> Tensor:
+        """Print after each run how far its value is from a saved one (an array, or the path of a
+        ``.npy`` file of its shape): how many elements differ by more than ``atol + rtol |saved|``,
+        and the worst. Gives itself."""
+        return compared(self, saved, rtol, atol)
 
     # ---- what it cannot be
     def __bool__(self) -> bool:  # noqa: PLE0304 - it always raises

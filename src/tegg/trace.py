@@ -54,12 +54,14 @@ class Arguments:
 @dataclass(frozen=True, slots=True)
 class Traced:
     """A recorded function: input i of ``graph`` is the i-th array argument (weights come after or
-    between, see ``InputSpec.kind``); ``outputs`` has one leaf for each of ``graph.outputs``."""
+    between, see ``InputSpec.kind``); ``outputs`` has one leaf for each of ``graph.outputs``, but
+    for the last, which ``watchers`` get."""
 
     graph: Graph
     slots: tuple[int, ...]  # of the array arguments, in order
     inputs: Tree
     outputs: Tree
+    watchers: tuple[Callable, ...] = ()
 
 
 def is_array(x: object) -> bool:
@@ -141,7 +143,9 @@ def record(fn: Callable, signature: inspect.Signature, specs: Mapping[str, Array
             name = path or "out"
             value = leaf if isinstance(leaf, Value) else np.asarray(leaf)
             _owned(graph, name, value).output(name)
-    return Traced(graph, slots, tree, outputs)
+    for i, (node, _) in enumerate(graph.watched):
+        Tensor(graph, node).output(f"watched {i}")
+    return Traced(graph, slots, tree, outputs, tuple(f for _, f in graph.watched))
 
 
 def _owned(graph: Graph, name: str, value: Any) -> Tensor:

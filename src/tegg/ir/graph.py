@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -81,6 +81,7 @@ class Graph:
     inputs: list[InputSpec] = field(default_factory=list)
     outputs: dict[str, Node] = field(default_factory=dict)
     updates: dict[int, Node] = field(default_factory=dict)  # input slot -> its new value
+    watched: list[tuple[Node, Callable]] = field(default_factory=list)  # see tegg.watch
     idioms: list[Idiom] = field(default_factory=list)
     facts: Facts = field(default_factory=Facts)
     scopes: dict[int, str] = field(default_factory=dict)  # node id -> module path, for display
