@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from tegg.dim import Dim, hint, product
-from tegg.dtype import DType
+from tegg.dtype import DType, f32
 from tegg.ir.graph import Graph
 from tegg.kernel.code import Work
 from tegg.kernel.domain import Write, spread
@@ -105,6 +105,7 @@ def bytes_written(writes: Iterable[Write]) -> int:
 
 # Prices in units of one scalar operation; a vector operation costs one unit for all lanes.
 _GATHERED = 1.5   # per lane that is loaded or stored on its own
+_HALVED = 4.0     # a vector load of every other element: two loads and a shuffle
 _STRIDED = 4.0    # a scalar access that jumps at each step of the innermost loop
 _JUMP = 2.0       # a vector access where the innermost loop walks across rows
 _TURNED = 0.4     # per element of a square: moves of vectors, and what is left of cache misses
@@ -146,7 +147,10 @@ def _price(s: Stmt, around: Sequence[Loop], lanes: Lanes) -> float:
         times = steps * (copies if loop is not None and loop.var in v.deps else 1)
         if v.op == "load":
             guards = sum(0.5 for _ in v.attr.guards)
-            return times * (_access(v.attr.form, around, lanes) + guards)
+            halved = loop is not None and v.dtype is f32 \
+                and lanes.coefficient(v.attr.form, loop.var) == 2
+            access = _HALVED if halved else _access(v.attr.form, around, lanes)
+            return times * (access + guards)
         return times * v.cost
     return 0.0
 

@@ -38,11 +38,15 @@ PRECISIONS = MappingProxyType({"bitwise": ("facts", "bitwise"),
                                "reals": ("facts", "bitwise", "reals", "rounds")})
 
 
+Source = str | Path | RuleSet
+
+
 class Compiler:
     """Rule sets with the op rows and fact providers that they need.
 
     rules: paths of ``.egg`` files or of folders of them, names of built-in rule sets or folders
-      (``"fuse.sub"``, ``"algebra"``), or rule sets that were read. rounds: whether rule sets of
+      (``"fuse.sub"``, ``"algebra"``), or rule sets that were read; by position or as ``rules=``,
+      one or several. rounds: whether rule sets of
       class ``rounds`` may be among them, so that results lose precision. target: the device that
       they are for, if any; its rows join the op table. phases: limits of phases, and phases of its
       own: ``{"idioms": {"rounds": 8}, "mine": {"after": "idioms"}}``. cost: op -> scalar operations
@@ -51,12 +55,13 @@ class Compiler:
 
     __slots__ = ("cost", "name", "ops", "phases", "providers", "rounds", "sources", "target")
 
-    def __init__(self, *rules: str | Path | RuleSet, ops: Iterable[Op] = (),
-                 providers: Iterable[Provider] = (), name: str = "", rounds: bool = False,
-                 target: Target | None = None,
+    def __init__(self, *positional: Source, rules: Source | Iterable[Source] = (),
+                 ops: Iterable[Op] = (), providers: Iterable[Provider] = (), name: str = "",
+                 rounds: bool = False, target: Target | None = None,
                  phases: Mapping[str, Mapping[str, Any]] | None = None,
                  cost: Mapping[str, float] | None = None) -> None:
-        self.sources = rules
+        rules = (*positional, *((rules,) if isinstance(rules, (str, Path, RuleSet)) else rules))
+        self.sources: tuple[Source, ...] = rules
         self.phases, self.cost = dict(phases or {}), dict(cost or {})
         self.target = target
         self.ops = tuple(ops)
