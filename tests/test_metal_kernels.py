@@ -20,7 +20,7 @@ from test_contraction_random import fragment
 from test_cuda_contraction import SIZES
 from test_cuda_kernels import WIDE, agree
 from test_kernel_cases import CASES
-from tegg.backends.metal.matrices import (TILES as TILES_OF_MATRICES, MatrixForms, MatrixSums,
+from tegg.backends.metal.matrices import (TILES as TILES_OF_MATRICES, MatrixSums,
                                          MatrixTile)
 from tegg.backends.metal.target import Metal
 from tegg.backends.simt.contraction import lower_contraction
@@ -28,9 +28,12 @@ from tegg.backends.simt.templates import TILES, Tile
 
 from tegg.dtype import DTYPES, f32, i32
 from tegg.errors import LoweringError
+from tegg.ir.graph import Graph
 from tegg.ir.op import OPS
 from tegg.kernel.lower import lower
 from tegg.kernel.simt import LIMITS
+from tegg.rewrite.compiler import Generic, lowering
+from tegg.rewrite.egraph import saturate
 from tegg.testing.draw import Draw
 from tegg.testing.rows import N, check_elementwise
 from tegg.testing.strategies import views
@@ -204,7 +207,7 @@ MUTANTS = {
     "a barrier of the wrong memory": ("mem_flags::mem_threadgroup", "mem_flags::mem_device"),
     "every lane writes": ("if (lane == 0) room", "if (lane >= 0) room"),
     "one lane too few": ("for (ushort d = 16;", "for (ushort d = 8;"),
-    "one column too many": ("< 1200;", "<= 1200;"),
+    "one column too many": ("< 1200 / 4;", "<= 1200 / 4;"),
     "a row is skipped": ("point += block_count()", "point += 1 + block_count()"),
     "a wrong pointer": ("given[2]", "given[1]"),
     "the least float": ("0x7f800000 | hidden", "0x7f7fffff | hidden"),
@@ -237,18 +240,16 @@ def test_bugs_in_emitted_kernels_are_found(name):
 
 
 # ---- matrices
-class _Operand:
-    def __init__(self, shape, dtype=f32):
-        self.shape, self.dtype = shape, dtype
-
-
-def test_matrices_are_offered_where_tiles_are_filled():
-    spec = "a,k;k,b;a,b"
-    forms = MatrixForms()
-    assert forms.completions("metal-matrix", _Operand((512, 64)), _Operand((64, 512)), spec) == list(TILES_OF_MATRICES)
-    assert forms.completions("metal-matrix", _Operand((40, 64)), _Operand((64, 33)), spec) == list(TILES_OF_MATRICES[1:])
-    assert forms.completions("metal-matrix", _Operand((8, 64)), _Operand((64, 512)), spec) == []
-    assert forms.completions("metal-matrix", _Operand((512, 64), i32), _Operand((64, 512), i32), spec) == []
+@pytest.mark.parametrize("m, n, dtype, tiles", [
+    (512, 512, f32, TILES_OF_MATRICES), (40, 33, f32, TILES_OF_MATRICES[1:]), (8, 512, f32, ()),
+    (512, 512, i32, ())])
+def test_matrices_are_offered_where_tiles_are_filled(m, n, dtype, tiles):
+    g = Graph()
+    g.outputs["y"] = g.op("Contract", g.input("x", (m, 64), dtype), g.input("y", (64, n), dtype),
+                          "a,k;k,b;a,b", (m, n))
+    classes = saturate(g, (Generic(), lowering(Metal("M1"))), features=("metal",)).classes
+    assert {e.attrs[2:] for found in classes.nodes.values() for e in found
+            if e.op.name == "MetalMatrix"} == set(tiles)
 
 
 def test_matrices_are_of_floats_and_fit_threadgroup_memory():

@@ -38,7 +38,7 @@ KERNEL(256) multiply_add(float *a, long long rounds) {
     for (int k = 0; k < 8; k++) s[k] = fmaf(s[k], x, y);
   float total = 0;
   for (int k = 0; k < 8; k++) total += s[k];
-  if (total == 1.0f) a[blockIdx.x * 256 + threadIdx.x] = total;
+  if (total == -1.0f) a[blockIdx.x * 256 + threadIdx.x] = total;
 }
 // Four reads of neighbours' values for each round, with a barrier between writes and reads.
 KERNEL(256) shared(float *a, long long rounds) {
@@ -50,7 +50,7 @@ KERNEL(256) shared(float *a, long long rounds) {
     for (int k = 0; k < 4; k++) s += room[(threadIdx.x + 32 * k + 1) & 511];
     __syncthreads();
   }
-  if (s == 1.0f) a[blockIdx.x * 256 + threadIdx.x] = s;
+  if (s == -1.0f) a[blockIdx.x * 256 + threadIdx.x] = s;
 }
 """
 _TENSOR = r"""
@@ -65,7 +65,7 @@ KERNEL(256) tensor(float *a, long long rounds) {
                    : "+f"(d[k][0]), "+f"(d[k][1]), "+f"(d[k][2]), "+f"(d[k][3]) : "r"(x), "r"(y));
   float total = 0;
   for (int k = 0; k < 4; k++) total += d[k][0] + d[k][3];
-  if (total == 1.0f) a[blockIdx.x * 256 + threadIdx.x] = total;
+  if (total == -1.0f) a[blockIdx.x * 256 + threadIdx.x] = total;
 }
 """
 TENSOR_CORES = 80  # from this architecture on with products of this shape

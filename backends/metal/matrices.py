@@ -15,7 +15,9 @@ from tegg.backends.simt.sums import Sums
 from tegg.backends.simt.templates import Tile
 from tegg.contraction import Spec
 from tegg.dim import Shape, hint, product
+from tegg.dtype import f32
 from tegg.errors import LoweringError
+from tegg.ir.graph import Graph
 from tegg.ir.op import Op
 from tegg.ir.template import Execution, Extents, template
 from tegg.kernel.simt import THREADS, WARP
@@ -148,9 +150,9 @@ class MatrixForms:
         "metal-matrix": ("Tensor", "Tensor", "String", "i64", "i64", "i64")})
 
     def completions(self, relation: str, *given: Any) -> list[tuple[Any, ...]]:
-        """What a relation says of two operands and a spec."""
-        x, y, spec = given
-        return list(tiles(x.shape, y.shape, spec)) if x.dtype.is_float else []
+        """Tiles for any product of floats: the form means what the contraction means, and whether
+        it fills them decides only what is worth a look."""
+        return list(TILES) if given[0].dtype.is_float else []
 
     def facts(self, view: View) -> Iterable[tuple[Any, ...]]:
         for _, n in view.having("Contract"):
@@ -158,3 +160,10 @@ class MatrixForms:
             if view.dtype[n.args[0]].is_float:
                 for tile in tiles(x, y, n.attrs[0]):
                     yield ("metal-matrix", *n.args, n.attrs[0], *tile)
+
+    def example(self) -> Graph:
+        """A product that fills a tile."""
+        g, (rows, columns, depth) = Graph(), TILES[-1]
+        x, y = g.input("x", (rows, depth), f32), g.input("y", (depth, columns), f32)
+        g.op("Contract", x, y, "a,k;k,b;a,b", (rows, columns))
+        return g

@@ -8,14 +8,15 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tegg.dim import Symbol, evaluate
-from tegg.planning.target import find
+from tegg.backends.cpu.instructions import BYTE_TILES, BYTES, PAIRS, TILES
+from tegg.backends.cpu.target import Cpu
 from tegg.rewrite.compiler import Generic, lowering, stack
 from tegg.testing.instance import instance
 from tegg.testing.sizes import M, N, Sizes, at_least, bindings
 from tegg.testing.soundness import draw_instance, draw_runs, relations
 from tegg.dtype import DTYPES
 
-STACK = stack((Generic(), lowering(find("cpu"))))
+STACK = stack((Generic(), lowering(Cpu(has=(PAIRS, BYTES, TILES, BYTE_TILES)))))
 HOME = {r.name: (r, s) for s in STACK.rule_sets for r in s.rules}
 # Guards that speak of numbers alone: one over a size, and texts that are the same for every graph.
 NUMBERS = {"mean/scaled", "mean/scaled-reshaped", "mean/several-axes"}

@@ -81,7 +81,7 @@ def check_rows(target: Target, compilers: Sequence[Compiler], report: BackendRep
 
 def holds(target: Target, dtype: DType) -> bool:
     """Whether a target has values of a dtype at all."""
-    return target.unsupported(OPS["Contiguous"], dtype) is None
+    return any(target.unsupported(op, dtype) is None for op in (*target.ops, *OPS.values()))
 
 
 def _holds_all(target: Target, graph: Graph, roots: Sequence[Node]) -> bool:
