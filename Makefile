@@ -22,6 +22,7 @@ test-long: $(VENV)/.dev  ## every test, with many more examples
 
 bench: $(VENV)/.dev  ## times against NumPy, and PyTorch where it is installed
 	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/run.py --suite along --no-compile
 
 bench-peers: $(VENV)/.peers  ## times against PyTorch, JAX, ONNX Runtime, Numba, NumPy: slow
 	$(BIN)/python benchmarks/peers/run.py
