@@ -185,7 +185,9 @@ def main() -> int:
     record = {"date": date.today().isoformat(), "machine": cpu_name(), "cores": os.cpu_count(),
               "threads": args.threads, "versions": versions(), "rows": rows}
     slug = "-".join("".join(c if c.isalnum() else " " for c in cpu_name()).lower().split())
-    path = args.json or HERE / "results" / f"{record['date']}-{slug}-{args.threads}t.json"
+    suite = "" if args.suite == "models" else f"-{args.suite}"
+    name = f"{record['date']}-{slug}-{args.threads}t{suite}.json"
+    path = args.json or HERE / "results" / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(record, indent=1) + "\n")
     print(f"wrote {path}")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from eclass_graphs import classes_of, encoder, row
 from extraction import COSTS, Stages
 
+import tegg
 from tegg.extract import coarsen, extract, roles
 from tegg.ir.graph import Graph
 
@@ -69,3 +71,12 @@ def test_coarse_names_give_far_fewer_candidates_and_hardly_a_dearer_cover(monkey
     assert len(fine.candidates) > 2 * len(coarse.candidates)
     assert best.seconds <= extract(classes, COSTS).seconds * 1.005
     assert coarsen.coarsened is not roles.coarsened
+
+
+def test_sorts_that_share_their_pairs_stay_sorts():
+    """What a sort means compares all pairs: shared by two of them, it is no reason to do so."""
+    x = np.random.default_rng(0).standard_normal((17, 90, 3)).astype(np.float32)
+    f = tegg.compile(lambda v: (v.argsort(2), v.argsort(2, descending=True)))
+    up, down = f(x)
+    assert np.array_equal(up, x.argsort(2)) and np.array_equal(down, (-x).argsort(2))
+    assert [c.label.count("ArgSort") for c in f.plan.run] == [1, 1], f.plan.show()

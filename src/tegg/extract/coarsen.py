@@ -63,7 +63,8 @@ def _hidden(c: int, coarse: ENode, nodes: Nodes, rank: dict[int, int], still: se
             both = fine.op.named and _between(fine, coarse, nodes, rank, still) is not None
             if between is not None and not both:
                 inside.append((fine, between))
-    while inside:
+    # What such a row means goes through all pairs of positions: that is worth nobody's reading.
+    while inside and not coarse.op.same_bits:
         union = set().union(*(between for _, between in inside))
         seen = {i for i in union if i in wanted or not readers[i] <= union | {c}
                 and any(n.op.kind != "movement" for n in nodes[i])}
