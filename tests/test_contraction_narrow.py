@@ -73,7 +73,7 @@ def test_symbolic_sizes(name: str, form: str) -> None:
         check(g, outputs, sizes, whole(g, sizes), code=code, library=build(code, 16))
 
 
-@pytest.mark.parametrize("width", (16, 8, 4))
+@pytest.mark.parametrize("width", (16, pytest.param(8, marks=pytest.mark.long), 4))
 @pytest.mark.parametrize("name, form", crossed((
     "transposed_b", "transposed_a", "sliced", "projections", "convolution", "deep"), NARROW))
 def test_played_instructions(name: str, form: str, width: int) -> None:
