@@ -39,6 +39,8 @@ class Pricer:
         self.work = WorkModel(values, costs.ops, costs.keep, costs.load, costs.panel,
                               ready=roles.still)
         self._known: dict[tuple, tuple[float, int]] = {}  # structure of a kernel -> its price
+        self._kinds: dict[tuple, int] = {}   # what matters of a value -> a number below 0
+        self._kind_of: dict[int, int] = {}
         # arguments arrive, and results leave, in their own dtype; weights are converted ahead
         self.forms = {c: f for c, f in roles.classes.forms.items() if c not in roles.roots and (
             c in roles.weights or (c in roles.nodes and roles.computed(c)))}
@@ -78,9 +80,13 @@ class Pricer:
         key.extend(number[o] if o in number else self._kind(o) for o in outs)
         return tuple(key)
 
-    def _kind(self, c: int) -> tuple:
-        return (self.values.shape[c], self.values.dtype[c], self.forms.get(c), c in self.narrow,
-                c in self.roles.still)
+    def _kind(self, c: int) -> int:
+        found = self._kind_of.get(c)
+        if found is None:
+            kind = (self.values.shape[c], self.values.dtype[c], self.forms.get(c),
+                    c in self.narrow, c in self.roles.still)
+            found = self._kind_of[c] = self._kinds.setdefault(kind, -1 - len(self._kinds))
+        return found
 
     def _price(self, outs: tuple[int, ...], leaves: Iterable[int], body: Body, read: str,
                write: str) -> tuple[float, int]:

@@ -20,6 +20,7 @@ class Stater:
         self.engine, self.table, self.codec = engine, table, codec
         self.next_name = first_name  # names for classes without a node of the graph
         self.known: set[str] = set()
+        self._terms: tuple[View, dict[int, str]] | None = None  # of the last view
 
     def state(self, provider: Provider, view: View) -> int:
         """State the facts of a provider. How many were not stated before."""
@@ -55,7 +56,9 @@ class Stater:
     # ---- naming classes
     def terms(self, view: View, wanted: set[int]) -> dict[int, str]:
         """A short term for each wanted class; one without a node is named, in the view too."""
-        terms = {c: f"(Node {i})" for i, c in view.of.items()}
+        if self._terms is None or self._terms[0] is not view:
+            self._terms = view, {c: f"(Node {i})" for i, c in view.of.items()}
+        terms = self._terms[1]
         waiting = wanted - set(terms)
         while waiting:
             before = len(terms)
