@@ -22,6 +22,7 @@ from tegg.kernel.contraction_shape import GemmParams, GemmShape, lanes_of
 from tegg.kernel.domain import spread
 from tegg.kernel.flops import flops
 from tegg.kernel.lower import kernel_symbols
+from tegg.kernel.slots import slots_of
 from tegg.kernel.work import bytes_read, bytes_written
 
 _SPAN = 32  # blocks of queries that share the panels of a block of keys
@@ -37,13 +38,10 @@ def lower_attention(graph: Graph, outputs: Sequence[Node], anchors: Sequence[Nod
     between the products on scores in cache, what lies above while results are stored.
     Raises LoweringError where the fragment has another form; the message says why.
     """
-    live = [o for o in outputs if 0 not in tuple(map(graph.facts.canonical, o.shape))]
-    if not live:
+    slots = slots_of(graph, outputs, anchors)
+    if not slots.live:
         return nothing(name)
-    first = max([len(graph.inputs)] + [n.attrs[0] + 1 for n in graph.reachable(outputs)
-                                       if n.op.name == "Input"])
-    slots = [first + i for i, o in enumerate(outputs) if o in live]
-    attention = classify_attention(graph, live, anchors, language.native, slots)
+    attention = classify_attention(graph, slots.live, anchors, language.native, slots.slots)
     return _Kernel(name, attention, language, blocks, kernel_symbols(graph, outputs)).code()
 
 

@@ -21,6 +21,7 @@ from tegg.kernel.contraction_shape import GemmParams, GemmShape, Tile, blocked, 
 from tegg.kernel.domain import spread
 from tegg.kernel.index import Var
 from tegg.kernel.lower import kernel_symbols
+from tegg.kernel.slots import slots_of
 from tegg.kernel.flops import flops, flops_of_rows
 from tegg.kernel.value import Val, reachable
 from tegg.kernel.work import bytes_read, bytes_written
@@ -39,19 +40,14 @@ def lower_contraction(graph: Graph, outputs: Sequence[Node], anchors: Sequence[N
     those alone is a stage of its own.
     Raises LoweringError where the fragment has another form; the message says why.
     """
-    live = [o for o in outputs if 0 not in tuple(map(graph.facts.canonical, o.shape))]
-    used = {n.id for n in graph.reachable(live)}
-    if not live:
+    slots = slots_of(graph, outputs, anchors)
+    if not slots.live:
         return nothing(name)
-    first = max([len(graph.inputs)] + [n.attrs[0] + 1 for n in graph.reachable(outputs)
-                                       if n.op.name == "Input"])
-    slots = [first + i for i, o in enumerate(outputs) if o in live]
-    contraction = classify(graph, live, [a for a in anchors if a.id in used], language.native,
-                           slots)
+    contraction = classify(graph, slots.live, slots.anchors, language.native, slots.slots)
     shape = shape_of(contraction, constant)
     tile = _turned(tile, contraction.swapped)
     kernel = _Kernel(name, contraction, shape, blocked(shape, tile, language.width), language,
-                     kernel_symbols(graph, outputs), first + len(outputs))
+                     kernel_symbols(graph, outputs), slots.free)
     return kernel.code()
 
 

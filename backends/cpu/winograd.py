@@ -21,6 +21,7 @@ from tegg.kernel.domain import spread
 from tegg.kernel.flops import flops
 from tegg.kernel.index import Form, Var
 from tegg.kernel.lower import kernel_symbols
+from tegg.kernel.slots import slots_of
 from tegg.kernel.value import reachable
 
 _APART = 48  # elements between planes of transformed tiles, so that they share no set of a cache
@@ -34,16 +35,12 @@ def lower_winograd(graph: Graph, outputs: Sequence[Node], anchors: Sequence[Node
     filters while they are transformed, in a stage of its own; what lies above while results are
     stored. Raises LoweringError where the fragment has another form; the message says why.
     """
-    live = [o for o in outputs if 0 not in tuple(map(graph.facts.canonical, o.shape))]
-    if not live:
+    slots = slots_of(graph, outputs, anchors)
+    if not slots.live:
         return nothing(name)
-    used = {n.id for n in graph.reachable(live)}
-    first = max([len(graph.inputs)] + [n.attrs[0] + 1 for n in graph.reachable(outputs)
-                                       if n.op.name == "Input"])
-    slots = [first + i for i, o in enumerate(outputs) if o in live]
-    found = classify(graph, live, [a for a in anchors if a.id in used], language.native, slots)
+    found = classify(graph, slots.live, slots.anchors, language.native, slots.slots)
     return _Kernel(name, found, convolution(found), tiles, language,
-                   kernel_symbols(graph, outputs), first + len(outputs)).code()
+                   kernel_symbols(graph, outputs), slots.free).code()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,22 +6,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tegg.backends.cexpr import REGISTER, dim
-from tegg.backends.simt.contraction_before import Before, stored_reductions
+from tegg.backends.simt.contraction_before import Before
 from tegg.backends.simt.evaluate import Evaluator, follows, padded
 from tegg.backends.simt.language import SimtC
 from tegg.backends.simt.printer import SimtPrinter
+from tegg.backends.simt.products import nothing, products_of
 from tegg.backends.simt.sums import Sums
 from tegg.backends.simt.templates import Tile, register
 from tegg.dim import hint
 from tegg.dtype import DType
 from tegg.ir.graph import Graph, Node
 from tegg.kernel.code import KernelCode, Launch, Stage, Work
-from tegg.kernel.contraction_classify import Contraction, Group, classify
+from tegg.kernel.contraction_classify import Contraction, Group
 from tegg.kernel.domain import spread
 from tegg.kernel.flops import flops
 from tegg.kernel.index import Var
 from tegg.kernel.loops import Store
-from tegg.kernel.lower import kernel_symbols
 from tegg.kernel.simt import THREADS
 from tegg.kernel.value import Val, reachable
 from tegg.kernel.work import bytes_read, bytes_written
@@ -36,18 +36,11 @@ def lower_contraction(graph: Graph, outputs: Sequence[Node], anchors: Sequence[N
     while results are stored; reductions among it are made before, by kernels of their own.
     Raises LoweringError where the fragment has another form.
     """
-    live = [o for o in outputs if 0 not in tuple(map(graph.facts.canonical, o.shape))]
-    used = {n.id for n in graph.reachable(live)}
-    first = max([len(graph.inputs)] + [n.attrs[0] + 1 for n in graph.reachable(outputs)
-                                       if n.op.name == "Input"])
-    slots = [first + i for i, o in enumerate(outputs) if o in live]
-    if not live:
-        return KernelCode(name, "", (), (), (), Work(0, 0, 0, 0))
-    c = classify(graph, live, [a for a in anchors if a.id in used], language.native, slots,
-                 language.doubles)
-    symbols = kernel_symbols(graph, outputs)
-    c, before = stored_reductions(c, name, language, symbols, first + len(outputs))
-    return _Kernel(name, c, tile, language, symbols, before, how).code()
+    found = products_of(graph, outputs, anchors, name, language)
+    if found is None:
+        return nothing(name)
+    return _Kernel(name, found.contraction, tile, language, found.symbols, found.before,
+                   how).code()
 
 
 @dataclass(slots=True)

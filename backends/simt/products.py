@@ -15,6 +15,7 @@ from tegg.kernel.contraction_classify import Contraction, classify
 from tegg.kernel.domain import spread
 from tegg.kernel.flops import flops
 from tegg.kernel.lower import kernel_symbols
+from tegg.kernel.slots import slots_of
 from tegg.kernel.simt import THREADS
 from tegg.kernel.value import Val
 
@@ -63,17 +64,14 @@ def products_of(graph: Graph, outputs: Sequence[Node], anchors: Sequence[Node], 
 
     Raises LoweringError where the fragment has another form.
     """
-    live = [o for o in outputs if 0 not in tuple(map(graph.facts.canonical, o.shape))]
-    if not live:
+    slots = slots_of(graph, outputs, anchors)
+    if not slots.live:
         return None
-    used = {n.id for n in graph.reachable(live)}
-    first = max([len(graph.inputs)] + [n.attrs[0] + 1 for n in graph.reachable(outputs)
-                                       if n.op.name == "Input"])
-    slots = [first + i for i, o in enumerate(outputs) if o in live]
-    c = classify(graph, live, [a for a in anchors if a.id in used], language.native, slots)
+    c = classify(graph, slots.live, slots.anchors, language.native, slots.slots,
+                 language.doubles)
     symbols = kernel_symbols(graph, outputs)
-    c, before = stored_reductions(c, name, language, symbols, first + len(outputs))
-    return Products(c, before, symbols, first + len(outputs) + len(before.temporaries))
+    c, before = stored_reductions(c, name, language, symbols, slots.free)
+    return Products(c, before, symbols, slots.free + len(before.temporaries))
 
 
 def nothing(name: str) -> KernelCode:
