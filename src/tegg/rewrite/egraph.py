@@ -13,6 +13,7 @@ from tegg.rewrite.compiler import PRECISIONS, Compiler, Stack, stack
 from tegg.rewrite.encode import Codec
 from tegg.rewrite.engine import Conflict, Engine, Row
 from tegg.errors import ArgumentError, RuleError
+from tegg.rewrite.growth import Growth, growth
 from tegg.rewrite.freeze import alike, contradiction, freeze
 from tegg.ir.graph import Graph, Node
 from tegg.ir.op import Op
@@ -87,6 +88,8 @@ class _Saturation:
         self.members: dict[str, list[str]] = {}  # rule set -> its egglog rule sets, one a rule
         self.owner: dict[str, str] = {}  # egglog rule set -> rule
         self.combined: dict[tuple[str, ...], str] = {}
+        self.last: tuple[int, dict[str, int]] = (0, {})  # the last round: its place in the
+        #   engine's log, and rule set -> how many terms and facts its matches stated, old and new
         self.seen: tuple[int, View] | None = None  # the last view, and when it was taken
         self.traced = traced
         self.kept: dict[str, Word] = {}  # rule -> the relation that keeps its matches
@@ -208,6 +211,8 @@ class _Saturation:
             if not ran:
                 return
         report.hit = hit
+        if report.rounds:
+            report.grew = self.growth()
 
     def limit(self, phase: Phase, report: PhaseReport, start: float) -> str:
         if report.rounds >= phase.rounds:
@@ -225,26 +230,37 @@ class _Saturation:
         if ruleset is None:
             ruleset = self.combined[names] = f"c{len(self.combined)}"
             self.engine.run(f"(unstable-combined-ruleset {ruleset} {' '.join(names)})")
+        start = len(self.engine.log)
         try:
             run = self.engine.run_rules(ruleset)
         except Conflict as e:
             raise self.culprit(names, e) from None
+        matched: dict[str, int] = {}
         for name, count in run.matches.items():
             plain, ms = plain_name(name), run.seconds.get(name, 0.0) * 1e3
-            counted = [self.report.rules[plain]]
+            self.report.rules[plain].add(count, ms)
             if count:
-                counted.append(report.rules.setdefault(plain, RuleReport()))
-            for c in counted:
-                c.add(count, ms, self.terms(plain) if count else 0)
+                report.rules.setdefault(plain, RuleReport()).add(count, ms)
+                matched[plain] = matched.get(plain, 0) + count
+        self.last = start, {n: matched[r] * self.stated(r) for n in names
+                            if (r := self.owner[n]) in matched}
         return run.changed
 
-    def terms(self, rule: str) -> int:
-        """How many terms a match of a rule states."""
+    def stated(self, rule: str) -> int:
+        """How many terms and facts a match of a rule states."""
         def count(e: Expr) -> int:
-            return (e.head in self.stack.table) + sum(map(count, e.items)) if isinstance(
-                e, List) else 0
+            return (e.head in self.stack.words or e.head == "Const") + sum(
+                map(count, e.items)) if isinstance(e, List) else 0
 
         return sum(map(count, self.stack.rules[rule].actions))
+
+    def growth(self) -> dict[str, Growth]:
+        """What rules added in the last round: it is played again, each rule by itself."""
+        start, most = self.last
+        words = self.stack.words
+        found = growth(self.engine.replay(start), most, self.stack.table,
+                       [w for w in words if w not in self.stack.table]) if most else {}
+        return {self.owner[n]: g for n, g in found.items()}
 
     def culprit(self, names: tuple[str, ...], conflict: Conflict) -> RuleError:
         """Run everything up to the failed round again, then its rules one by one."""
