@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 
 from tegg.errors import RuleError
+from tegg.rewrite.problems import Problems
 from tegg.rewrite.rulefile import MAX_ATOMS, MAX_LEVELS, Rule, RuleSet
 from tegg.rewrite.sexpr import Expr, List, Symbol, is_float, short
 from tegg.rewrite.vocabulary import ARITHMETIC, COMPARISONS, PRIMITIVES, Word
@@ -17,23 +18,28 @@ ACTIONS = ("union", "set", "subsume", "panic")
 def check(rules: RuleSet, words: Mapping[str, Word]) -> None:
     """Check every rule of a set against the words it may use.
 
-    Raises RuleError that names file, line, column, the text at fault and the remedy.
+    Raises RuleError that names file, line, column, the text at fault and the remedy of each.
     """
+    problems = Problems()
     read: set[str] = set()
     for rule in rules.rules:
-        checker = _Checker(words, rule)
-        checker.run(rules.header.kind)
-        read |= checker.read
+        with problems.gather():
+            checker = _Checker(words, rule)
+            checker.run(rules.header.kind)
+            read |= checker.read
     for relation in rules.relations:
-        for term in relation.means:
-            _Checker(words, Rule(relation.word.name, "", (term,), (), relation.place)).facts()
+        with problems.gather():
+            for term in relation.means:
+                _Checker(words, Rule(relation.word.name, "", (term,), (), relation.place)).facts()
     for name in sorted(read - rules.header.uses):
-        raise RuleError(f"{rules.file}:1:1: guards read {name}, which 'uses:' does not list; "
-                        f"add it there")
+        problems.found.append(f"{rules.file}:1:1: guards read {name}, which 'uses:' does not list; "
+                              f"add it there")
+    problems.tell()  # a rule that cannot be read may be the one that uses a relation
     for name in sorted(rules.header.uses - read):
         near = get_close_matches(name, read, 1)
-        raise RuleError(f"{rules.file}:1:1: 'uses:' lists {name}, which no guard reads; remove it"
-                        + (f", or did you mean {near[0]}?" if near else ""))
+        problems.found.append(f"{rules.file}:1:1: 'uses:' lists {name}, which no guard reads; "
+                              f"remove it" + (f", or did you mean {near[0]}?" if near else ""))
+    problems.tell()
 
 
 def check_rule_form(rule: Rule, kind: str, words: Mapping[str, Word]) -> None:

@@ -9,6 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from tegg.errors import RuleError
+from tegg.rewrite.problems import Problems
 from tegg.rewrite.rulefile import RuleSet, read_rule_file
 
 _NAME = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)*")  # of a built-in rule set, or of a folder of them
@@ -19,9 +20,18 @@ def builtin_root() -> Path:
     return Path(str(files("tegg.rules")))
 
 
-def read_source(source: str | Path) -> list[RuleSet]:
-    """The rule sets of a path, a folder or a name. Raises RuleError where there are none."""
-    return [_cached(path, root) for path, root in rule_files(source)]
+def read_source(source: str | Path, problems: Problems) -> list[RuleSet]:
+    """The rule sets of a path, a folder or a name, but for those that cannot be read: of these, and
+    where there are none, ``problems`` hears."""
+    found: list[RuleSet] = []
+    with problems.gather():
+        for path, root in rule_files(source):
+            before = len(problems.found)
+            with problems.gather():
+                found.append(_cached(path, root))
+            if len(problems.found) > before:
+                problems.unread.append(path)
+    return found
 
 
 def rule_files(source: str | Path) -> list[tuple[Path, Path | None]]:
