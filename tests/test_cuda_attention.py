@@ -10,7 +10,7 @@ import tegg
 from attentions import attention, causal, drawn
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from kernels import random_inputs
+from tegg.testing.kernels import check_results, random_inputs
 from simt import cases, fake_driver
 from simt.assembled import assembled
 from simt.simulator import Module, SimulatorError
@@ -20,9 +20,7 @@ from tegg.backends.cuda.emit import CudaC
 
 from tegg.dtype import f32
 from tegg.errors import LoweringError
-from tegg.ir.oracle import evaluate
 from tegg.testing.draw import Draw
-from tegg.testing.tolerance import close
 
 PLAIN, CORES = Blocks("plain", 32, 32), Blocks("f16", 128, 64)
 DOUBLE = Blocks("plain", 16, 16)
@@ -34,10 +32,7 @@ def lowered(name, d, blocks=PLAIN) -> cases.Case:
 
 
 def agree(unit, c, order, slack=30.0):
-    with np.errstate(all="ignore"):
-        wanted = evaluate(c.outputs, c.inputs, c.sizes)
-    for got, want, node in zip(cases.run(unit, c, order), wanted, c.outputs):
-        assert (why := close(got, want, node.dtype, slack)) is None, f"{c.code.name}: {why}"
+    check_results(c.outputs, cases.run(unit, c, order), c.inputs, c.sizes, slack, c.code.name)
 
 
 @pytest.mark.parametrize("blocks", (PLAIN, DOUBLE, CORES), ids=str)

@@ -16,13 +16,12 @@ from tegg.backends.cuda.target import Cuda
 from tegg.dtype import DTYPES, f32
 from tegg.errors import LoweringError
 from tegg.ir.op import OPS
-from tegg.ir.oracle import evaluate
 from tegg.kernel.lower import lower
 from tegg.kernel.simt import LIMITS
 from tegg.testing.draw import Draw
+from tegg.testing.kernels import check_results
 from tegg.testing.rows import N, check_elementwise
 from tegg.testing.strategies import views
-from tegg.testing.tolerance import close
 
 ARCHITECTURES = (75, 80, 90)
 RESOURCES = {}  # of each kernel that was compiled, by architecture and name
@@ -43,10 +42,8 @@ def compiled(codes) -> None:
 
 def agree(unit, c, order: int, slack: float = 1.0) -> None:
     """A case gives what the oracle says."""
-    for i, (got, want, node) in enumerate(zip(cases.run(unit, c, order),
-                                              evaluate(c.outputs, c.inputs, c.sizes), c.outputs)):
-        why = close(got, want, node.dtype, slack)
-        assert why is None, f"{c.code.name}, output {i} at {dict(c.sizes)}, order {order}: {why}"
+    check_results(c.outputs, cases.run(unit, c, order), c.inputs, c.sizes, slack,
+                  f"{c.code.name}, order {order}")
 
 
 @pytest.mark.parametrize("part", range(4))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from contractions import CASES, SYMBOLIC, matmul, product
-from kernels import random_inputs
+from tegg.testing.kernels import random_inputs
 from simt import cases
 from test_cuda_contraction import SIZES
 from test_cuda_kernels import agree, compiled

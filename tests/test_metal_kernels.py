@@ -10,7 +10,7 @@ import pytest
 from contractions import CASES as PRODUCTS, SYMBOLIC
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from kernels import random_inputs
+from tegg.testing.kernels import random_inputs
 from simt import cases, fake_metal
 from simt.cases import METAL
 from simt.metal_front_end import judge, there

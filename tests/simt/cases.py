@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 import numpy as np
-from kernels import random_inputs
+from tegg.testing.kernels import random_inputs
 from simt.metal_module import MetalModule
 from simt.simulator import Memory, Module
 from tegg.backends.cuda.emit import CudaC
