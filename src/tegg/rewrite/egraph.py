@@ -18,7 +18,7 @@ from tegg.rewrite.freeze import alike, contradiction, freeze
 from tegg.ir.graph import Graph, Node
 from tegg.ir.op import Op
 from tegg.rewrite.pipeline import FACTS, Phase, limited
-from tegg.rewrite.providers import Provider
+from tegg.rewrite.providers import Provider, Reading
 from tegg.rewrite.report import PhaseReport, Report, RuleReport
 from tegg.rewrite.provenance import Trace
 from tegg.rewrite.rulecheck import variable_sorts
@@ -300,8 +300,9 @@ class _Saturation:
         """The e-graph as it is now."""
         if self.seen is None or self.seen[0] != self.engine.changes:
             weights = frozenset(i for i, s in enumerate(self.graph.inputs) if s.kind == "weight")
+            reads = {r for p in self.stack.providers if isinstance(p, Reading) for r in p.reads}
             self.seen = self.engine.changes, look(self.engine, self.stack.table, self.codec,
-                                                  weights)
+                                                  weights, reads)
         return self.seen[1]
 
     def freeze(self) -> EClasses:

@@ -13,6 +13,7 @@ from tegg.rewrite.sexpr import Expr, List, Symbol, is_float, short
 from tegg.rewrite.vocabulary import ARITHMETIC, COMPARISONS, PRIMITIVES, Word
 
 ACTIONS = ("union", "set", "subsume", "panic")
+BUILTIN = (*ACTIONS, *PRIMITIVES, "=", "delete")  # no relation can be meant
 
 
 def check(rules: RuleSet, words: Mapping[str, Word]) -> None:
@@ -155,10 +156,14 @@ class _Checker:
         return word.out
 
     def unknown(self, e: List) -> RuleError:
-        near = get_close_matches(e.head, [*self.words, "Const"], 1)
         return self.fail(e, f"{e.head or 'this'} is no op, relation or listed primitive"
-                         + (f"; did you mean {near[0]}?" if near else
-                            f"; ops are in the op table, primitives are {' '.join(PRIMITIVES)}"))
+                         + (self.near(e.head) or "; ops are in the op table, primitives are "
+                            f"{' '.join(PRIMITIVES)}"))
+
+    def near(self, head: str) -> str:
+        """The word that may have been meant, as the end of a sentence."""
+        near = get_close_matches(head, [*self.words, "Const"], 1)
+        return f"; did you mean {near[0]}?" if near else ""
 
     def primitive(self, e: List) -> str:
         if len(e.items) < 2 or (e.head in (*COMPARISONS, "!=") and len(e.items) != 3):
@@ -196,8 +201,10 @@ class _Checker:
             if kind != "facts" or len(self.rule.actions) != 1:
                 raise self.fail(action, "panic is for tripwires: alone in a rule of class facts")
         elif word is None or head == "=" or word.kind in ("function", "fact"):
+            hint = self.near(head) or f"; no relation {head} is declared in this stack; declare " \
+                f"it, or stack what does" if word is None and head and head not in BUILTIN else ""
             raise self.fail(action, f"{head or 'this'} is not an action that rules may take; they "
-                            f"may {', '.join(ACTIONS)}, state a relation or build a term")
+                            f"may {', '.join(ACTIONS)}, state a relation or build a term{hint}")
         else:
             self.call(action)
 
