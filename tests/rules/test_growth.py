@@ -10,7 +10,7 @@ from tegg.ir.graph import Graph
 from tegg.rewrite.compiler import Compiler, Generic
 from tegg.rewrite.egraph import Saturated, saturate
 from tegg.rewrite.engine import Engine
-from tegg.rewrite.growth import Growth, growth
+from tegg.rewrite.growth import Growth, explodes, growth
 from tegg.rewrite.report import PhaseReport, RuleReport
 from tegg.rewrite.rulefile import read_rules
 
@@ -111,3 +111,23 @@ def test_a_trial_leaves_nothing_behind():
         assert growth(engine, {"r": 4, "s": 5}, ["A"], ["B"])["s"] == Growth(0, 2)
     assert engine.sizes()["A"] == 2 and engine.run_rules("r").matches == {"r": 2}
     assert engine.replay(2).sizes()["A"] == 2
+
+
+@pytest.mark.parametrize("sizes, limit, expected", [
+    ([], 10, False), ([5, 50], 10, False), ([0, 3, 900], 10, False),
+    ([3, 27, 2187], 200_000, True),          # all pairs
+    ([10, 100, 1000], 200_000, False),       # by a factor: the limit itself will do
+    ([3000, 9000, 20_000], 200_000, False),  # a burst that ends
+    ([3, 27, 2187], 10 ** 7, False)])
+def test_what_grows_by_the_square_is_seen_before_its_last_round(sizes, limit, expected):
+    assert explodes(sizes, limit) is expected
+
+
+def test_all_pairs_of_something_stop_in_time():
+    """The round that it would take to see that it is too much would not end."""
+    pairs = "rule ((= e (Neg a)) (= f (Neg b))) ((Neg (Add e f)) (Neg (Mul e f)))"
+    names = phase(run(("pairs", pairs)))
+    assert re.fullmatch(r"stopped by nodes 200000, far beyond which the next round would go; the "
+                        r"rule that grew most is mine/pairs, by \d+ e-nodes in the last round",
+                        names.stopped)
+    assert names.enodes < 200_000

@@ -25,7 +25,7 @@ from tegg.rewrite.providers.multiplying import Multiplying
 from tegg.rewrite.providers.rounding import Rounding
 from tegg.rewrite.rulefile import Rule, RuleSet
 from tegg.rewrite.ruletext import rule_texts
-from tegg.rewrite.sources import read_source, rule_files, text_of
+from tegg.rewrite.sources import known, read_source, rule_files, text_of
 from tegg.rewrite.stackcheck import check_stack
 from tegg.rewrite.vocabulary import Word
 
@@ -213,6 +213,11 @@ def named_stack(text: str) -> tuple[Compiler, ...]:
     """
     offered = plugins.offered("tegg.compilers")
     names = [n.strip() for n in text.split(",") if n.strip()]
+    for n in names:
+        near = get_close_matches(n.lower(), offered, 1, 0.8)
+        if n not in offered and near and not Path(n).exists() and not known(n):
+            raise ArgumentError(f"no package offers a compiler {n!r}, and no rules are called so; "
+                                f"did you mean {near[0]!r}?")
     return tuple(find(n) if n in offered else Compiler(n) for n in names)
 
 

@@ -13,7 +13,7 @@ from tegg.rewrite.compiler import PRECISIONS, Compiler, Stack, stack
 from tegg.rewrite.encode import Codec
 from tegg.rewrite.engine import Conflict, Engine, Row
 from tegg.errors import ArgumentError, RuleError
-from tegg.rewrite.growth import Growth, growth
+from tegg.rewrite.growth import Growth, explodes, growth
 from tegg.rewrite.freeze import alike, contradiction, freeze
 from tegg.ir.graph import Graph, Node
 from tegg.ir.op import Op
@@ -205,7 +205,8 @@ class _Saturation:
     def rounds(self, phase: Phase, active: list[RuleSet], report: PhaseReport,
                start: float) -> None:
         """One round after the other, until one changes nothing or a limit is hit."""
-        while not (hit := self.limit(phase, report, start)):
+        sizes: list[int] = []
+        while not (hit := self.limit(phase, report, start, sizes)):
             ran = self.round(active, report)
             report.rounds += 1
             if not ran:
@@ -214,12 +215,16 @@ class _Saturation:
         if report.rounds:
             report.grew = self.growth()
 
-    def limit(self, phase: Phase, report: PhaseReport, start: float) -> str:
+    def limit(self, phase: Phase, report: PhaseReport, start: float, sizes: list[int]) -> str:
         if report.rounds >= phase.rounds:
             return f"rounds {phase.rounds}"
         if (perf_counter() - start) * 1e3 > phase.ms:
             return f"ms {phase.ms}"
-        return f"nodes {phase.nodes}" if self.enodes() > phase.nodes else ""
+        sizes.append(self.enodes())
+        if sizes[-1] > phase.nodes:
+            return f"nodes {phase.nodes}"
+        return (f"nodes {phase.nodes}, far beyond which the next round would go"
+                if explodes(sizes, phase.nodes) else "")
 
     def round(self, active: list[RuleSet], report: PhaseReport) -> bool:
         """One round of the sets that still may run. Whether it changed anything."""

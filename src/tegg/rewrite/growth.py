@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tegg.rewrite.engine import Engine
+
+
+MARGIN = 16  # times the limit on e-nodes, beyond which a round is not begun
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -38,3 +41,12 @@ def growth(engine: Engine, most: Mapping[str, int], ops: Iterable[str],
         if enodes > 0 or other > 0:
             found[name] = Growth(max(enodes, 0), max(other, 0))
     return found
+
+
+def explodes(sizes: Sequence[int], limit: int) -> bool:
+    """Whether a next round would go far beyond a limit on e-nodes: ``sizes`` before the last rounds
+    and now have grown by factors that grow themselves, as all pairs of something do."""
+    if len(sizes) < 3 or not sizes[-3]:
+        return False
+    first, second = sizes[-2] / sizes[-3], sizes[-1] / sizes[-2]
+    return first >= 2 and second >= 1.5 * first and sizes[-1] * second ** 2 > MARGIN * limit

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from tegg.errors import RuleError
 from tegg.rewrite.problems import Problems
 from tegg.rewrite.rulefile import MAX_ATOMS, MAX_LEVELS, Rule, RuleSet
-from tegg.rewrite.sexpr import Expr, List, Symbol, is_float, short
+from tegg.rewrite.sexpr import Expr, List, Symbol, is_float, is_int, short
 from tegg.rewrite.vocabulary import ARITHMETIC, COMPARISONS, PRIMITIVES, Word
 
 ACTIONS = ("union", "set", "subsume", "panic")
@@ -115,6 +115,8 @@ class _Checker:
             found = "String"
         elif e.is_int:
             found = "i64"
+            if not -2 ** 63 <= int(e.text[:30]) < 2 ** 63:
+                raise self.fail(e, "an integer lies between -2^63 and 2^63 - 1")
         elif is_float(e.text):
             raise self.fail(e, f"a float stands only in (Const {e})")
         else:
@@ -174,11 +176,11 @@ class _Checker:
 
     def const(self, e: List) -> str:
         text = str(e.items[1]) if len(e.items) == 2 else ""
-        number = is_float(text) or text.lstrip("-").isdecimal()
+        number = is_float(text) or is_int(text)
         if not (number or text in ("true", "false")):
             raise self.fail(e, "write (Const -1.0) for floats, (Const -1) for integers, "
                             "(Const true) for bool")
-        if not is_float(text) and text not in ("true", "false") and not -128 <= int(text) <= 127:
+        if is_int(text) and not -128 <= int(text[:30]) <= 127:
             raise self.fail(e, "an integer constant fits every integer dtype: -128 to 127")
         return "Tensor"
 

@@ -77,7 +77,7 @@ def read_rule_file(path: str | Path, root: Path | None = None) -> RuleSet:
     """
     path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # Windows writes a mark at the start
     except OSError as e:
         raise RuleError(f"{path}: cannot be read ({e.strerror}); give the path of an .egg file"
                         ) from None

@@ -40,6 +40,9 @@ def rule_files(source: str | Path) -> list[tuple[Path, Path | None]]:
     A text that names a built-in rule set means it, whatever lies in the working directory.
     """
     root, path = builtin_root(), Path(source)
+    if not str(source).strip():
+        raise RuleError("an empty text names no rule file; give a path, a folder or a built-in "
+                        "rule set")
     if isinstance(source, str) and _NAME.fullmatch(source):
         inside = root.joinpath(*source.split("."))
         if inside.is_dir():
@@ -60,6 +63,14 @@ def rule_files(source: str | Path) -> list[tuple[Path, Path | None]]:
                     + (f"; did you mean {near[0]}?" if near else f"; there are {', '.join(names)}"))
 
 
+def known(source: str) -> bool:
+    """Whether a text means rule files that are there."""
+    try:
+        return bool(rule_files(source))
+    except RuleError:
+        return False
+
+
 def _cached(path: Path, root: Path | None) -> RuleSet:
     try:
         stamp = path.stat()
@@ -71,7 +82,7 @@ def _cached(path: Path, root: Path | None) -> RuleSet:
 def text_of(path: Path) -> str:
     """The text of a rule file; reading it as rules says what is wrong with one that has none."""
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError):
         return ""
 
