@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from tegg.extract.cost import Costs
-
-from .cubin import cubin
-from .driver import Device, Memory
-from .replay import Launch
+from ..driver import Device, Memory
+from ..replay import Launch
 
 THREADS, ROUNDS = 256, 4096
 _FAR = 1 << 28  # bytes that no L2 holds
@@ -91,14 +88,13 @@ STEPS = ("launches", "memory", "L2", "multiply-adds", "tensor cores", "shared me
 class _Bench:
     """The measuring kernels on a device."""
 
-    def __init__(self, device: Device, quick: bool) -> None:
+    def __init__(self, device: Device, code: bytes, quick: bool) -> None:
         self.device, self.quick = device, quick
         self.tensor = device.architecture >= TENSOR_CORES
         names = ["empty", "fill", "copy", "multiply_add", "shared",
                  *(["tensor"] if self.tensor else [])]
-        made = cubin(source(device.architecture), device.architecture)
         with device.current():
-            self._module = device.load(made.code, names)
+            self._module = device.load(code, names)
 
     def median(self, name: str, blocks: int, arguments: Sequence[int], each: int = 1) -> float:
         """Seconds of a launch: the median of several, of ``each`` launches between events."""
@@ -126,10 +122,11 @@ def source(architecture: int) -> str:
     return _SOURCE + (_TENSOR if architecture >= TENSOR_CORES else "")
 
 
-def figures(device: Device, quick: bool = False, far: int = _FAR,
+def figures(device: Device, code: bytes, quick: bool = False, far: int = _FAR,
             rounds: int = ROUNDS, step: Callable[[str], None] = lambda name: None) -> Figures:
-    """Measure a device. ``step`` is told each of ``STEPS`` when it is done."""
-    bench = _Bench(device, quick)
+    """Measure a device. code: the machine code of ``source``. ``step`` is told each of ``STEPS``
+    when it is done."""
+    bench = _Bench(device, code, quick)
     found = []
     for name, value in zip(STEPS, _measured(bench, far, rounds)):
         found.append(value)
@@ -153,18 +150,6 @@ def _measured(bench: _Bench, far: int, rounds: int) -> Iterator[float]:
     yield (threads // 32 * rounds * warp / bench.median("tensor", blocks, (some.address, rounds))
            if bench.tensor else 0.0)
     yield threads * rounds * 16 / bench.median("shared", blocks, (some.address, rounds))
-
-
-def fitted(shipped: Costs, found: Figures, device: Device) -> Costs:
-    """A profile for a device: the shipped one with what was measured in its place."""
-    each = device.multiprocessors
-    near, far = shipped.levels[0], shipped.levels[-1]
-    levels = (replace(near, size=float(device.l2_bytes) / 2, thread=found.l2 / each,
-                      total=found.l2),
-              replace(far, thread=1.05 * found.memory / each, total=found.memory))
-    rate = found.multiply_adds / each
-    return replace(shipped, name=f"cuda/{device.name}", threads=each, launch=found.launch,
-                   loop_rate=0.5 * rate, product_rate=0.6 * rate, levels=levels)
 
 
 def shown(found: Figures) -> Mapping[str, float]:
