@@ -111,6 +111,11 @@ class DeviceExecutable(Executable, Protocol):
               resident: frozenset[int] = frozenset()) -> Callable[[], None]:
         """See ``Executable.bound``."""
 
+    def timed(self, buffers: Any, sizes: Any, repeats: int,
+              resident: frozenset[int] = frozenset()) -> list[float]:
+        """Seconds of each of several runs by the device's clock; the host's arrays are copied
+        before the first and after the last. Left out where the device has no clock."""
+
 
 class Target(Protocol):
     """A device: which rules lower for it, what its kernels cost, how they are made and run.
