@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from tegg.backends.simt.contraction import lower_contraction
 from tegg.backends.simt.templates import Forms, templates, tile_of
@@ -68,6 +69,16 @@ class Cuda:
     def machine(self) -> str:
         """The GPU, in words: what its measured profile is kept by."""
         return f"{self._model or open_device(self.number).name}, sm_{self.architecture}"
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Which GPU, what results are, how kernels are started."""
+        return {"number": self.number, "results": self.results, "graph": self.graph}
+
+    def configured(self, settings: Mapping[str, Any]) -> Cuda:
+        """The target with other settings. Raises BackendError where there is no such GPU."""
+        device = open_device(settings["number"])
+        return Cuda(device.architecture, model=device.name, **settings)
 
     def tune(self, quick: bool = False, step: Callable[[str], None] = lambda name: None) -> Profile:
         """Measure the GPU. ``step`` is told what has been done, ``tune_steps`` times."""

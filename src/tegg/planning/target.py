@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -162,13 +162,25 @@ class Tunable(Target, Protocol):
         """How many steps ``tune`` tells of."""
 
 
+@runtime_checkable
+class Configured(Target, Protocol):
+    """A target with choices of its own, which programs that are saved keep."""
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The choices, as plain data."""
+
+    def configured(self, settings: Mapping[str, Any]) -> Target:
+        """The target with choices that were saved. Raises BackendError where they cannot be."""
+
+
 NEEDED = ("name", "features", "rules", "ops", "providers", "identity", "costs", "unsupported",
           "lower", "build")
 
 
-def find(name: str) -> Target:
+def find(name: str, settings: Mapping[str, Any] | None = None) -> Target:
     """The target of a device name (entry points ``tegg.backends``: a function without arguments
-    that gives a Target).
+    that gives a Target), with the settings of a program that was saved.
 
     Raises BackendError for a name that nobody offers or two packages do, and for a package that
     does not load.
@@ -178,4 +190,4 @@ def find(name: str) -> Target:
     if lacks:
         raise BackendError(f"what a package offers as device {name!r} has no {', '.join(lacks)}; "
                            f"see tegg.planning.target.Target")
-    return made
+    return made.configured(settings) if settings and isinstance(made, Configured) else made

@@ -15,7 +15,7 @@ from tegg.errors import ArgumentError, DTypeError, ShapeError, WeightsError
 from tegg.locks import WEIGHTS
 from tegg.planning.plan import Plan
 from tegg.ir.signature import Signature
-from tegg.planning.target import Target, find
+from tegg.planning.target import Configured, Target, find
 from tegg.runtime.devicecalls import DeviceCalls
 from tegg.runtime.fastcall import FastCalls
 from tegg.runtime.workspace import Workspace, Workspaces, address, aligned, result
@@ -260,13 +260,15 @@ class Compiled:
     def __getstate__(self) -> dict[str, Any]:
         with WEIGHTS:
             weights = {s: _data(w) for s, w in self._weights.items()}
+        settings = self.target.settings if isinstance(self.target, Configured) else {}
         return {"signature": self.signature, "plan": self.plan, "target": self.target.name,
+                "settings": dict(settings),
                 "weights": {s: np.array(a) for s, a in weights.items()},
                 "explanation": self._explanation}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         Compiled.__init__(self, state["signature"], state["plan"], state["weights"],
-                          find(state["target"]), state["explanation"])
+                          find(state["target"], state.get("settings")), state["explanation"])
 
 
 class Bound:
