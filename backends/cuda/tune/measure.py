@@ -20,7 +20,7 @@ from ...tuning.case import Case, drawn
 from ...tuning.fitting import Timed
 from ..cubin import cubin
 from ..driver import open_device
-from ..program import Loaded
+from ..program import Loaded, prelude
 from .cases import FULL, QUICK, cases
 from .figures import STEPS, figures, shown, source
 from .fit import fitted, from_figures
@@ -35,7 +35,8 @@ Step = Callable[[str], None]
 def tune(target: Cuda, quick: bool = False, step: Step = lambda name: None) -> Profile:
     """The profile of a target's GPU. ``step`` is told what was done, ``steps(quick)`` times."""
     device = open_device(target.number)
-    found = figures(device, cubin(source(device.architecture), device.architecture).code, quick,
+    architecture = device.architecture
+    found = figures(device, cubin(prelude() + source(architecture), architecture).code, quick,
                     step=step)
     plan, made = plan_of(cases(target, QUICK if quick else FULL), target)
     program = Loaded(plan, device, graph=False)
