@@ -6,14 +6,12 @@ import re
 
 import pytest
 
-from tegg.rewrite.compiler import Bf16, Fp16, Compiler, Generic, Winograd, lowering, stack
+from tegg.rewrite.compiler import Compiler
+from shipped import STACK as SHIPPED
 from tegg.rewrite.sources import builtin_root
 from tegg.errors import RuleError
 from tegg.ir.op import OPS
 from tegg.rewrite.pipeline import phases
-from tegg.backends.cuda.target import Cuda
-from tegg.backends.metal.target import Metal
-from tegg.planning.target import find
 from tegg.rewrite.rulecheck import check
 from tegg.rewrite.rulefile import RuleSet, read_rule_file, read_rules
 from tegg.rewrite.ruletext import plain_name, rule_texts
@@ -228,8 +226,7 @@ def test_constants_and_mirror_images():
 
 def test_built_in_files():
     """All are read and checked; what each claims stands in its header."""
-    found = stack([Generic(), Bf16(), Fp16(), Winograd(), lowering(find("cpu")),
-                   lowering(Cuda(80)), lowering(Metal("M1"))])
+    found = SHIPPED
     files = sorted(builtin_root().rglob("*.egg"))
     assert sorted(s.file for s in found.rule_sets) == [str(f) for f in files]
     known = {p.name for p in phases()} | {"facts"}
