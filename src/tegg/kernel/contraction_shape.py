@@ -142,7 +142,8 @@ def blocked(shape: GemmShape, tile: Tile, width: int) -> GemmParams:
     in_place = (tile.held is None or tile.held.rows is None) and _in_place(shape, nv * lanes)
     passing = in_place and _passing(shape, tile)
     inline = tile.parts > 1 or passing or (shape.b_batched and not shape.b_constant)
-    return GemmParams(form, lanes, mr, nv, _depth(shape.k, tile.held, size), rows,
+    depth = _whole_depth(shape, mr, size) or _depth(shape.k, tile.held, size)
+    return GemmParams(form, lanes, mr, nv, depth, rows,
                       max(1, _SUMS // sums), max(1, 256 // (nv * lanes)), inline, in_place,
                       parts=tile.parts, passing=passing, held=tile.held)
 
@@ -188,6 +189,15 @@ def _rows(shape: GemmShape, mr: int, size: int) -> int:
             and shape.k * sum(shape.n) * size <= _CLOSE):
         most = min(most, _CLOSE // 2 // (max(1, shape.k) * size))
     return max(1, most // mr) * mr
+
+
+def _whole_depth(shape: GemmShape, mr: int, size: int) -> int | None:
+    """The whole depth where one register tile holds all rows, which stay in L1: each panel is read
+    once, in order, and no sums are set aside."""
+    k, m = shape.k, shape.m
+    if isinstance(k, int) and isinstance(m, int) and m <= mr and 0 < mr * k * size <= _CLOSE // 2:
+        return k
+    return None
 
 
 def _depth(k: Dim, held: Held | None, size: int) -> int:
