@@ -164,7 +164,7 @@ def register_tiles(m: Dim, n: Dim, accumulator: DType, width: int) -> list[tuple
     across = -(-_top(n) // (lanes_of(accumulator, width) * step)) * step
     found = [nv for nv in TILES[registers] if nv % step == 0 and nv <= max(step, across)]
     widest = sorted(found, reverse=True)[:3]
-    return list(dict.fromkeys((_tile_rows(m, TILES[registers][nv]), nv) for nv in widest))
+    return list(dict.fromkeys((fitted_rows(m, TILES[registers][nv]), nv) for nv in widest))
 
 
 def _top(n: Dim) -> int:
@@ -172,7 +172,7 @@ def _top(n: Dim) -> int:
     return n if isinstance(n, int) else 1 << 30
 
 
-def _tile_rows(m: Dim, most: int) -> int:
+def fitted_rows(m: Dim, most: int) -> int:
     """The tile that works through the rows soonest, each tile with half a row of its own; all of
     the registers where m is not known."""
     if not isinstance(m, int):
