@@ -94,7 +94,7 @@ class _Executes:
 
 def _slots(rows: int, vectors: int) -> float:
     """Issue slots of one step: multiply-adds, loads alone, or waiting for results."""
-    return max(1.04 * rows * vectors, 1.1 * (rows + vectors), _LATENCY)
+    return max(float(rows * vectors), 1.1 * (rows + vectors), _LATENCY)
 
 
 @cache
