@@ -19,7 +19,7 @@ from tegg.errors import ArgumentError, LimitWarning
 from tegg.ir.fingerprint import describe
 from tegg.ir.graph import Graph
 from tegg.planning.plan import Plan
-from tegg.runtime.compiled import Compiled
+from tegg.runtime.compiled import Compiled, data_of
 from tegg.ir.signature import Signature
 from tegg.ir.template import form_of
 from tegg.planning.target import Target, find
@@ -185,7 +185,8 @@ def _measured(graph: Graph, classes: EClasses, signature: Signature, stack: Sequ
                      Wanted(PLANS - 1, options.search_s * CHOOSING, options.seed))
     weights = {i: s.source for i, s in enumerate(graph.inputs) if s.kind == "weight"}
     return fastest(graph, plans, lambda p: Compiled(signature, p, weights, target),
-                   deadline=deadline, seed=options.seed, coarse=any(c.rounds for c in stack))
+                   deadline=deadline, seed=options.seed, coarse=any(c.rounds for c in stack),
+                   weights={i: data_of(w) for i, w in weights.items()})
 
 
 def _planned(classes: EClasses, signature: Signature, target: Target, costs: Costs,
