@@ -160,11 +160,11 @@ def _price(s: Stmt, around: Sequence[Loop], lanes: Lanes) -> float:
 
 def _leaps(form: Form, around: Sequence[Loop], lanes: Lanes) -> float:
     """What a store costs more because loops near it go from page to page, shared among the stores
-    between two of their steps."""
+    between two of their steps. Those of a strip are few, and the same for the next vector."""
     inside = 1
     for loop in reversed(around):
         step = lanes.coefficient(form, loop.var)
-        if step is not None and abs(hint(step)) >= _PAGE:
+        if loop.strip is None and step is not None and abs(hint(step)) >= _PAGE:
             return _LEAP / max(1, inside)
         inside *= -(-hint(loop.var.extent) // max(1, loop.step))
     return 0.0
