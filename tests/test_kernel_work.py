@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
+import numpy as np
 import pytest
+import tegg
 from tegg.testing.draw import Draw
 from tegg.backends.cpu.emit import C
 
 from tegg.errors import LoweringError
 from tegg.kernel.lower import lower
 from tegg.kernel.propagate import Propagation
+from tegg.trace import trace
 
 
 def work(g, *outputs):
@@ -171,3 +176,12 @@ def test_scatter_inside_a_nest_is_refused():
     p = Propagation(g, frozenset())
     with pytest.raises(LoweringError, match="Scatter cannot stand inside a loop nest"):
         p.at(y, p.bind(y.shape, ())[1])
+
+
+def test_stores_that_go_from_page_to_page_are_dear():
+    """An index of the lanes alone is not worth a walk over all images for each vector of a row."""
+    x = np.zeros((256, 64, 64), np.float32)
+    graph = trace(lambda x: tegg.pad(x, (2, 2, 2, 2), "reflect"), (x,)).graph
+    source = lower(graph, list(graph.outputs.values()), "k", C(16)).source
+    *_, innermost = re.findall(r"for \(int64_t .*", source[:source.index("vf_gather")])
+    assert "+= 64" in innermost
