@@ -184,4 +184,4 @@ def test_stores_that_go_from_page_to_page_are_dear():
     graph = trace(lambda x: tegg.pad(x, (2, 2, 2, 2), "reflect"), (x,)).graph
     source = lower(graph, list(graph.outputs.values()), "k", C(16)).source
     *_, innermost = re.findall(r"for \(int64_t .*", source[:source.index("vf_gather")])
-    assert "+= 64" in innermost
+    assert re.search(r"\+= (16|32|64)\)", innermost)
