@@ -213,17 +213,6 @@ MEMORY(l, int64_t)
 MEMORY(u, uint8_t)
 MEMORY(c, int8_t)
 #undef MEMORY
-// Four neighbours at once, from an address that is a multiple of 16.
-typedef float4 wide_f;
-typedef int4 wide_i;
-INL float4 wide_load(const float *p) { return *(const float4 *)p; }
-INL int4 wide_load(const int32_t *p) { return *(const int4 *)p; }
-INL void wide_store(float *p, float a, float b, float c, float d) {
-  *(float4 *)p = make_float4(a, b, c, d);
-}
-INL void wide_store(int32_t *p, int32_t a, int32_t b, int32_t c, int32_t d) {
-  *(int4 *)p = make_int4(a, b, c, d);
-}
 #define HALF(L) \
   INL float s##L##_load(const uint16_t *p) { return L##_to_f(*p); } \
   INL void s##L##_store(uint16_t *p, float x) { *p = f_to_##L(x); }
@@ -307,6 +296,46 @@ TWO(two_g, "bf16x2")
 INL uint32_t two_h(float low, float high) { return f_to_h(low) | (uint32_t)f_to_h(high) << 16; }
 INL uint32_t two_g(float low, float high) { return f_to_g(low) | (uint32_t)f_to_g(high) << 16; }
 #endif
+
+// ---- neighbours move as words of 32 bits, up to four at once, from addresses that divide by as much
+typedef int4 wide_4;
+typedef int2 wide_2;
+typedef int wide_1;
+INL int4 wide_load_4(const void *p) { return *(const int4 *)p; }
+INL int2 wide_load_2(const void *p) { return *(const int2 *)p; }
+INL int wide_load_1(const void *p) { return *(const int *)p; }
+INL void wide_store_4(void *p, int a, int b, int c, int d) { *(int4 *)p = make_int4(a, b, c, d); }
+INL void wide_store_2(void *p, int a, int b) { *(int2 *)p = make_int2(a, b); }
+INL void wide_store_1(void *p, int a) { *(int *)p = a; }
+// What a word holds, and the word of some values: the first are the lowest bits.
+INL float sf_of(int w) { return __int_as_float(w); }
+INL int sf_word(float x) { return __float_as_int(x); }
+INL int32_t si_of(int w) { return w; }
+INL int si_word(int32_t x) { return x; }
+INL int64_t sl_of(int low, int high) {
+  return (int64_t)((uint64_t)(uint32_t)high << 32 | (uint64_t)(uint32_t)low);
+}
+INL int sl_low(int64_t x) { return (int)(uint32_t)(uint64_t)x; }
+INL int sl_high(int64_t x) { return (int)(uint32_t)((uint64_t)x >> 32); }
+INL double sd_of(int low, int high) { return __longlong_as_double((long long)sl_of(low, high)); }
+INL int sd_low(double x) { return sl_low((int64_t)__double_as_longlong(x)); }
+INL int sd_high(double x) { return sl_high((int64_t)__double_as_longlong(x)); }
+INL float sh_of(int w, int k) { return h_to_f((uint16_t)((uint32_t)w >> 16 * k)); }
+INL int sh_word(float a, float b) { return (int)two_h(a, b); }
+INL float sg_of(int w, int k) { return g_to_f((uint16_t)((uint32_t)w >> 16 * k)); }
+INL int sg_word(float a, float b) { return (int)two_g(a, b); }
+INL uint8_t su_of(int w, int k) { return (uint8_t)((uint32_t)w >> 8 * k); }
+INL int su_word(uint8_t a, uint8_t b, uint8_t c, uint8_t d) {
+  return (int)((uint32_t)a | (uint32_t)b << 8 | (uint32_t)c << 16 | (uint32_t)d << 24);
+}
+INL int8_t sc_of(int w, int k) { return (int8_t)su_of(w, k); }
+INL int sc_word(int8_t a, int8_t b, int8_t c, int8_t d) {
+  return su_word((uint8_t)a, (uint8_t)b, (uint8_t)c, (uint8_t)d);
+}
+INL int sb_of(int w, int k) { return su_of(w, k) != 0; }
+INL int sb_word(int a, int b, int c, int d) {
+  return su_word((uint8_t)(a != 0), (uint8_t)(b != 0), (uint8_t)(c != 0), (uint8_t)(d != 0));
+}
 
 // ---- teams: each thread brings one value, all get the same result, in a fixed order of joining.
 // A block leaves its warps' values in shared memory; the second barrier lets it be used again.

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tegg.kernel.simt import Deal
 from tegg.dim import Dim, product, upper_bound
+from tegg.kernel.accesses import WIDEST
 from tegg.kernel.index import Form, Gathered, Remainder, Var
 from tegg.kernel.loops import Function, Let, Loop, Store, walk
+from tegg.kernel.simt import Deal
 
 _MOST = 1 << 30  # room for a step beyond the end, and for sums of two
 
 
 def narrow(function: Function, deals: list[Deal]) -> bool:
     """Whether 32 bits hold every index, and every step on the way to it."""
-    counts = [product((*d.counts, 4)) for d in deals]
+    counts = [product((d.values, 2 * WIDEST)) for d in deals]
     for s, around in walk(function.body):
         if isinstance(s, Loop):
             counts.append(product((*(loop.var.extent for loop in (*around, s)),
