@@ -74,7 +74,7 @@ def test_four_neighbours_move_at_once():
         found.append(record(f"k_{name}", g, [draw(g)]))
     alike(found)
     loads = {name for name, c in zip(WIDE, found) if "wide_load" in c.code.source}
-    assert loads == {"added", "rows", "columns", "aligned", "numbers", "counted"}
+    assert loads == {"added", "rows", "columns", "aligned", "numbers", "counted", "narrowed"}
     assert all("wide_store" in c.code.source for c in found)
 
 

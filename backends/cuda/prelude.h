@@ -297,29 +297,28 @@ INL uint32_t two_h(float low, float high) { return f_to_h(low) | (uint32_t)f_to_
 INL uint32_t two_g(float low, float high) { return f_to_g(low) | (uint32_t)f_to_g(high) << 16; }
 #endif
 
-// ---- neighbours move as words of 32 bits, up to four at once, from addresses that divide by as much
+// ---- neighbours move as words of 32 bits, up to four at once, or as two of 64, from addresses that
+// divide by as much
 typedef int4 wide_4;
 typedef int2 wide_2;
 typedef int wide_1;
+typedef longlong2 wide_l;
+typedef double2 wide_d;
 INL int4 wide_load_4(const void *p) { return *(const int4 *)p; }
 INL int2 wide_load_2(const void *p) { return *(const int2 *)p; }
 INL int wide_load_1(const void *p) { return *(const int *)p; }
 INL void wide_store_4(void *p, int a, int b, int c, int d) { *(int4 *)p = make_int4(a, b, c, d); }
 INL void wide_store_2(void *p, int a, int b) { *(int2 *)p = make_int2(a, b); }
 INL void wide_store_1(void *p, int a) { *(int *)p = a; }
+INL longlong2 wide_load_l(const int64_t *p) { return *(const longlong2 *)p; }
+INL double2 wide_load_d(const double *p) { return *(const double2 *)p; }
+INL void wide_store_l(int64_t *p, int64_t a, int64_t b) { *(longlong2 *)p = make_longlong2(a, b); }
+INL void wide_store_d(double *p, double a, double b) { *(double2 *)p = make_double2(a, b); }
 // What a word holds, and the word of some values: the first are the lowest bits.
 INL float sf_of(int w) { return __int_as_float(w); }
 INL int sf_word(float x) { return __float_as_int(x); }
 INL int32_t si_of(int w) { return w; }
 INL int si_word(int32_t x) { return x; }
-INL int64_t sl_of(int low, int high) {
-  return (int64_t)((uint64_t)(uint32_t)high << 32 | (uint64_t)(uint32_t)low);
-}
-INL int sl_low(int64_t x) { return (int)(uint32_t)(uint64_t)x; }
-INL int sl_high(int64_t x) { return (int)(uint32_t)((uint64_t)x >> 32); }
-INL double sd_of(int low, int high) { return __longlong_as_double((long long)sl_of(low, high)); }
-INL int sd_low(double x) { return sl_low((int64_t)__double_as_longlong(x)); }
-INL int sd_high(double x) { return sl_high((int64_t)__double_as_longlong(x)); }
 INL float sh_of(int w, int k) { return h_to_f((uint16_t)((uint32_t)w >> 16 * k)); }
 INL int sh_word(float a, float b) { return (int)two_h(a, b); }
 INL float sg_of(int w, int k) { return g_to_f((uint16_t)((uint32_t)w >> 16 * k)); }

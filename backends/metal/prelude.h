@@ -217,10 +217,12 @@ INL int sb_load(const device uint8_t *p) { return (int)(*p != 0); }
 INL void sb_store(device uint8_t *p, int x) { *p = (uint8_t)(x != 0); }
 #define UNROLL _Pragma("unroll")
 
-// ---- neighbours move as words of 32 bits, up to four at once, from addresses that divide by as much
+// ---- neighbours move as words of 32 bits, up to four at once, or as two of 64, from addresses that
+// divide by as much
 typedef int4 wide_4;
 typedef int2 wide_2;
 typedef int wide_1;
+typedef long2 wide_l;
 INL int4 wide_load_4(const device void *p) { return *(const device int4 *)p; }
 INL int2 wide_load_2(const device void *p) { return *(const device int2 *)p; }
 INL int wide_load_1(const device void *p) { return *(const device int *)p; }
@@ -229,14 +231,15 @@ INL void wide_store_4(device void *p, int a, int b, int c, int d) {
 }
 INL void wide_store_2(device void *p, int a, int b) { *(device int2 *)p = int2(a, b); }
 INL void wide_store_1(device void *p, int a) { *(device int *)p = a; }
+INL long2 wide_load_l(const device int64_t *p) { return *(const device long2 *)p; }
+INL void wide_store_l(device int64_t *p, int64_t a, int64_t b) {
+  *(device long2 *)p = long2(a, b);
+}
 // What a word holds, and the word of some values: the first are the lowest bits.
 INL float sf_of(int w) { return as_type<float>(w); }
 INL int sf_word(float x) { return as_type<int>(x); }
 INL int32_t si_of(int w) { return w; }
 INL int si_word(int32_t x) { return x; }
-INL int64_t sl_of(int low, int high) { return as_type<int64_t>(int2(low, high)); }
-INL int sl_low(int64_t x) { return as_type<int2>(x).x; }
-INL int sl_high(int64_t x) { return as_type<int2>(x).y; }
 INL float sh_of(int w, int k) { return h_to_f(as_type<half>((ushort)((uint)w >> (16 * k)))); }
 INL int sh_word(float a, float b) {
   return (int)((uint)as_type<ushort>(f_to_h(a)) | (uint)as_type<ushort>(f_to_h(b)) << 16);

@@ -14,8 +14,9 @@ from tegg.kernel.lane import Lanes
 from tegg.kernel.loops import Accumulate, Let, Stmt
 from tegg.kernel.value import Load, Val
 
-_FIELDS = {4: ("{}.x", "{}.y", "{}.z", "{}.w"), 2: ("{}.x", "{}.y"), 1: ("{}",)}
-_WORD = 4  # bytes
+_TWO = ("{}.x", "{}.y")
+_FIELDS = {"4": (*_TWO, "{}.z", "{}.w"), "2": _TWO, "1": ("{}",), "d": _TWO, "l": _TWO}
+_WORD = 4  # bytes; larger elements move in twos
 
 
 class WidePrinter(Printer):
@@ -116,33 +117,32 @@ class WidePrinter(Printer):
     def _load_words(self, v: Val, chunk: int) -> None:
         """Neighbours of memory, as many words at a time as one access moves."""
         load, size = v.attr, v.dtype.itemsize
-        words, letter = chunk * size // _WORD, MEMORY[v.dtype.name]
+        letter, per = MEMORY[v.dtype.name], _WORD // size
+        how = letter if size > _WORD else str(chunk * size // _WORD)
         kind = self._type(v.dtype, False)
         for first in range(0, self.copies, chunk):
             name = f"w{v.id}_{first}"
-            text = f"wide_load_{words}(b{load.slot} + {self.form(load.form, first)})"
+            text = f"wide_load_{how}(b{load.slot} + {self.form(load.form, first)})"
             if load.guards:
-                text = f"{self.condition(load.guards)} ? {text} : wide_{words}()"
-            self.line(f"const wide_{words} {name} = {text};")
-            fields = [f.format(name) for f in _FIELDS[words]]
+                text = f"{self.condition(load.guards)} ? {text} : wide_{how}()"
+            self.line(f"const wide_{how} {name} = {text};")
+            fields = [f.format(name) for f in _FIELDS[how]]
             for u in range(chunk):
-                at, per = u * size // _WORD, _WORD // size
-                given = (f"{fields[at]}, {fields[at + 1]}" if size > _WORD else fields[at]
-                         if size == _WORD else f"{fields[at]}, {u % per}")
-                self.line(f"const {kind} v{v.id}_{first + u} = s{letter}_of({given});")
+                part = (fields[u] if size > _WORD else f"s{letter}_of({fields[u]})" if per == 1
+                        else f"s{letter}_of({fields[u // per]}, {u % per})")
+                self.line(f"const {kind} v{v.id}_{first + u} = {part};")
 
     def _store_words(self, w: Write, chunk: int) -> None:
         size, letter = w.value.dtype.itemsize, MEMORY[w.value.dtype.name]
-        words = chunk * size // _WORD
+        how = letter if size > _WORD else str(chunk * size // _WORD)
         test = f"if ({self.condition(w.guards)}) " if w.guards else ""
+        per = _WORD // size
         for first in range(0, self.copies, chunk):
-            values = [self.ref(w.value, first + u) for u in range(chunk)]
-            per = max(1, _WORD // size)
-            given = ([f"s{letter}_{part}({x})" for x in values for part in ("low", "high")]
-                     if size > _WORD else
-                     [f"s{letter}_word({', '.join(values[i:i + per])})"
-                      for i in range(0, chunk, per)])
-            self.line(f"{test}wide_store_{words}(b{w.slot} + {self.form(w.form, first)}, "
+            given = [self.ref(w.value, first + u) for u in range(chunk)]
+            if size <= _WORD:
+                given = [f"s{letter}_word({', '.join(given[i:i + per])})"
+                         for i in range(0, chunk, per)]
+            self.line(f"{test}wide_store_{how}(b{w.slot} + {self.form(w.form, first)}, "
                       f"{', '.join(given)});")
 
     def _accumulate(self, s: Accumulate) -> None:

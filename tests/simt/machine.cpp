@@ -69,6 +69,7 @@ void (*body)(void *);
 void *arguments;
 bool failed;
 char message[1024];
+uint64_t moved[2];  // bytes of device memory that threads have read and written in this launch
 
 void step_to(int to) {
   const int from = me;
@@ -185,6 +186,7 @@ void access(void *pointer, size_t n, bool write) {
   if ((n & (n - 1)) == 0 && n <= 16 && (uintptr_t)p % n)
     simt_fail("misaligned %s of %zu bytes in %s at byte %zu", write ? "write" : "read", n,
               r->name.data(), (size_t)(p - r->low));
+  if (!r->shared) moved[write] += n;
   for (size_t i = 0; i < n; i++) touch(*r, p - r->low + i, write);
 }
 
@@ -320,6 +322,7 @@ void simt_known(void *p, size_t n) {  // the host has written it
   Region *r = find((char *)p);
   for (size_t i = 0; r && i < n; i++) r->cells[(char *)p - r->low + i].known = true;
 }
+uint64_t simt_moved(int written) { return moved[written]; }
 int simt_launch(void (*kernel)(void *), void *args, unsigned blocks, unsigned threads, int how,
                 void *low, void *high) {
   if (threads < 1 || threads > MOST) return 2;
@@ -327,7 +330,7 @@ int simt_launch(void (*kernel)(void *), void *args, unsigned blocks, unsigned th
     stacks = (char *)mmap(nullptr, STACK * MOST, PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   body = kernel, arguments = args, thread_count = threads, block_count = blocks;
-  failed = false, message[0] = 0;
+  failed = false, message[0] = 0, moved[0] = moved[1] = 0;
   shared_low = (char *)low, shared_high = (char *)high;
   if (high > low) simt_add(low, shared_high - shared_low, "shared memory", 1);
   launch_first = ++epoch;

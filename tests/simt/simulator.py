@@ -55,6 +55,7 @@ def machine() -> ctypes.CDLL:
     """The machine; kernels that are loaded later find it among the global names."""
     lib = ctypes.CDLL(str(machine_path()), mode=ctypes.RTLD_GLOBAL)
     lib.simt_message.restype = ctypes.c_char_p
+    lib.simt_moved.restype = ctypes.c_uint64
     return lib
 
 
@@ -111,6 +112,7 @@ class Module:
         low, high = ctypes.c_void_p(), ctypes.c_void_p()
         self._library.simt_shared_range(ctypes.byref(low), ctypes.byref(high))
         self._shared = low, high
+        self.moved = [0, 0]  # bytes of device memory that all launches have read and written
 
     def found(self, source: str) -> list[str]:
         """The names of the kernels of a text."""
@@ -136,3 +138,4 @@ class Module:
                                        order, *self._shared)
         if failed:
             raise SimulatorError(f"{name}: {machine().simt_message().decode()}")
+        self.moved = [n + machine().simt_moved(i) for i, n in enumerate(self.moved)]

@@ -48,7 +48,7 @@ class Access:
 
     def chunk(self, v: Var, count: int, even: Even = NONE) -> int:
         """How many of ``count`` neighbours one access moves, where the first is a multiple of
-        ``count``; 1 where that is less than four bytes."""
+        ``count``; 1 where that is less than a word."""
         if not self.along(v):
             return 1
         n = min(count, WIDEST // self.dtype.itemsize)
