@@ -21,7 +21,8 @@ def narrow(function: Function, deals: list[Deal]) -> bool:
             counts.append(product((*(loop.var.extent for loop in (*around, s)),
                                    s.part.extent + 1 if s.part is not None else 1)))
     return (all(_least(c) < _MOST for c in counts)
-            and all(_reach(f) < _MOST for f in _forms(function)))
+            and all(_reach(f) < _MOST for f in _forms(function))
+            and all(_size(d) < _MOST for d in _sizes(function)))
 
 
 def _forms(function: Function) -> Iterator[Form]:
@@ -36,6 +37,18 @@ def _forms(function: Function) -> Iterator[Form]:
             yield s.value.attr
         elif isinstance(s, Let) and s.value.op == "cond":
             yield from (g.form for g in s.value.attr)
+
+
+def _sizes(function: Function) -> Iterator[Dim]:
+    """Every size that is printed beside an index, or as a value."""
+    for s, _ in walk(function.body):
+        if isinstance(s, Let) and s.value.op == "size":
+            yield s.value.attr
+        guards = (s.write.guards if isinstance(s, Store) else () if not isinstance(s, Let) else
+                  s.value.attr.guards if s.value.op == "load" else
+                  s.value.attr if s.value.op == "cond" else ())
+        for g in guards:
+            yield from (g.low, g.high)
 
 
 def _least(x: Dim) -> int:

@@ -41,13 +41,13 @@ def print_kernel(language: SimtC, algebra: Algebra, function: Function) -> str:
     header's of the device."""
     dialect = language.dialect
     found = deals(dialect, algebra, function)
-    if language.narrows and narrow(function, found):
+    if narrow(function, found):  # indices of 64 bits are slow
         dialect = replace(dialect, index="int")
     p = SimtPrinter(dialect, algebra)
     for d in found:
         p.nest(d)
     head = language.head(function.name, dict(sorted(function.buffers.items())), function.symbols,
-                         p.rooms)
+                         p.rooms, dialect.index)
     return "\n".join([*head, *p.lines, "}"]) + "\n"
 
 
