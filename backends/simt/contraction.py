@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tegg.backends.cexpr import REGISTER, dim
 from tegg.backends.simt.contraction_before import Before
+from tegg.backends.simt.ends import Ends
 from tegg.backends.simt.evaluate import Evaluator, follows, padded
 from tegg.backends.simt.language import SimtC
 from tegg.backends.simt.printer import SimtPrinter
@@ -21,7 +22,6 @@ from tegg.kernel.contraction_classify import Contraction, Group
 from tegg.kernel.domain import spread
 from tegg.kernel.flops import flops
 from tegg.kernel.index import Var
-from tegg.kernel.loops import Store
 from tegg.kernel.simt import THREADS
 from tegg.kernel.value import Val, reachable
 from tegg.kernel.work import bytes_read, bytes_written
@@ -64,7 +64,7 @@ class _Kernel:
             sums = self.how(self.tile, self.language, letter, len(group.terms))
             shared |= dict.fromkeys(sums.shared())
             _Tiles(self, group, p, sums).write()
-        head = self.language.head(self.name, buffers, self.symbols)
+        head = self.language.head(self.name, buffers, self.symbols, alone=True)
         source = "\n".join([*head, *(f"  {line}" for line in shared), *p.lines, "}"]) + "\n"
         stage = Stage(self.name, frozenset(v.attr.slot for v in self._values() if v.op == "load"),
                       frozenset(w.slot for g in self.contraction.groups for w in g.writes), True,
@@ -163,13 +163,8 @@ class _Tiles:
 
     def _results(self) -> None:
         """Store what the sums become."""
-        c, p = self.kernel.contraction, self.p
-        needs = list(dict.fromkeys(v for w in self.group.writes for v in w.needs()))
-        with self.sums.results(p, [t.anchor for t in self.group.terms]) as names:
+        ends = Ends(self.at, self.kernel.contraction, self.group)
+        count, even = ends.together(self.sums.together)
+        with self.sums.results(self.p, [t.anchor for t in self.group.terms], count) as names:
             given = {t.sum.id: name for t, name in zip(self.group.terms, names)}
-            with p.braces(f"if (at_m < {dim(spread(c.m))} && at_n < {dim(spread(self.group.n))})"):
-                self.at.unpack("at_m", c.m)
-                self.at.unpack("at_n", self.group.n)
-                self.at.ensure(needs, (*c.batch, *c.m, *self.group.n), given)
-                p.block([Store(w) for w in self.group.writes])
-        p.at.given = {}
+            ends.store(given, "from_n", count, even)

@@ -97,9 +97,11 @@ def loads(roots: Iterable[Val], taken: frozenset[int] = frozenset()) -> dict[int
 
 def stage(language: SimtC, name: str, symbols: Sequence[str], lines: Sequence[str],
           reads: dict[int, DType], writes: dict[int, DType],
-          nests: tuple[tuple[Dim, int], ...]) -> tuple[str, Stage]:
-    """One function of these lines, and how it is called."""
+          nests: tuple[tuple[Dim, int], ...], alone: bool = False,
+          shared: int = 0) -> tuple[str, Stage]:
+    """One function of these lines, and how it is called. alone, shared: of its head and launch."""
     buffers = dict(sorted({**reads, **writes}.items()))
-    source = "\n".join([*language.head(name, buffers, symbols), *lines, "}"]) + "\n"
+    head = language.head(name, buffers, symbols, alone=alone)
+    source = "\n".join([*head, *lines, "}"]) + "\n"
     return source, Stage(name, frozenset(reads), frozenset(writes), True,
-                         Launch(THREADS, nests, tuple(buffers)))
+                         Launch(THREADS, nests, tuple(buffers), shared))
