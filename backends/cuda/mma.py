@@ -9,6 +9,7 @@ from tegg.backends.cexpr import dim
 from tegg.backends.cuda.emit import CudaC
 from tegg.backends.cuda.mma_forms import MmaTile
 from tegg.backends.cuda.mma_operand import LETTERS, Operand
+from tegg.backends.simt.ends import Ends
 from tegg.backends.simt.evaluate import Evaluator, padded
 from tegg.backends.simt.printer import SimtPrinter
 from tegg.backends.simt.products import Products, loads, nothing, products_of, stage
@@ -16,13 +17,14 @@ from tegg.dim import Dim
 from tegg.dtype import f32
 from tegg.errors import LoweringError
 from tegg.ir.graph import Graph, Node
+from tegg.kernel.accesses import NONE
 from tegg.kernel.code import KernelCode, Temporary
 from tegg.kernel.contraction_classify import Contraction, Group, Term
 from tegg.kernel.domain import spread
-from tegg.kernel.loops import Store
 from tegg.kernel.simt import THREADS
 
 _SUMS = 128        # registers of a thread that sums may take
+_COLUMNS = 8       # neighbours of a row that a lane gets together
 
 
 def lower_mma(graph: Graph, outputs: Sequence[Node], anchors: Sequence[Node], name: str,
@@ -209,46 +211,54 @@ class _Product:
     # ---- results
     def _results(self, at: Evaluator) -> None:
         """Store what the sums become, or the sums of this part."""
-        c, t, p = self.kernel.contraction, self.kernel.tile, at.p
+        t, p, ends = self.kernel.tile, at.p, self.ends(at)
+        count, even = ends.together(_COLUMNS)
+        if t.parts > 1:
+            count = _COLUMNS
+        if count == 1:
+            self._single(at, ends)
+            return
         i, j = t.fragments
-        m, n = dim(spread(c.m)), dim(spread(self.group.n))
+        p.line("UNROLL")
+        p.line(f"for (int i = 0; i < {i}; i++)")
+        p.line("  UNROLL")
+        with p.braces(f"  for (int j = 0; j < {j}; j += 2)"):
+            p.line("const int64_t at_m = m_from + warp_m + 16 * i + lane_id() / 2 % 2 * 8 + "
+                   "lane_id() / 4;")
+            for u in self.group.terms:
+                p.line(f"float all{u.anchor}[{_COLUMNS}];")
+                p.line(f"eight_columns(all{u.anchor}, sums{u.anchor}[i][j], "
+                       f"sums{u.anchor}[i][j + 1]);")
+            p.line("UNROLL")
+            with p.braces(f"for (int c = 0; c < {_COLUMNS}; c += {count})"):
+                p.line("const int64_t from_n = n_from + warp_n + 8 * j + lane_id() % 2 * 8 + c;")
+                if t.parts > 1:
+                    ends.part([self.kernel.partial(u) for u in self.group.terms],
+                              [f"all{u.anchor}[{{u}}]" for u in self.group.terms], "from_n",
+                              count, "sf_word({})".format)
+                else:
+                    ends.store({u.sum.id: f"all{u.anchor}[c + {{u}}]" for u in self.group.terms},
+                               "from_n", count, even)
+
+    def _single(self, at: Evaluator, ends: Ends) -> None:
+        """One result after the other, where neighbours in memory are not those of a row."""
+        (i, j), p = self.kernel.tile.fragments, at.p
         for name, count in (("i", i), ("j", j), ("e", 4)):
             p.line("UNROLL")
             p.line(f"for (int {name} = 0; {name} < {count}; {name}++)")
         with p.braces(""):
             p.line("const int64_t at_m = m_from + warp_m + 16 * i + e / 2 * 8 + lane_id() / 4, "
-                   "at_n = n_from + warp_n + 8 * j + lane_id() % 4 * 2 + e % 2;")
-            with p.braces(f"if (at_m < {m} && at_n < {n})"):
-                if t.parts > 1:
-                    for term in self.group.terms:
-                        p.line(f"b{self.kernel.partial(term)}[((part * {dim(spread(c.batch))} + "
-                               f"item) * {m} + at_m) * {n} + at_n] = sums{term.anchor}[i][j][e];")
-                else:
-                    self._ends(at, {u.sum.id: f"sums{u.anchor}[i][j][e]" for u in self.group.terms})
+                   "from_n = n_from + warp_n + 8 * j + lane_id() % 4 * 2 + e % 2;")
+            ends.store({u.sum.id: f"sums{u.anchor}[i][j][e]" for u in self.group.terms}, "from_n",
+                       1, NONE)
+
+    def ends(self, at: Evaluator) -> Ends:
+        return Ends(at, self.kernel.contraction, self.group)
 
     def total(self, at: Evaluator) -> None:
-        """The parts of each sum, always in the same order, and what the sums become."""
-        c, p = self.kernel.contraction, at.p
-        m, n = dim(spread(c.m)), dim(spread(self.group.n))
-        points = dim(spread(c.batch) * spread(c.m) * spread(self.group.n))
-        with p.braces(f"for (int64_t point = (int64_t)block_id() * {THREADS} + thread_id(); "
-                      f"point < {points}; point += (int64_t)block_count() * {THREADS})"):
-            p.line(f"const int64_t at_n = point % {n}, at_m = point / {n} % {m};")
-            at.unpack(f"point / ({m} * {n})", c.batch)
-            for t in self.group.terms:
-                p.line(f"float sum{t.anchor} = 0;")
-                p.line(f"for (int part = 0; part < {self.kernel.tile.parts}; part++) "
-                       f"sum{t.anchor} += b{self.kernel.partial(t)}[part * {points} + point];")
-            self._ends(at, {t.sum.id: f"sum{t.anchor}" for t in self.group.terms})
-
-    def _ends(self, at: Evaluator, given: dict[int, str]) -> None:
-        c = self.kernel.contraction
-        needs = list(dict.fromkeys(v for w in self.group.writes for v in w.needs()))
-        at.unpack("at_m", c.m)
-        at.unpack("at_n", self.group.n)
-        at.ensure(needs, (*c.batch, *c.m, *self.group.n), given)
-        at.p.block([Store(w) for w in self.group.writes])
-        at.p.at.given = {}
+        """What the sums of all parts become."""
+        self.ends(at).total([(t, self.kernel.partial(t)) for t in self.group.terms],
+                            self.kernel.tile.parts, "f")
 
 
 @dataclass(frozen=True, slots=True)

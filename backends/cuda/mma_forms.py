@@ -8,6 +8,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from tegg.backends.simt.templates import shares
 from tegg.contraction import Spec
 from tegg.dim import Shape, hint, product
 from tegg.dtype import f32
@@ -23,8 +24,7 @@ _HALF = ((128, 128, 32, 3), (64, 64, 32, 4), (32, 64, 32, 4), (16, 128, 32, 4))
 _WHOLE = ((128, 128, 16, 2), (64, 64, 16, 3), (32, 64, 16, 4), (16, 128, 16, 3))
 _LEAST = {"f16": 75, "bf16": 80, "tf32": 80}  # the architecture that multiplies a kind
 _READ = 40.0        # multiply-adds that reading an element of a tile's sides takes as long as
-_BUSY = 264         # tiles that keep a device busy
-_PARTS_DEEP = 256   # terms of a sum that a part has at least
+_PARTS = 16         # parts of a sum at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +97,7 @@ def mma_tiles(x: Shape, y: Shape, spec: str, kind: str) -> list[tuple[int, int, 
     out = []
     for t in found:
         out.append((*t, 1))
-        blocks, parts = b * -(-m // t[0]) * -(-n // t[1]), 1
-        while 2 * parts * blocks <= _BUSY and k // (2 * parts) >= _PARTS_DEEP and parts < 16:
-            parts *= 2
+        parts = shares(b * -(-m // t[0]) * -(-n // t[1]), k, _PARTS)
         if parts > 1:
             out.append((*t, parts))
     return out

@@ -337,6 +337,26 @@ INL int sb_word(int a, int b, int c, int d) {
   return su_word((uint8_t)(a != 0), (uint8_t)(b != 0), (uint8_t)(c != 0), (uint8_t)(d != 0));
 }
 
+// Four lanes side by side have each two columns of two fragments, of rows eight apart in each: lane t
+// gets all eight columns of fragment t % 2, row t / 2.
+INL void eight_columns(float *all, const float *first, const float *second) {
+  const bool odd = lane_id() & 1, low = lane_id() & 2;
+  float own[2][2][2];
+  for (int row = 0; row < 2; row++)
+    for (int e = 0; e < 2; e++) {
+      const float a = first[2 * row + e], b = second[2 * row + e];
+      const float given = __shfl_xor_sync(FULL, odd ? a : b, 1);
+      own[row][0][e] = odd ? given : a;
+      own[row][1][e] = odd ? b : given;
+    }
+  for (int lane = 0; lane < 2; lane++)
+    for (int e = 0; e < 2; e++) {
+      const float given = __shfl_xor_sync(FULL, low ? own[0][lane][e] : own[1][lane][e], 2);
+      all[2 * lane + e] = low ? given : own[0][lane][e];
+      all[2 * lane + 4 + e] = low ? own[1][lane][e] : given;
+    }
+}
+
 // ---- teams: each thread brings one value, all get the same result, in a fixed order of joining.
 // A block leaves its warps' values in shared memory; the second barrier lets it be used again.
 #define TEAM(L, T, W, OP) \
