@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from test_cuda_contraction import SIZES
 from test_cuda_kernels import agree
 from tegg.backends.cuda.emit import CudaC
 from tegg.backends.cuda.mma import lower_mma
-from tegg.backends.cuda.mma_forms import _HALF, _WHOLE, MmaTile
+from tegg.backends.cuda.mma_forms import _HALF, _LARGE, _WHOLE, MmaTile, mma_tiles
 
 from tegg.dtype import f32
 from tegg.errors import LoweringError
@@ -189,7 +190,36 @@ def test_what_has_no_room_is_refused():
         lowered("k", g, [total], terms, MmaTile("bf16", 128, 128, 32, 3))
 
 
-@pytest.mark.parametrize("kind, tile", [(k, t) for k, tiles in KINDS.items() for t in tiles[:2]])
+@pytest.mark.parametrize("tile", _LARGE)
+def test_tiles_of_more_shared_memory_than_comes_by_itself(tile):
+    """The launch asks for it; a byte less, and the simulator sees accesses beyond its end."""
+    g = Draw()
+    out = g.op("Tanh", matmul(g, wide(g, "bf16", 136, 160), wide(g, "bf16", 160, 280)))
+    anchor = next(n for n in g.reachable([out]) if n.op.name == "Contract")
+    c = lowered("k", g, [out], [anchor], MmaTile("bf16", *tile))
+    (stage,) = c.code.stages
+    rows, columns, depth, stages = tile
+    assert stage.launch.shared == 2 * depth * stages * (rows + columns) > 48 << 10
+    unit = cases.module([c.code])
+    agree(unit, c, 2, 8000)
+    less = replace(stage, launch=replace(stage.launch, shared=stage.launch.shared - 16))
+    c.code = replace(c.code, stages=(less,))
+    with pytest.raises(SimulatorError, match="shared memory|belongs to nobody|out of bounds|outside"):
+        cases.run(unit, c)
+
+
+def test_large_tiles_are_offered_where_there_is_work_for_them():
+    large = [(*t, 1) for t in _LARGE]
+    assert mma_tiles((4096, 4096), (4096, 4096), "a,k;k,b;a,b", "f16", 90)[:2] == large
+    for m, kind, architecture in ((4096, "f16", 75), (4096, "tf32", 90), (256, "f16", 90)):
+        found = mma_tiles((m, m), (m, m), "a,k;k,b;a,b", kind, architecture)
+        assert not set(large) & set(found)
+
+
+LARGE = [(k, t) for k, tiles in KINDS.items() for t in tiles[:2]] + [("f16", t) for t in _LARGE]
+
+
+@pytest.mark.parametrize("kind, tile", LARGE)
 def test_large_tiles_spill_nothing(kind, tile):
     g = Draw()
     x, w = wide(g, kind, 512, 512), wide(g, kind, 512, 512)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tegg.backends.cexpr import dim
 from tegg.backends.cuda.emit import CudaC
-from tegg.backends.cuda.mma_forms import MmaTile
+from tegg.backends.cuda.mma_forms import PLAIN_SHARED, MmaTile
 from tegg.backends.cuda.mma_operand import LETTERS, Operand
 from tegg.backends.simt.ends import Ends
 from tegg.backends.simt.evaluate import Evaluator, padded
@@ -68,14 +68,15 @@ class _Kernel:
         groups = [_Product(self, g) for g in c.groups]
         p = self._printer()
         room = max(x.bytes for g in groups for x in g.rooms())
-        p.line(f"__shared__ __align__(16) uint8_t room[{room}];")
+        asked = room if room > PLAIN_SHARED else 0  # that much only a launch can have
+        p.line("ROOM(room);" if asked else f"__shared__ __align__(16) uint8_t room[{room}];")
         for group in groups:
             group.write(Evaluator(c.propagation, self.language, p))
         sums = {self.partial(t): f32 for g in c.groups for t in g.terms} if split else {}
         ends = loads(found.results, found.sums)
         made = [stage(self.language, self.name, found.symbols, p.lines,
                       {**loads(found.operands), **({} if split else ends)}, sums or found.writes,
-                      self._tiles())]
+                      self._tiles(), True, asked)]
         if split:
             p = self._printer()
             for group in groups:

@@ -21,6 +21,9 @@ typedef unsigned long long uint64_t;
 // KERNEL(threads), or KERNEL(threads, 1): a block that has all registers where it needs them
 #define KERNEL(...) extern "C" __global__ void __launch_bounds__(__VA_ARGS__)
 #define INL static __device__ __forceinline__
+#ifdef __CUDACC__
+#define ROOM(name) extern __shared__ __align__(16) uint8_t name[]  // of the size that a launch says
+#endif
 #define FULL 0xffffffffu
 
 // ---- where a thread stands

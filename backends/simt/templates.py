@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 # Rows, columns and depth of tiles. Each thread of a block makes rows * columns / 256 sums.
 TILES = ((128, 128, 8), (64, 64, 16), (32, 32, 32))
-_BUSY = 264         # tiles that keep a device busy
-_PARTS_DEEP = 256   # terms of a sum that a part has at least
+BUSY = 264         # tiles that keep a device busy
+PARTS_DEEP = 256   # terms of a sum that a part has at least
 _PARTS = 32         # parts of a sum at most
 _READ = 2.0  # multiply-adds that a read of shared memory takes as long as
 
@@ -96,7 +96,7 @@ def tiles(x: Shape, y: Shape, spec: str) -> list[tuple[int, int, int, int]]:
 def shares(blocks: int, depth: int, most: int) -> int:
     """How many parts of a depth keep a device busy that has so many tiles to make."""
     parts = 1
-    while 2 * parts * blocks <= _BUSY and depth // (2 * parts) >= _PARTS_DEEP and parts < most:
+    while 2 * parts * blocks <= BUSY and depth // (2 * parts) >= PARTS_DEEP and parts < most:
         parts *= 2
     return parts
 

@@ -11,6 +11,7 @@
 #define __restrict__ __restrict
 #define __launch_bounds__(...)
 #define __shared__ static __attribute__((section("simt_shared")))
+#define ROOM(name) uint8_t *const name = (uint8_t *)simt_dynamic()
 #define __align__(n) __attribute__((aligned(n)))
 
 // Fields that are calls: reading where a thread stands touches no memory.

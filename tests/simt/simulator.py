@@ -125,8 +125,9 @@ class Module:
         return f"SIMT_EXPORT({name})"
 
     def run(self, name: str, blocks: int, threads: int, arguments: Sequence[int],
-            order: int = 0) -> None:
-        """Launch a kernel on addresses and sizes. Raises SimulatorError for what it did wrong."""
+            order: int = 0, shared: int = 0) -> None:
+        """Launch a kernel on addresses and sizes, with ``shared`` bytes beside what it declares.
+        Raises SimulatorError for what it did wrong."""
         if name not in self.names:
             raise SimulatorError(f"no kernel {name!r}; there are {', '.join(self.names)}")
         count = self._library[f"simt_arguments_{name}"]()
@@ -135,7 +136,7 @@ class Module:
         values = [ctypes.c_int64(a) for a in arguments]
         table = (ctypes.c_void_p * max(1, len(values)))(*map(ctypes.addressof, values))
         failed = machine().simt_launch(self._library[f"simt_body_{name}"], table, blocks, threads,
-                                       order, *self._shared)
+                                       order, *self._shared, ctypes.c_size_t(shared))
         if failed:
             raise SimulatorError(f"{name}: {machine().simt_message().decode()}")
         self.moved = [n + machine().simt_moved(i) for i, n in enumerate(self.moved)]
