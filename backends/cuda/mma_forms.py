@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 WARPS = 8
 PLAIN_SHARED = 48 << 10  # bytes of shared memory that a block gets without being asked for
-# Rows, columns, depth and stages of tiles, largest first. The large ones take more shared memory than
-# that: 96 KiB, which devices from 8.0 on give to a block.
+# Rows, columns, depth and stages of tiles, largest first. The large ones take 96 KiB of shared
+# memory, which devices from 8.0 on give to a block that asks.
 _LARGE = ((128, 256, 32, 4), (128, 128, 64, 3))
 _LARGE_LEAST = 80
 _HALF = ((128, 128, 32, 3), (64, 64, 32, 4), (32, 64, 32, 4), (16, 128, 32, 4))

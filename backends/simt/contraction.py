@@ -72,8 +72,8 @@ class _Kernel:
                       parts if split else found.writes, self._tiles(), alone=True)]
         if split:
             made.append(self._total(ends, parts))
-        own = tuple(Temporary(d, self.tile.parts * Ends(self.at(p), c, g).points)
-                    for g in c.groups for d in [group_register(g)] for _ in g.terms) if split else ()
+        own = tuple(Temporary(group_register(g), self.tile.parts * Ends(self.at(p), c, g).points)
+                    for g in c.groups for _ in g.terms) if split else ()
         b = found.before
         return KernelCode(self.name, "\n".join([*b.sources, *(s for s, _ in made)]),
                           (*b.stages, *(s for _, s in made)), (*b.temporaries, *own),

@@ -131,10 +131,11 @@ class Ends:
         """The parts of each sum, always in the same order, and what the sums become."""
         p, (_, m, n) = self.at.p, self.sizes
         count, even = self.together(2 * _WORDS)
-        if letter != "f" or count % _WORDS or even or exact_div(spread(self.group.n), count) is None:
+        whole = exact_div(spread(self.group.n), count) is not None
+        if letter != "f" or count % _WORDS or even or not whole:
             count = 1
         kind, points = p.dialect.scalar[letter], dim(self.points)
-        groups, across = (points, n) if count == 1 else (f"({points} / {count})", f"({n} / {count})")
+        groups, across = (points, n) if count == 1 else (f"({x} / {count})" for x in (points, n))
         index = self.index
         with p.braces(f"for ({index} point = ({index})block_id() * {THREADS} + thread_id(); "
                       f"point < {groups}; point += ({index})block_count() * {THREADS})"):

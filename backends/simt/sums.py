@@ -47,21 +47,25 @@ class Sums:
         """The terms of the tiles that are in shared memory."""
         (a, b), letter, four = self.tile.mine, self.letter, self.together
         down = min(4, a)
+        row, column = _place("row", "i", down), _place("column", "j", four)
         more = (f"s{letter}_fma(x[i], y[j], sums{anchor}[i][j])" if letter in "fd" else
                 f"s{letter}_add(sums{anchor}[i][j], s{letter}_mul(x[i], y[j]))")
         return [f"for (int k = 0; k < {self.tile.depth}; k++) {{",
                 f"  {self.type} x[{a}], y[{b}];",
-                f"  for (int i = 0; i < {a}; i++) x[i] = left_{letter}[k][{_place('row', 'i', down)}];",
-                f"  for (int j = 0; j < {b}; j++) y[j] = "
-                f"right_{letter}[k][{_place('column', 'j', four)}];",
+                "  UNROLL",
+                f"  for (int i = 0; i < {a}; i++) x[i] = left_{letter}[k][{row}];",
+                "  UNROLL",
+                f"  for (int j = 0; j < {b}; j++) y[j] = right_{letter}[k][{column}];",
+                "  UNROLL",
                 f"  for (int i = 0; i < {a}; i++)",
+                "    UNROLL",
                 f"    for (int j = 0; j < {b}; j++) sums{anchor}[i][j] = {more};",
                 "}"]
 
     @contextmanager
     def results(self, p: SimtPrinter, anchors: Sequence[int], count: int) -> Iterator[list[str]]:
-        """Once for every ``count`` neighbours of a thread, at row ``at_m`` from column ``from_n`` on:
-        the sums."""
+        """Once for every ``count`` neighbours of a thread, at row ``at_m`` from column ``from_n``
+        on: the sums."""
         (a, b), index = self.tile.mine, p.dialect.index
         down, four = min(4, a), self.together
         p.line("UNROLL")

@@ -65,9 +65,9 @@ class WidePrinter(Printer):
         with self.braces("else"):
             self.line("UNROLL")
             with self.braces(f"for (int u = 0; u < {count - 1}; u++)"), \
-                    self.neighbours(v, 1, f"{first} + u"):
-                with self.braces(f"if ({self.name(v)} < {n})"):
-                    body("u")
+                    self.neighbours(v, 1, f"{first} + u"), \
+                    self.braces(f"if ({self.name(v)} < {n})"):
+                body("u")
 
     def ref(self, v: Val, copy: int = 0, lanes: bool = False) -> str:
         return super().ref(v, copy, False).replace("{u}", str(copy))

@@ -26,7 +26,8 @@ class Pass:
 
     count: neighbours along the last loop that a thread takes together. turns: so many iterations of
     a thread have registers for what is kept. whole: there are no others. keeps: ids of values that
-    they leave for later passes; reads: values of earlier ones. rest: the statements that are left then.
+    they leave for later passes; reads: values of earlier ones. rest: the statements that are left
+    then.
     """
 
     loops: tuple[Loop, ...]
@@ -62,9 +63,8 @@ def straight(body: Sequence[Stmt]) -> bool:
 
 
 def passes(stmts: Sequence[Stmt], shares: Callable[[Loop], bool], team: int,
-           even: Even = NONE) -> dict[Var, Pass]:
-    """The loops among some statements that a team shares, by their first variables' place:
-    position in ``stmts`` -> pass."""
+           even: Even = NONE) -> dict[int, Pass]:
+    """The loops among some statements that a team shares, by their position."""
     found = {at: Pass(*chain(s, shares)) for at, s in enumerate(stmts)
              if isinstance(s, Loop) and shares(s)}
     groups: dict[tuple, list[int]] = {}
@@ -88,30 +88,33 @@ def passes(stmts: Sequence[Stmt], shares: Callable[[Loop], bool], team: int,
 
 def _kept(group: list[Pass], own: set[Var], team: int) -> list[Pass]:
     """Passes over the same iterations, of which each value is made once."""
-    reads, rests, made = [], [], {}
-    for p in group:
+    reads: list[frozenset[int]] = []
+    rests: list[tuple[Stmt, ...]] = []
+    made: dict[int, Val] = {}
+    first: dict[int, int] = {}  # the pass that makes a value
+    for n, p in enumerate(group):
         read, rest = _needed(p.body, own, made)
-        made.update({s.value.id: s.value for s in rest if isinstance(s, Let)})
-        made.update({i: made[i] for i in read})
+        for s in rest:
+            if isinstance(s, Let):
+                made[s.value.id] = s.value
+                first.setdefault(s.value.id, n)
         reads.append(read)
         rests.append(rest)
-    until = {i: n for n, read in enumerate(reads) for i in read}   # the last pass that reads a value
-    first = {}
-    for n, rest in enumerate(rests):
-        for s in rest:
-            if isinstance(s, Let) and s.value.id in until:
-                first.setdefault(s.value.id, n)
-    live = max((sum(made[i].dtype.itemsize > 4 and 2 or 1 for i in until
-                    if first[i] <= n < until[i]) for n in range(len(group))), default=0)
-    if not live:
-        return group
-    turns, whole = _turns(group[0], team, live)
+    until = {i: n for n, read in enumerate(reads) for i in read}  # the last pass that reads it
+    live = max(sum(_registers(made[i]) for i in until if first[i] <= n < until[i])
+               for n in range(len(group)))
+    turns, whole = _turns(group[0], team, live) if live else (0, False)
     if not turns:
         return group
     return [replace(p, turns=turns, whole=whole, rest=rest,
                     reads=tuple(made[i] for i in sorted(read)),
                     keeps=frozenset(i for i in until if first[i] == n))
             for n, (p, read, rest) in enumerate(zip(group, reads, rests))]
+
+
+def _registers(v: Val) -> int:
+    """Registers of 32 bits that a value takes."""
+    return max(1, v.dtype.itemsize // 4)
 
 
 def _needed(body: Sequence[Stmt], own: set[Var], made: dict[int, Val],
