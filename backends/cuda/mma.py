@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tegg.backends.cexpr import dim
 from tegg.backends.cuda.emit import CudaC
@@ -76,14 +76,15 @@ class _Kernel:
         ends = loads(found.results, found.sums)
         made = [stage(self.language, self.name, found.symbols, p.lines,
                       {**loads(found.operands), **({} if split else ends)}, sums or found.writes,
-                      self._tiles(), True, asked)]
+                      self._tiles(), True, asked, self.index)]
         if split:
             p = self._printer()
             for group in groups:
                 group.total(Evaluator(c.propagation, self.language, p))
             made.append(stage(self.language, f"{self.name}_total", found.symbols, p.lines,
                               {**ends, **sums}, found.writes,
-                              tuple((self._points(g), THREADS) for g in c.groups)))
+                              tuple((self._points(g), THREADS) for g in c.groups),
+                              index=self.index))
         own = tuple(Temporary(f32, self.tile.parts * self._points(g))
                     for g in c.groups for _ in g.terms) if split else ()
         b = found.before
@@ -92,8 +93,15 @@ class _Kernel:
                           found.symbols, found.work(4 if self.tile.kind == "tf32" else 2),
                           (f"{self.tile}",))
 
+    @property
+    def index(self) -> str:
+        """The type of what counts."""
+        t = self.tile
+        return self.products.index(max(t.rows, t.columns, t.depth * t.stages), t.parts)
+
     def _printer(self) -> SimtPrinter:
-        return SimtPrinter(self.language.dialect, self.contraction.propagation.algebra)
+        return SimtPrinter(replace(self.language.dialect, index=self.index),
+                           self.contraction.propagation.algebra)
 
     def partial(self, term: Term) -> int:
         """The slot of a term's partial sums."""
@@ -128,22 +136,22 @@ class _Product:
 
     def write(self, at: Evaluator) -> None:
         """All tiles, as many at a time as there are blocks."""
-        c, t, p = self.kernel.contraction, self.kernel.tile, at.p
+        c, t, p, index = self.kernel.contraction, self.kernel.tile, at.p, at.p.dialect.index
         m, n, batch = dim(spread(c.m)), dim(spread(self.group.n)), dim(spread(c.batch))
         across, (i, j) = t.warps[1], t.fragments
         with p.braces(""):
-            p.line(f"const int64_t down = ({m} + {t.rows - 1}) / {t.rows}, "
+            p.line(f"const {index} down = ({m} + {t.rows - 1}) / {t.rows}, "
                    f"across = ({n} + {t.columns - 1}) / {t.columns}, steps = "
                    f"({dim(c.depth)} + {t.depth - 1}) / {t.depth};")
             p.line(f"const int warp_m = thread_id() / 32 / {across} * {16 * i}, "
                    f"warp_n = thread_id() / 32 % {across} * {8 * j};")
-            with p.braces(f"for (int64_t tile = block_id(); tile < {t.parts} * {batch} * down * "
+            with p.braces(f"for ({index} tile = block_id(); tile < {t.parts} * {batch} * down * "
                           "across; tile += block_count())"):
-                p.line(f"const int64_t item = tile / (down * across) % {batch};")
+                p.line(f"const {index} item = tile / (down * across) % {batch};")
                 at.unpack("item", c.batch)
-                p.line(f"const int64_t m_from = tile % down * {t.rows}, "
+                p.line(f"const {index} m_from = tile % down * {t.rows}, "
                        f"n_from = tile / down % across * {t.columns};")
-                p.line(f"const int64_t part = tile / (down * across) / {batch}, first = "
+                p.line(f"const {index} part = tile / (down * across) / {batch}, first = "
                        f"steps * part / {t.parts}, end = steps * (part + 1) / {t.parts};")
                 for term in self.group.terms:
                     p.line(f"float sums{term.anchor}[{i}][{j}][4] = {{}};")
@@ -154,23 +162,23 @@ class _Product:
     def _sum(self, at: Evaluator, term: Term) -> None:
         """The products of one term, a pipeline of stages: copies run ahead by all but one of them,
         and what has to be computed is held in registers over the products of a step."""
-        t, p = self.kernel.tile, at.p
+        t, p, index = self.kernel.tile, at.p, at.p.dialect.index
         x, y = self.operands(term)
         held = [o for o in (x, y) if o.source is None]
         p.line(f"{x.type} *const left = ({x.type} *)room;")
         p.line(f"{y.type} *const right = ({y.type} *)(room + {x.bytes});")
         for o in held:
             p.line(f"uint32_t held_{o.name}[{o.chunks}][4];")
-        with p.braces(f"for (int64_t ahead = first; ahead < first + {t.stages - 1}; ahead++)"):
+        with p.braces(f"for ({index} ahead = first; ahead < first + {t.stages - 1}; ahead++)"):
             with p.braces("if (ahead < end)"):
                 self._bring(at, (x, y), "ahead")
                 for o in held:
                     o.put(at, f"ahead % {t.stages}")
             p.line("copies_commit();")
-        with p.braces("for (int64_t step = first; step < end; step++)"):
+        with p.braces(f"for ({index} step = first; step < end; step++)"):
             p.line(f"copies_wait({t.stages - 2});")
             p.line("__syncthreads();")
-            p.line(f"const int64_t ahead = step + {t.stages - 1};")
+            p.line(f"const {index} ahead = step + {t.stages - 1};")
             with p.braces("if (ahead < end)"):
                 self._bring(at, (x, y), "ahead")
             p.line("copies_commit();")
@@ -184,8 +192,8 @@ class _Product:
 
     def _bring(self, at: Evaluator, operands: Sequence[Operand], step: str) -> None:
         """Copies of a step's tiles start, values of others are computed."""
-        t, batch = self.kernel.tile, self.kernel.contraction.batch
-        at.p.line(f"const int64_t k_from = {step} * {t.depth};")
+        t, batch, index = self.kernel.tile, self.kernel.contraction.batch, at.p.dialect.index
+        at.p.line(f"const {index} k_from = {step} * {t.depth};")
         for o in operands:
             if o.source is not None:
                 o.copies(at, f"{step} % {t.stages}")
@@ -212,7 +220,7 @@ class _Product:
     # ---- results
     def _results(self, at: Evaluator) -> None:
         """Store what the sums become, or the sums of this part."""
-        t, p, ends = self.kernel.tile, at.p, self.ends(at)
+        t, p, ends, index = self.kernel.tile, at.p, self.ends(at), at.p.dialect.index
         count, even = ends.together(_COLUMNS)
         if t.parts > 1:
             count = _COLUMNS
@@ -224,7 +232,7 @@ class _Product:
         p.line(f"for (int i = 0; i < {i}; i++)")
         p.line("  UNROLL")
         with p.braces(f"  for (int j = 0; j < {j}; j += 2)"):
-            p.line("const int64_t at_m = m_from + warp_m + 16 * i + lane_id() / 2 % 2 * 8 + "
+            p.line(f"const {index} at_m = m_from + warp_m + 16 * i + lane_id() / 2 % 2 * 8 + "
                    "lane_id() / 4;")
             for u in self.group.terms:
                 p.line(f"float all{u.anchor}[{_COLUMNS}];")
@@ -232,7 +240,7 @@ class _Product:
                        f"sums{u.anchor}[i][j + 1]);")
             p.line("UNROLL")
             with p.braces(f"for (int c = 0; c < {_COLUMNS}; c += {count})"):
-                p.line("const int64_t from_n = n_from + warp_n + 8 * j + lane_id() % 2 * 8 + c;")
+                p.line(f"const {index} from_n = n_from + warp_n + 8 * j + lane_id() % 2 * 8 + c;")
                 if t.parts > 1:
                     ends.part([self.kernel.partial(u) for u in self.group.terms],
                               [f"all{u.anchor}[{{u}}]" for u in self.group.terms], "from_n",
@@ -243,12 +251,12 @@ class _Product:
 
     def _single(self, at: Evaluator, ends: Ends) -> None:
         """One result after the other, where neighbours in memory are not those of a row."""
-        (i, j), p = self.kernel.tile.fragments, at.p
+        (i, j), p, index = self.kernel.tile.fragments, at.p, at.p.dialect.index
         for name, count in (("i", i), ("j", j), ("e", 4)):
             p.line("UNROLL")
             p.line(f"for (int {name} = 0; {name} < {count}; {name}++)")
         with p.braces(""):
-            p.line("const int64_t at_m = m_from + warp_m + 16 * i + e / 2 * 8 + lane_id() / 4, "
+            p.line(f"const {index} at_m = m_from + warp_m + 16 * i + e / 2 * 8 + lane_id() / 4, "
                    "from_n = n_from + warp_n + 8 * j + lane_id() % 4 * 2 + e % 2;")
             ends.store({u.sum.id: f"sums{u.anchor}[i][j][e]" for u in self.group.terms}, "from_n",
                        1, NONE)

@@ -160,7 +160,7 @@ class Operand:
                 p.line("UNROLL")
             with p.braces("" if together else f"for (int u = 0; u < {count}; u++)"):
                 moved = "at_k" if self.along else f"at_{self.side}"
-                p.line(f"const int64_t here = {moved} + {first}{step};")
+                p.line(f"const {p.dialect.index} here = {moved} + {first}{step};")
                 other = f"at_{self.side}" if self.along else "at_k"
                 k, place = ("here", other) if self.along else (other, "here")
                 with p.braces(f"if ({k} < {dim(self.depth)} && {place} < "
@@ -196,7 +196,7 @@ class Operand:
                    f"chunk = e % {per};")
             with p.braces(f"if (e < {total})" if total % THREADS else ""):
                 if places:
-                    p.line(f"const int64_t at_k = k_from + {k}, at_{self.side} = "
+                    p.line(f"const {p.dialect.index} at_k = k_from + {k}, at_{self.side} = "
                            f"{self.side}_from + {place};")
                 yield
 

@@ -109,7 +109,8 @@ class _Kernel:
             nests.append(writer.write())
         ends = loads(found.results, found.sums)
         source, made = stage(self.language, self.name, found.symbols, p.lines,
-                             {**loads(found.operands), **ends}, found.writes, tuple(nests))
+                             {**loads(found.operands), **ends}, found.writes, tuple(nests),
+                             alone=True)
         b = found.before
         return KernelCode(self.name, "\n".join([*b.sources, source]), (*b.stages, made),
                           b.temporaries, found.symbols, found.work(4), (f"rows {self.rows}",))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tegg.backends.cexpr import REGISTER, dim
 from tegg.backends.simt.ends import Ends
@@ -69,7 +69,8 @@ class _Kernel:
         lines = [*(f"  {line}" for line in shared), *p.lines]
         made = [stage(self.language, self.name, found.symbols, lines,
                       {**loads(found.operands), **({} if split else ends)},
-                      parts if split else found.writes, self._tiles(), alone=True)]
+                      parts if split else found.writes, self._tiles(), alone=True,
+                      index=self.index)]
         if split:
             made.append(self._total(ends, parts))
         own = tuple(Temporary(group_register(g), self.tile.parts * Ends(self.at(p), c, g).points)
@@ -88,10 +89,17 @@ class _Kernel:
                                              REGISTER[group_register(group).name])
         points = tuple((Ends(self.at(p), c, g).points, THREADS) for g in c.groups)
         return stage(self.language, f"{self.name}_total", self.products.symbols, p.lines,
-                     {**reads, **parts}, self.products.writes, points)
+                     {**reads, **parts}, self.products.writes, points, index=self.index)
+
+    @property
+    def index(self) -> str:
+        """The type of what counts."""
+        t = self.tile
+        return self.products.index(max(t.rows, t.columns, t.depth), t.parts)
 
     def _printer(self) -> SimtPrinter:
-        return SimtPrinter(self.language.dialect, self.contraction.propagation.algebra)
+        return SimtPrinter(replace(self.language.dialect, index=self.index),
+                           self.contraction.propagation.algebra)
 
     def at(self, p: SimtPrinter) -> Evaluator:
         """What prints values at places of the tiles."""
@@ -131,20 +139,20 @@ class _Tiles:
         return self.kernel.at(self.p)
 
     def write(self) -> None:
-        c, t, p = self.kernel.contraction, self.kernel.tile, self.p
+        c, t, p, index = self.kernel.contraction, self.kernel.tile, self.p, self.p.dialect.index
         m, n = dim(spread(c.m)), dim(spread(self.group.n))
         with p.braces(""):
-            p.line(f"const int64_t down = ({m} + {t.rows - 1}) / {t.rows}, "
+            p.line(f"const {index} down = ({m} + {t.rows - 1}) / {t.rows}, "
                    f"across = ({n} + {t.columns - 1}) / {t.columns};")
             p.line(self.sums.place())
-            p.line(f"const int64_t batches = {dim(spread(c.batch))}, steps = "
+            p.line(f"const {index} batches = {dim(spread(c.batch))}, steps = "
                    f"({dim(c.depth)} + {t.depth - 1}) / {t.depth};")
-            with p.braces(f"for (int64_t tile = block_id(); tile < {t.parts} * batches * down * "
+            with p.braces(f"for ({index} tile = block_id(); tile < {t.parts} * batches * down * "
                           "across; tile += block_count())"):
-                p.line("const int64_t item = tile / (down * across) % batches, "
+                p.line(f"const {index} item = tile / (down * across) % batches, "
                        "part = tile / (down * across) / batches;")
                 self.at.unpack("item", c.batch)
-                p.line(f"const int64_t m_from = tile / across % down * {t.rows}, "
+                p.line(f"const {index} m_from = tile / across % down * {t.rows}, "
                        f"n_from = tile % across * {t.columns};")
                 for term in self.group.terms:
                     for line in self.sums.start(term.anchor):
@@ -154,10 +162,10 @@ class _Tiles:
 
     def _products(self, anchor: int, left: Val, right: Val) -> None:
         """The terms of this part of the sums of one contraction, a depth of tiles at a time."""
-        c, t, p = self.kernel.contraction, self.kernel.tile, self.p
-        with p.braces(f"for (int64_t step = steps * part / {t.parts}; "
+        c, t, p, index = self.kernel.contraction, self.kernel.tile, self.p, self.p.dialect.index
+        with p.braces(f"for ({index} step = steps * part / {t.parts}; "
                       f"step < steps * (part + 1) / {t.parts}; step++)"):
-            p.line(f"const int64_t k_from = step * {t.depth};")
+            p.line(f"const {index} k_from = step * {t.depth};")
             self._load(f"left_{self.sums.letter}", left, c.m, "m", t.rows)
             self._load(f"right_{self.sums.letter}", right, self.group.n, "n", t.columns)
             p.line(self.kernel.language.barrier)
@@ -168,13 +176,13 @@ class _Tiles:
     def _load(self, where: str, operand: Val, vars: tuple[Var, ...], letter: str,
               size: int) -> None:
         """A tile of an operand; beyond its edges there are zeros. Neighbours read side by side."""
-        c, t, p = self.kernel.contraction, self.kernel.tile, self.p
+        c, t, p, index = self.kernel.contraction, self.kernel.tile, self.p, self.p.dialect.index
         with p.braces(f"for (int e = thread_id(); e < {size * t.depth}; e += {THREADS})"):
             if follows(operand, (c.k or (None,))[-1], (vars or (None,))[-1]):
                 p.line(f"const int d = e % {t.depth}, s = e / {t.depth};")
             else:
                 p.line(f"const int d = e / {size}, s = e % {size};")
-            p.line(f"const int64_t at_k = k_from + d, at_{letter} = {letter}_from + s;")
+            p.line(f"const {index} at_k = k_from + d, at_{letter} = {letter}_from + s;")
             p.line(f"{self.sums.type} value = 0;")
             with p.braces(f"if (at_k < {dim(c.depth)} && at_{letter} < {dim(spread(vars))})"):
                 self.at.unpack("at_k", c.k)

@@ -1,14 +1,16 @@
-"""Whether all that a function counts and addresses fits 32 bits, in which most GPUs are faster."""
+"""Whether all that a kernel counts and addresses fits 32 bits, in which most GPUs are faster."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tegg.dim import Dim, product, upper_bound
 from tegg.kernel.accesses import WIDEST
+from tegg.kernel.domain import Write
 from tegg.kernel.index import Form, Gathered, Remainder, Var
 from tegg.kernel.loops import Function, Let, Loop, Store, walk
 from tegg.kernel.simt import Deal
+from tegg.kernel.value import Val
 
 _MOST = 1 << 30  # room for a step beyond the end, and for sums of two
 
@@ -23,6 +25,21 @@ def narrow(function: Function, deals: list[Deal]) -> bool:
     return (all(_least(c) < _MOST for c in counts)
             and all(_reach(f) < _MOST for f in _forms(function))
             and all(_size(d) < _MOST for d in _sizes(function)))
+
+
+def narrow_products(values: Iterable[Val], writes: Iterable[Write], counts: Iterable[Dim]) -> bool:
+    """The same of tiles: what is evaluated, what is written, and how far they count."""
+    sizes: list[Dim] = list(counts)
+    forms: list[Form] = []
+    for v in values:
+        forms.extend(v.forms())
+        guards = v.attr.guards if v.op == "load" else v.attr if v.op == "cond" else ()
+        sizes += [d for g in guards for d in (g.low, g.high)]
+        sizes += [v.attr] if v.op == "size" else []
+    for w in writes:
+        forms.extend(w.forms())
+        sizes += [d for g in w.guards for d in (g.low, g.high)]
+    return all(_size(d) < _MOST for d in sizes) and all(_reach(f) < _MOST for f in forms)
 
 
 def _forms(function: Function) -> Iterator[Form]:

@@ -47,7 +47,7 @@ def print_kernel(language: SimtC, algebra: Algebra, function: Function) -> str:
     for d in found:
         p.nest(d)
     head = language.head(function.name, dict(sorted(function.buffers.items())), function.symbols,
-                         p.rooms, dialect.index)
+                         p.rooms, dialect.index, p.keeps)
     return "\n".join([*head, *p.lines, "}"]) + "\n"
 
 
@@ -60,6 +60,7 @@ class SimtPrinter(WidePrinter):
         self.deal: Deal | None = None
         self.dealt: frozenset[Var] = frozenset()
         self.rooms: list[str] = []  # registers that blocks reduce, by letter
+        self.keeps = False          # whether threads keep values of a row
 
     def nest(self, d: Deal) -> None:
         """All points of a nest, as many at a time as there are threads or teams."""
@@ -177,6 +178,7 @@ class SimtPrinter(WidePrinter):
                 self.line(f"{self._type(s.value.dtype, False)} "
                           f"k{s.value.id}[{p.turns}][{p.count}];")
         if p.turns:
+            self.keeps = True
             self.line("UNROLL")
             with self.braces(f"for (int g = 0; g < {p.turns}; g++)"):
                 self.line(f"const {index} {flat} = {_plus(rank, f'g * {team}')};")
