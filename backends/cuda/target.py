@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tegg.backends.simt.contraction import lower_contraction
+from tegg.backends.simt.rows import RowForms, lower_rows, rows_of, rows_row
 from tegg.backends.simt.templates import Forms, templates, tile_of
 from tegg.dtype import DType
 from tegg.errors import BackendError, LoweringError
@@ -21,7 +22,6 @@ from .emit import CudaC
 from .mma import lower_mma
 from .mma_forms import MmaForms, mma_row, mma_tile_of
 from .program import Loaded, prelude
-from .rows import RowForms, lower_rows, rows_of, rows_row
 
 _PROFILES = (90,)  # architectures with a cost profile of their own
 
@@ -42,8 +42,8 @@ class Cuda:
         self.results, self.graph = results, graph
         self.language = CudaC()
         self.features = frozenset({f"sm={architecture}"})
-        self.ops = (*templates("Cuda"), mma_row(), rows_row(), attention_row())
-        self.providers = (Forms("cuda"), MmaForms(architecture), RowForms(),
+        self.ops = (*templates("Cuda"), mma_row(), rows_row("Cuda"), attention_row())
+        self.providers = (Forms("cuda"), MmaForms(architecture), RowForms("cuda"),
                           AttentionForms(architecture))
 
     def identity(self) -> str:
@@ -78,7 +78,7 @@ class Cuda:
         if first.op is attention_row():
             return lower_attention(graph, outputs, fragment.anchors, name, self.language,
                                    blocks_of(first.attrs))
-        if first.op is rows_row():
+        if first.op is rows_row("Cuda"):
             return lower_rows(graph, outputs, fragment.anchors, name, self.language,
                               rows_of(first.attrs))
         return lower_contraction(graph, outputs, fragment.anchors, name, self.language,

@@ -9,7 +9,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from tegg.backends.simt.language import SimtC
+from tegg.backends.simt.language import MOST_SHARED, SimtC
 from tegg.backends.simt.printer import SimtPrinter
 from tegg.backends.simt.sums import Sums
 from tegg.backends.simt.templates import Tile
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 TILES = ((128, 64, 16), (64, 64, 16), (32, 32, 32))
 _DOWN, _ACROSS = 4, 2
 _SIMDGROUPS = THREADS // WARP
-_MOST = 32768  # bytes of threadgroup memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +57,9 @@ class MatrixSums(Sums):
         self.strip = 8 * 8 * self.across  # elements of one row of matrices
         size = 4 * (tile.depth * (tile.rows + tile.columns + 2 * self.pad)
                     + terms * _SIMDGROUPS * self.strip)
-        if size > _MOST:
+        if size > MOST_SHARED:
             raise LoweringError(f"tiles and strips of {terms} products take {size} bytes of "
-                                f"threadgroup memory; there are {_MOST}")
+                                f"threadgroup memory; there are {MOST_SHARED}")
 
     def shared(self) -> list[str]:
         return [*super().shared(), *(

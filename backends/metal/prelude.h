@@ -9,6 +9,14 @@ using namespace metal;
 #ifndef SHARED
 #define SHARED threadgroup
 #endif
+#define PRAGMA(text) _Pragma(#text)
+#ifdef __METAL_VERSION__
+#define UNROLL _Pragma("clang loop unroll(full)")
+#define UNROLL_BY(n) PRAGMA(clang loop unroll_count(n))
+#else
+#define UNROLL
+#define UNROLL_BY(n)
+#endif
 #define INL static inline __attribute__((always_inline))
 typedef long int64_t;
 typedef ulong uint64_t;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tegg.backends.simt.contraction import lower_contraction
+from tegg.backends.simt.rows import RowForms, lower_rows, rows_of, rows_row
 from tegg.backends.simt.templates import Forms, templates, tile_of
 from tegg.dtype import DType
 from tegg.errors import LoweringError
@@ -35,8 +36,8 @@ class Metal:
         self.chip = chip
         self.language = Msl()
         self.features = frozenset({f"family={chip_of(chip).family.removeprefix('apple')}"})
-        self.ops = (*templates("Metal"), matrix_row())
-        self.providers = (Forms("metal"), MatrixForms())
+        self.ops = (*templates("Metal"), matrix_row(), rows_row("Metal"))
+        self.providers = (Forms("metal"), MatrixForms(), RowForms("metal"))
 
     def identity(self) -> str:
         return f"metal {chip_of(self.chip)}\n{prelude()}"
@@ -70,6 +71,9 @@ class Metal:
         if first.op is matrix_row():
             return lower_contraction(graph, outputs, fragment.anchors, name, self.language,
                                      MatrixTile(*first.attrs[OWN:]), MatrixSums)
+        if first.op is rows_row("Metal"):
+            return lower_rows(graph, outputs, fragment.anchors, name, self.language,
+                              rows_of(first.attrs))
         return lower_contraction(graph, outputs, fragment.anchors, name, self.language,
                                  tile_of(first.attrs))
 
