@@ -105,7 +105,7 @@ class MatrixSums(Sums):
                                    f"[{8 * j}], {width}, ulong2(0, 0), false);")
             p.line("simdgroup_barrier(mem_flags::mem_threadgroup);")
             with p.braces(f"for (int e = lane_id(); e < {self.strip}; e += {WARP})"):
-                p.line(f"const int64_t at_m = m_from + down_from + 8 * i + e / {width}, "
+                p.line(f"const {p.index} at_m = m_from + down_from + 8 * i + e / {width}, "
                        f"at_n = n_from + across_from + e % {width};")
                 yield [f"strip{number}[group][e]" for number in range(len(anchors))]
             p.line("simdgroup_barrier(mem_flags::mem_threadgroup);")

@@ -10,7 +10,7 @@ from tegg.backends.simt.contraction_before import Before
 from tegg.backends.simt.evaluate import Evaluator, follows, padded
 from tegg.backends.simt.language import SimtC
 from tegg.backends.simt.printer import SimtPrinter
-from tegg.backends.simt.products import nothing, products_of
+from tegg.backends.simt.products import nothing, printer_of, products_of
 from tegg.backends.simt.sums import Sums
 from tegg.backends.simt.templates import Tile, register
 from tegg.dim import hint
@@ -57,7 +57,7 @@ class _Kernel:
 
     def code(self) -> KernelCode:
         buffers = self._buffers()
-        p = SimtPrinter(self.language.dialect, self.contraction.propagation.algebra)
+        p = printer_of(self.language, self.contraction)
         shared: dict[str, None] = {}
         for group in self.contraction.groups:
             letter = REGISTER[register(group.terms[0].sum.dtype).name]
@@ -118,13 +118,13 @@ class _Tiles:
         c, t, p = self.kernel.contraction, self.kernel.tile, self.p
         m, n = dim(spread(c.m)), dim(spread(self.group.n))
         with p.braces(""):
-            p.line(f"const int64_t down = ({m} + {t.rows - 1}) / {t.rows}, "
+            p.line(f"const {p.index} down = ({m} + {t.rows - 1}) / {t.rows}, "
                    f"across = ({n} + {t.columns - 1}) / {t.columns};")
             p.line(self.sums.place())
-            with p.braces(f"for (int64_t tile = block_id(); tile < {dim(spread(c.batch))} * down * "
-                          "across; tile += block_count())"):
+            with p.braces(f"for ({p.index} tile = block_id(); tile < {dim(spread(c.batch))} * "
+                          "down * across; tile += block_count())"):
                 self.at.unpack("tile / (down * across)", c.batch)
-                p.line(f"const int64_t m_from = tile / across % down * {t.rows}, "
+                p.line(f"const {p.index} m_from = tile / across % down * {t.rows}, "
                        f"n_from = tile % across * {t.columns};")
                 for term in self.group.terms:
                     for line in self.sums.start(term.anchor):
@@ -135,7 +135,7 @@ class _Tiles:
     def _products(self, anchor: int, left: Val, right: Val) -> None:
         """All terms of the sums of one contraction, a depth of tiles at a time."""
         c, t, p = self.kernel.contraction, self.kernel.tile, self.p
-        with p.braces(f"for (int64_t k_from = 0; k_from < {dim(c.depth)}; k_from += {t.depth})"):
+        with p.braces(f"for ({p.index} k_from = 0; k_from < {dim(c.depth)}; k_from += {t.depth})"):
             self._load(f"left_{self.sums.letter}", left, c.m, "m", t.rows)
             self._load(f"right_{self.sums.letter}", right, self.group.n, "n", t.columns)
             p.line(self.kernel.language.barrier)
@@ -152,7 +152,7 @@ class _Tiles:
                 p.line(f"const int d = e % {t.depth}, s = e / {t.depth};")
             else:
                 p.line(f"const int d = e / {size}, s = e % {size};")
-            p.line(f"const int64_t at_k = k_from + d, at_{letter} = {letter}_from + s;")
+            p.line(f"const {p.index} at_k = k_from + d, at_{letter} = {letter}_from + s;")
             p.line(f"{self.sums.type} value = 0;")
             with p.braces(f"if (at_k < {dim(c.depth)} && at_{letter} < {dim(spread(vars))})"):
                 self.at.unpack("at_k", c.k)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tegg.kernel.simt import Deal
 from tegg.dim import Dim, product, upper_bound
+from tegg.kernel.contraction_classify import Contraction
+from tegg.kernel.domain import spread
 from tegg.kernel.index import Form, Gathered, Remainder, Var
 from tegg.kernel.loops import Function, Let, Loop, Store, walk
+from tegg.kernel.simt import Deal
+from tegg.kernel.value import Val, reachable
 
+_EDGE = 128  # rows or columns of the largest tile
 _MOST = 1 << 30  # room for a step beyond the end, and for sums of two
 
 
@@ -23,18 +27,36 @@ def narrow(function: Function, deals: list[Deal]) -> bool:
             and all(_reach(f) < _MOST for f in _forms(function)))
 
 
+def narrow_products(c: Contraction) -> bool:
+    """The same of a contraction that is made in tiles or by rows."""
+    counts = [product((spread(c.batch), spread(c.m) + _EDGE, spread(g.n) + _EDGE))
+              for g in c.groups]
+    values = reachable([c.a, *(t.b for g in c.groups for t in g.terms),
+                        *(v for g in c.groups for w in g.writes for v in w.needs())])
+    forms = [f for v in values for f in _forms_of(v)]
+    forms += [f for g in c.groups for w in g.writes for f in w.forms()]
+    return (all(_least(n) < _MOST for n in (*counts, c.depth))
+            and all(_reach(f) < _MOST for f in forms))
+
+
 def _forms(function: Function) -> Iterator[Form]:
     """Every index form that is printed."""
     for s, _ in walk(function.body):
         if isinstance(s, Store):
             yield from s.write.forms()
-        elif isinstance(s, Let) and s.value.op == "load":
-            yield s.value.attr.form
-            yield from (g.form for g in s.value.attr.guards)
-        elif isinstance(s, Let) and s.value.op == "index":
-            yield s.value.attr
-        elif isinstance(s, Let) and s.value.op == "cond":
-            yield from (g.form for g in s.value.attr)
+        elif isinstance(s, Let):
+            yield from _forms_of(s.value)
+
+
+def _forms_of(v: Val) -> Iterator[Form]:
+    """Index forms of one value."""
+    if v.op == "load":
+        yield v.attr.form
+        yield from (g.form for g in v.attr.guards)
+    elif v.op == "index":
+        yield v.attr
+    elif v.op == "cond":
+        yield from (g.form for g in v.attr)
 
 
 def _least(x: Dim) -> int:

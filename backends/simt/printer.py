@@ -57,6 +57,11 @@ class SimtPrinter(WidePrinter):
         self.dealt: frozenset[Var] = frozenset()
         self.rooms: list[str] = []  # registers that blocks reduce, by letter
 
+    @property
+    def index(self) -> str:
+        """The type of indices."""
+        return self.dialect.index
+
     def nest(self, d: Deal) -> None:
         """All points of a nest, as many at a time as there are threads or teams."""
         self.deal, self.dealt = d, frozenset(loop.var for loop in d.loops)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tegg.backends.simt.contraction_before import Before, stored_reductions
+from tegg.backends.simt.indices import narrow_products
 from tegg.backends.simt.language import SimtC
+from tegg.backends.simt.printer import SimtPrinter
 from tegg.dim import Dim, hint
 from tegg.dtype import DType
 from tegg.ir.graph import Graph, Node
@@ -72,6 +74,14 @@ def products_of(graph: Graph, outputs: Sequence[Node], anchors: Sequence[Node], 
     symbols = kernel_symbols(graph, outputs)
     c, before = stored_reductions(c, name, language, symbols, slots.free)
     return Products(c, before, symbols, slots.free + len(before.temporaries))
+
+
+def printer_of(language: SimtC, c: Contraction) -> SimtPrinter:
+    """What prints a contraction: with indices of 32 bits where a device wants them and they fit."""
+    dialect = language.dialect
+    if language.narrows and narrow_products(c):
+        dialect = replace(dialect, index="int")
+    return SimtPrinter(dialect, c.propagation.algebra)
 
 
 def nothing(name: str) -> KernelCode:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from tegg.backends.cexpr import REGISTER, dim
 from tegg.backends.simt.evaluate import Evaluator, follows
 from tegg.backends.simt.language import MOST_SHARED, SimtC
-from tegg.backends.simt.printer import SimtPrinter
-from tegg.backends.simt.products import Products, loads, nothing, products_of, stage
+from tegg.backends.simt.products import (
+    Products, loads, nothing, printer_of, products_of, stage)
 from tegg.backends.simt.templates import register
 from tegg.contraction import Spec
 from tegg.dim import exact_div, hint, product
@@ -109,7 +109,7 @@ class _Kernel:
 
     def code(self) -> KernelCode:
         found, c = self.products, self.products.contraction
-        p = SimtPrinter(self.language.dialect, c.propagation.algebra)
+        p = printer_of(self.language, c)
         nests: list[tuple[Any, int]] = []
         rooms: list[_Room] = []
         for g in c.groups:
@@ -171,13 +171,13 @@ class _Rows:
     def _tile(self, columns: str) -> str:
         """Where a tile of rows and one or more columns begins; how many tiles there are."""
         p, (batch, m, _), r = self.at.p, self._sizes(), self.kernel.rows
-        p.line(f"const int64_t down = ({m} + {r - 1}) / {r}, across = {columns};")
+        p.line(f"const {p.index} down = ({m} + {r - 1}) / {r}, across = {columns};")
         return f"{batch} * down * across"
 
     def _at(self) -> None:
         p, c = self.at.p, self.kernel.products.contraction
         self.at.unpack("tile / (down * across)", c.batch)
-        p.line(f"const int64_t m_from = tile / across % down * {self.kernel.rows};")
+        p.line(f"const {p.index} m_from = tile / across % down * {self.kernel.rows};")
 
     # ---- memory is contiguous along the depth: a warp for each column
     def _along(self) -> None:
@@ -185,16 +185,17 @@ class _Rows:
         _, m, _ = self._sizes()
         with p.braces(""):
             tiles = self._tile(dim(spread(self.group.n)))
-            with p.braces(f"for (int64_t tile = (int64_t)block_id() * {_WARPS} + thread_id() / "
-                          f"{WARP}; tile < {tiles}; tile += (int64_t)block_count() * {_WARPS})"):
+            with p.braces(f"for ({p.index} tile = ({p.index})block_id() * {_WARPS} + "
+                          f"thread_id() / {WARP}; tile < {tiles}; "
+                          f"tile += ({p.index})block_count() * {_WARPS})"):
                 self._at()
-                p.line("const int64_t at_n = tile % across;")
+                p.line(f"const {p.index} at_n = tile % across;")
                 step = WIDE if c.k and exact_div(c.k[-1].extent, WIDE) is not None else 1
                 for t in self.group.terms:
                     p.line(f"{self.type} sums{t.anchor}[{self.kernel.rows}] = {{}};")
                     p.line(f"UNROLL_BY({_AHEAD})")
-                    with p.braces(f"for (int64_t at_k = lane_id() * {step}; at_k < {dim(c.depth)}; "
-                                  f"at_k += {WARP * step})"):
+                    with p.braces(f"for ({p.index} at_k = lane_id() * {step}; "
+                                  f"at_k < {dim(c.depth)}; at_k += {WARP * step})"):
                         self._step(t, step)
                 for t in self.group.terms:
                     p.line(f"{self.type} sum{t.anchor} = 0;")
@@ -203,7 +204,7 @@ class _Rows:
                         p.line(f"const {self.type} all = "
                                f"warp_add_{self.letter}(sums{t.anchor}[r]);")
                         p.line(f"if (lane_id() == r) sum{t.anchor} = all;")
-                p.line("const int64_t at_m = m_from + lane_id();")
+                p.line(f"const {p.index} at_m = m_from + lane_id();")
                 with p.braces(f"if (lane_id() < {self.kernel.rows} && at_m < {m})"):
                     self._ends({t.sum.id: f"sum{t.anchor}" for t in self.group.terms})
 
@@ -218,18 +219,18 @@ class _Rows:
                     f"room{t.anchor}[{_WARPS}][{r}][{WARP}];",
                     _WARPS * r * WARP * register(t.sum.dtype).itemsize))
             tiles = self._tile(f"({n} + {WARP - 1}) / {WARP}")
-            with p.braces(f"for (int64_t tile = block_id(); tile < {tiles}; "
+            with p.braces(f"for ({p.index} tile = block_id(); tile < {tiles}; "
                           "tile += block_count())"):
                 self._at()
-                p.line(f"const int64_t n_from = tile % across * {WARP};")
+                p.line(f"const {p.index} n_from = tile % across * {WARP};")
                 p.line(f"const int warp = thread_id() / {WARP};")
                 with p.braces(""):
-                    p.line("const int64_t at_n = n_from + lane_id();")
+                    p.line(f"const {p.index} at_n = n_from + lane_id();")
                     for t in self.group.terms:
                         p.line(f"{self.type} sums{t.anchor}[{r}] = {{}};")
                         with p.braces(f"if (at_n < {n})"):
                             p.line(f"UNROLL_BY({_AHEAD})")
-                            with p.braces(f"for (int64_t at_k = warp; at_k < {dim(c.depth)}; "
+                            with p.braces(f"for ({p.index} at_k = warp; at_k < {dim(c.depth)}; "
                                           f"at_k += {_WARPS})"):
                                 self._step(t, 1)
                         p.line("UNROLL")
@@ -237,7 +238,8 @@ class _Rows:
                                f"room{t.anchor}[warp][r][lane_id()] = sums{t.anchor}[r];")
                 p.line(self.kernel.language.barrier)
                 with p.braces(f"for (int e = thread_id(); e < {r * WARP}; e += {THREADS})"):
-                    p.line(f"const int64_t at_m = m_from + e / {WARP}, at_n = n_from + e % {WARP};")
+                    p.line(f"const {p.index} at_m = m_from + e / {WARP}, "
+                           f"at_n = n_from + e % {WARP};")
                     with p.braces(f"if (at_m < {m} && at_n < {n})"):
                         self._totals()
                 p.line(self.kernel.language.barrier)
@@ -265,7 +267,7 @@ class _Rows:
                 p.line(f"const {self.type} y{u} = {p.ref(t.b, u)};")
             p.line("UNROLL")
             with p.braces(f"for (int r = 0; r < {self.kernel.rows}; r++)"):
-                p.line("const int64_t at_m = m_from + r;")
+                p.line(f"const {p.index} at_m = m_from + r;")
                 with p.braces(f"if (at_m < {m})"):
                     self.at.unpack("at_m", c.m)
                     self.at.ensure([t.a], (*c.batch, *c.m, *c.k))

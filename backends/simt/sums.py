@@ -56,5 +56,6 @@ class Sums:
         a, b = self.tile.mine
         with p.braces(f"for (int i = 0; i < {a}; i++)"), p.braces(
                 f"for (int j = 0; j < {b}; j++)"):
-            p.line("const int64_t at_m = m_from + row + 16 * i, at_n = n_from + column + 16 * j;")
+            p.line(f"const {p.index} at_m = m_from + row + 16 * i, "
+                   "at_n = n_from + column + 16 * j;")
             yield [f"sums{anchor}[i][j]" for anchor in anchors]
