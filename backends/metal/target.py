@@ -30,7 +30,7 @@ class Metal:
     """
 
     name = "metal"
-    rules = ("lower.metal",)
+    rules = ("lower.metal", "lower.metalhalf")
 
     def __init__(self, chip: str) -> None:
         self.chip = chip
