@@ -17,7 +17,8 @@ from tegg.kernel.simt import LIMITS
 from tegg.planning.plan import Plan
 
 from .chips import chip_of, costs_of
-from .driver import open_device, prelude
+from .direct import open_direct
+from .driver import Gpu, open_device, prelude
 from .emit import NO_F64, Msl
 from .matrices import MatrixForms, MatrixSums, MatrixTile, matrix_row
 from .program import Loaded
@@ -26,24 +27,25 @@ from .program import Loaded
 class Metal:
     """Kernels in MSL 2.3 for a chip, by its name: ``M2 Pro``.
 
-    Planning needs no GPU; building a plan opens the default one.
+    Planning needs no GPU; building a plan opens the default one, by metalcompute or past it
+    (``through``: see ``tegg.Metal``).
     """
 
     name = "metal"
     rules = ("lower.metal", "lower.metalhalf")
 
-    def __init__(self, chip: str) -> None:
-        self.chip = chip
+    def __init__(self, chip: str, through: str = "metalcompute") -> None:
+        self.chip, self.through = chip, through
         self.language = Msl()
         self.features = frozenset({f"family={chip_of(chip).family.removeprefix('apple')}"})
         self.ops = (*templates("Metal"), matrix_row(), rows_row("Metal"))
         self.providers = (Forms("metal"), MatrixForms(), RowForms("metal"))
 
     def identity(self) -> str:
-        return f"metal {chip_of(self.chip)}\n{prelude()}"
+        return f"metal {chip_of(self.chip)} {self.through}\n{prelude()}"
 
     def costs(self) -> Costs:
-        return costs_of(self.chip)
+        return costs_of(self.chip, self.through == "metal")
 
     def unsupported(self, op: Op, dtype: DType) -> str | None:
         if dtype.name == "f64":
@@ -78,7 +80,12 @@ class Metal:
                                  tile_of(first.attrs))
 
     def build(self, plan: Plan) -> Loaded:
-        return Loaded(plan, open_device())
+        return Loaded(plan, opened(self.through))
+
+
+def opened(through: str) -> Gpu:
+    """The default GPU, reached by metalcompute or by Metal's own interface."""
+    return open_direct() if through == "metal" else open_device()
 
 
 def target() -> Metal:
