@@ -1,6 +1,6 @@
 """``make metal``: on a Mac, is every family of kernels right, and how fast is it.
 
-    python benchmarks/metal.py [--scale 1.0] [--only softmax,matmul] [--json FILE]
+    python benchmarks/metal.py [--scale 1.0] [--only softmax,matmul] [--through metal]
 
 First each family runs on the GPU and is compared with the CPU backend, then small demo models:
 a sentence encoder, GPT-2 and Llama with their caches, ViT, ResNet. Then come times, beside NumPy
@@ -110,7 +110,7 @@ def arrays(family: Family, scale: float) -> list[np.ndarray]:
 def check(family: Family, scale: float) -> float:
     """How far the GPU is from the CPU."""
     given = arrays(family, min(scale, 0.0625))
-    return error_of(tegg.compile(family.fn, device="metal")(*given),
+    return error_of(tegg.compile(family.fn, *metal_models.gpu())(*given),
                     tegg.compile(family.fn)(*given))
 
 
@@ -126,7 +126,7 @@ def best(run: Callable[[], Any], repeats: int) -> float:
 def measure(family: Family, scale: float, repeats: int) -> dict[str, float]:
     """Seconds, and bytes or flops a second of the kernels."""
     given = arrays(family, scale)
-    program = tegg.trace(family.fn, given).graph.compile([tegg.Generic()], device="metal")
+    program = tegg.trace(family.fn, given).graph.compile(metal_models.gpu())
     rows = program.profile(*given, repeats=repeats)
     out = {"seconds": sum(r["seconds"] for r in rows), "dispatches": float(len(rows))}
     result = program(*given)
@@ -168,16 +168,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     p.add_argument("--repeats", type=int, default=20)
     p.add_argument("--models", default=",".join(metal_models.MODELS), help="comma-separated")
     p.add_argument("--small", action="store_true", help="time the models at the sizes of the check")
+    p.add_argument("--through", default="metalcompute", help="or metal: Apple's framework itself")
     p.add_argument("--json", type=Path, default=None, help="default: results/DATE-metal.json")
     args = p.parse_args(argv)
     chosen = args.only.split(",") if args.only else list(FAMILIES)
     models = [m for m in args.models.split(",") if m]
     try:
-        tegg.Metal()
+        metal_models.THROUGH = args.through
+        metal_models.gpu()
     except BackendError as e:
         print(e, file=sys.stderr)
         return 2
-    report: dict[str, Any] = {"machine": platform.platform(), "scale": args.scale,
+    report: dict[str, Any] = {"machine": platform.platform(), "through": args.through,
+                              "device": metal_models.gpu()[1].target.chip, "scale": args.scale,
                               "errors": errors_of(chosen, models, args.scale), "times": {}}
     wrong = [n for n, e in report["errors"].items()
              if not e < (2e-2 if n in FAMILIES and FAMILIES[n].dtype != "f32" else 1e-3)]

@@ -19,7 +19,7 @@ from tegg.models.resnet import ResNet, ResNetConfig
 from tegg.models.vit import ViT, ViTConfig
 from tegg.nn import Module
 
-DEVICE = "metal"
+THROUGH = "metalcompute"  # or "metal": see tegg.Metal
 _PROMPT, _STEPS = 5, 3
 
 
@@ -72,6 +72,11 @@ MODELS = {
 }
 
 
+def gpu() -> tuple[Any, ...]:
+    """The stack of the GPU."""
+    return tegg.Generic(), tegg.Metal(through=THROUGH)
+
+
 def drawn(model: Module) -> Module:
     """The model with random weights, of a size that keeps values near 1."""
     rng, state = np.random.default_rng(0), {}
@@ -92,10 +97,10 @@ def error_of(got: Any, want: Any) -> float:
     return float(np.abs(got - want).max() / max(np.abs(want).max(), 1e-30))
 
 
-def logits(model: CausalLM, ids: np.ndarray, device: str) -> list[np.ndarray]:
+def logits(model: CausalLM, ids: np.ndarray, *stack: Any) -> list[np.ndarray]:
     """Of a prompt and of each token after it, by a cache that each step reads and writes; the
     cache comes last."""
-    run, caches = Generator(model, device=device), model.caches(len(ids) + ids.shape[1], len(ids))
+    run, caches = Generator(model, compilers=stack), model.caches(len(ids) + ids.shape[1], len(ids))
     out = [run.prefill(np.ascontiguousarray(ids[:, :_PROMPT]), np.arange(_PROMPT), caches)]
     out += [run.decode(np.ascontiguousarray(ids[:, n:n + 1]), np.array([n]), caches)
             for n in range(_PROMPT, ids.shape[1])]
@@ -108,9 +113,9 @@ def check(name: str) -> float:
     model = drawn(demo.small())
     given = demo.given(model)
     if isinstance(model, CausalLM):
-        pairs = zip(logits(model, *given, DEVICE), logits(model, *given, "cpu"))
+        pairs = zip(logits(model, *given, *gpu()), logits(model, *given))
         return max(error_of(got, want) for got, want in pairs)
-    return error_of(tegg.compile(model, device=DEVICE)(*given), tegg.compile(model)(*given))
+    return error_of(tegg.compile(model, *gpu())(*given), tegg.compile(model)(*given))
 
 
 def median(run: Callable[[], Any], repeats: int) -> float:
@@ -129,10 +134,10 @@ def measure(name: str, repeats: int, small: bool = False) -> dict[str, float]:
     model = drawn(demo.small() if small else demo.large())
     given = demo.given(model)
     if not isinstance(model, CausalLM):
-        run = tegg.compile(model, device=DEVICE)
+        run = tegg.compile(model, *gpu())
         run(*given)
         return {"seconds": median(lambda: run(*given), repeats)}
-    generator = Generator(model, device=DEVICE)
+    generator = Generator(model, compilers=gpu())
     length = min(256, model.max_length)
     ids, caches = given[0][:1], model.caches(length, 1)
     whole = np.resize(ids, (1, length - 1))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import platform
 import re
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from simt import fake_metal
+from simt import fake_metal, fake_objc
 
 import tegg
 from tegg.backends.metal.target import Metal
@@ -40,6 +41,17 @@ def test_it_checks_measures_and_reports(gpu, tmp_path, capsys, monkeypatch):
     assert report["times"]["matmul"]["flops_per_second"] > 0
     assert "copy at 85% of a copy" in report["targets"]
     assert "MISSED" in capsys.readouterr().out or all(report["targets"].values())
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="messages are played for x86-64 alone")
+def test_it_runs_past_metalcompute(tmp_path, monkeypatch):
+    monkeypatch.setenv("TEGG_CACHE", str(tmp_path))
+    path = tmp_path / "out.json"
+    monkeypatch.setattr(bench.metal_models, "THROUGH", "metalcompute")  # and back afterwards
+    with fake_objc.installed():
+        assert bench.main(["--scale", "0.01", "--only", "softmax", "--models", "", "--repeats", "1", "--through", "metal", "--json", str(path)]) == 0
+    report = json.loads(path.read_text())
+    assert (report["through"], report["device"]) == ("metal", "Apple M2 Pro")
 
 
 def test_what_is_wrong_is_not_measured(gpu, tmp_path, capsys, monkeypatch):

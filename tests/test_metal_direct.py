@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import pickle
 import platform
 import sys
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
-from simt import fake_objc
+from simt import fake_metal, fake_objc
 from simt.fake_objc import Settings
 from test_runtime import arrays, chain
 
@@ -20,6 +21,7 @@ from tegg.backends.metal.chips import costs_of
 from tegg.backends.metal.driver import Dispatch, prelude
 from tegg.backends.metal.target import Metal
 from tegg.errors import ArgumentError, BackendError
+from tegg.ir.graph import Graph
 from tegg.runtime.driver import compile_graph, Options
 from tegg.testing.backend import check_program
 from tegg.testing.strategies import programs
@@ -143,6 +145,20 @@ def test_plans_know_that_launches_are_cheap(gpu):
     assert tegg.Metal(chip="M2", through="metal").target.chip == "M2"
     with pytest.raises(ArgumentError, match="through= is one of metalcompute, metal, not 'cuda'"):
         tegg.Metal(through="cuda")
+
+
+def test_saved_programs_keep_how_the_gpu_is_reached(gpu):
+    with fake_metal.installed():
+        program, x = tegg.compile(doubled(), *stack(), cache=False), floats(3)
+        again = pickle.loads(pickle.dumps(program))
+        np.testing.assert_array_equal(again(x)["y"], 2 * x)
+        assert again.target.through == "metal"
+
+
+def doubled():
+    g = Graph()
+    g.outputs["y"] = g.mul(g.input("x", (3,), "f32"), 2)
+    return g
 
 
 # ---- what is refused

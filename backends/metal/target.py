@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from tegg.backends.simt.contraction import lower_contraction
 from tegg.backends.simt.rows import RowForms, lower_rows, rows_of, rows_row
 from tegg.backends.simt.templates import Forms, templates, tile_of
@@ -46,6 +49,15 @@ class Metal:
 
     def costs(self) -> Costs:
         return costs_of(self.chip, self.through == "metal")
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """By what the GPU is reached."""
+        return {"through": self.through}
+
+    def configured(self, settings: Mapping[str, Any]) -> Metal:
+        """The target reached otherwise. Raises BackendError where it cannot be opened."""
+        return Metal(opened(settings["through"]).name, **settings)
 
     def unsupported(self, op: Op, dtype: DType) -> str | None:
         if dtype.name == "f64":
