@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tegg.backends.simt.attention import lower_attention
+from tegg.backends.simt.attention_forms import AttentionForms, attention_row, blocks_of
 from tegg.backends.simt.contraction import lower_contraction
 from tegg.backends.simt.templates import Forms, templates, tile_of
 from tegg.dtype import DType
@@ -35,8 +37,9 @@ class Metal:
         self.chip = chip
         self.language = Msl()
         self.features = frozenset({f"family={chip_of(chip).family.removeprefix('apple')}"})
-        self.ops = (*templates("Metal"), matrix_row())
-        self.providers = (Forms("metal"), MatrixForms())
+        self.ops = (*templates("Metal"), matrix_row(), attention_row("Metal"))
+        self.providers = (Forms("metal"), MatrixForms(),
+                          AttentionForms("metal", frozenset({"f32"})))
 
     def identity(self) -> str:
         return f"metal {chip_of(self.chip)}\n{prelude()}"
@@ -70,6 +73,9 @@ class Metal:
         if first.op is matrix_row():
             return lower_contraction(graph, outputs, fragment.anchors, name, self.language,
                                      MatrixTile(*first.attrs[OWN:]), MatrixSums)
+        if first.op is attention_row("Metal"):
+            return lower_attention(graph, outputs, fragment.anchors, name, self.language,
+                                   blocks_of(first.attrs))
         return lower_contraction(graph, outputs, fragment.anchors, name, self.language,
                                  tile_of(first.attrs))
 
