@@ -9,14 +9,21 @@ from types import MappingProxyType
 from tegg.backends.cuda.mma_forms import MmaTile
 from tegg.backends.cuda.mma_operand import LETTERS, Operand
 from tegg.backends.simt.attention_block import AttentionBlock
+from tegg.backends.simt.attention_forms import AttentionForms, Blocks
 
 _ROWS = 128  # queries of a block: sixteen for each warp
 _LEAST = MappingProxyType({"f16": 75, "bf16": 80})  # the architecture that multiplies a kind
 
 
-def kinds(architecture: int) -> tuple[tuple[str, int], ...]:
-    """The dtypes in which an architecture multiplies, and the rows of a block of each."""
-    return tuple((kind, _ROWS) for kind, least in _LEAST.items() if least <= architecture)
+@dataclass(frozen=True, slots=True)
+class CudaAttention(AttentionForms):
+    """Those of an NVIDIA GPU of an architecture."""
+
+    architecture: int
+
+    def matrices(self, columns: int) -> list[Blocks]:
+        return [Blocks(kind, _ROWS, 64 if columns <= 64 else 32)
+                for kind, least in _LEAST.items() if least <= self.architecture]
 
 
 @dataclass(slots=True)

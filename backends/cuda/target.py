@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tegg.backends.simt.attention import lower_attention
-from tegg.backends.simt.attention_forms import PLAIN, AttentionForms, attention_row, blocks_of
+from tegg.backends.simt.attention_forms import PLAIN, attention_row, blocks_of
 from tegg.backends.simt.attention_tiles import AttentionTiles
 from tegg.backends.simt.contraction import lower_contraction
 from tegg.backends.simt.templates import Forms, templates, tile_of
@@ -17,7 +17,7 @@ from tegg.kernel.lower import lower
 from tegg.kernel.simt import LIMITS
 from tegg.planning.plan import Plan
 
-from .attention_mma import AttentionCores, kinds
+from .attention_mma import AttentionCores, CudaAttention
 from .driver import open_device
 from .emit import CudaC
 from .mma import lower_mma
@@ -46,7 +46,7 @@ class Cuda:
         self.features = frozenset({f"sm={architecture}"})
         self.ops = (*templates("Cuda"), mma_row(), rows_row(), attention_row("Cuda"))
         self.providers = (Forms("cuda"), MmaForms(architecture), RowForms(),
-                          AttentionForms("cuda", frozenset({"f32", "f64"}), kinds(architecture)))
+                          CudaAttention("cuda", frozenset({"f32", "f64"}), architecture))
 
     def identity(self) -> str:
         return f"cuda {self.architecture}\n{prelude()}"

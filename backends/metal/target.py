@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tegg.backends.simt.attention import lower_attention
-from tegg.backends.simt.attention_forms import AttentionForms, attention_row, blocks_of
+from tegg.backends.simt.attention_forms import PLAIN, attention_row, blocks_of
+from tegg.backends.simt.attention_tiles import AttentionTiles
 from tegg.backends.simt.contraction import lower_contraction
 from tegg.backends.simt.templates import Forms, templates, tile_of
 from tegg.dtype import DType
@@ -17,6 +18,7 @@ from tegg.kernel.lower import lower
 from tegg.kernel.simt import LIMITS
 from tegg.planning.plan import Plan
 
+from .attention_matrices import AttentionMatrices, MetalAttention
 from .chips import chip_of, costs_of
 from .driver import open_device, prelude
 from .emit import NO_F64, Msl
@@ -39,7 +41,7 @@ class Metal:
         self.features = frozenset({f"family={chip_of(chip).family.removeprefix('apple')}"})
         self.ops = (*templates("Metal"), matrix_row(), attention_row("Metal"))
         self.providers = (Forms("metal"), MatrixForms(),
-                          AttentionForms("metal", frozenset({"f32"})))
+                          MetalAttention("metal", frozenset({"f32"})))
 
     def identity(self) -> str:
         return f"metal {chip_of(self.chip)}\n{prelude()}"
@@ -74,8 +76,9 @@ class Metal:
             return lower_contraction(graph, outputs, fragment.anchors, name, self.language,
                                      MatrixTile(*first.attrs[OWN:]), MatrixSums)
         if first.op is attention_row("Metal"):
-            return lower_attention(graph, outputs, fragment.anchors, name, self.language,
-                                   blocks_of(first.attrs))
+            blocks = blocks_of(first.attrs)
+            return lower_attention(graph, outputs, fragment.anchors, name, self.language, blocks,
+                                   AttentionTiles if blocks.kind == PLAIN else AttentionMatrices)
         return lower_contraction(graph, outputs, fragment.anchors, name, self.language,
                                  tile_of(first.attrs))
 

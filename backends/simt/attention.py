@@ -73,10 +73,8 @@ class _Kernel:
         p = SimtPrinter(self.language.dialect, a.first.propagation.algebra)
         at = Evaluator(a.first.propagation, self.language, p)
         block = self.how(a, self.blocks, at)
-        if block.shared > self.language.room:
-            raise LoweringError(f"scores of {block.depth} terms and values of {block.columns} "
-                                f"columns take {block.shared} bytes of shared memory in blocks of "
-                                f"{self.blocks.rows} queries; there are {self.language.room}")
+        if (why := block.refused()) is not None:
+            raise LoweringError(why)
         block.write()
         (group,), total = a.second.groups, a.second.groups[0].terms[0].sum.id
         own = frozenset({total, a.product.id})

@@ -34,6 +34,15 @@ class AttentionBlock(ABC):
     def shared(self) -> int:
         """Bytes of shared memory that a block takes."""
 
+    def refused(self) -> str | None:
+        """Why this block cannot be; None where it can."""
+        room = self.at.language.room
+        if self.shared > room:
+            return (f"scores of {self.depth} terms and values of {self.columns} columns take "
+                    f"{self.shared} bytes of shared memory in blocks of {self.blocks.rows} "
+                    f"queries; there are {room}")
+        return None
+
     @abstractmethod
     def row(self, i: str) -> str:
         """The row of the block that is number ``i`` of a thread."""

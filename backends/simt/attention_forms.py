@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from tegg.contraction import Spec
 from tegg.dim import Shape, product
-from tegg.dtype import DType
+from tegg.dtype import DType, f32
 from tegg.ir.op import Op
 from tegg.ir.template import LICENCE, OWN, Execution, Extents, template
 
@@ -21,8 +21,7 @@ MOST = 256         # columns of values, and terms of a score: what a block has r
 PLAIN = "plain"    # products of the dtype that there is
 _SOFTMAX = 14.0    # operations of a score: compared, exponentiated, added, its row moved on
 _PLAIN = MappingProxyType({"f32": (32, 32), "f64": (16, 16)})
-_FASTER = 10.0     # units of matrices against float32, halves idle
-_SPEED = 0.3       # of float32
+_SPEED = MappingProxyType({PLAIN: 0.3, "matrix": 0.93, "f16": 10.0, "bf16": 10.0})  # of float32
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +38,7 @@ def _executes(own: tuple, e: Extents) -> Execution:
     """The product with the values, and the softmax; that of the scores is priced by itself."""
     b = Blocks(*own)
     down, deep = -(-e.m // b.rows) * b.rows, -(-e.k // b.keys) * b.keys
-    return Execution(2.0 * e.batch * down * deep * e.n, _SPEED if b.kind == PLAIN else _FASTER,
+    return Execution(2.0 * e.batch * down * deep * e.n, _SPEED[b.kind],
                      max(1, e.batch * -(-e.m // b.rows)), beside=_SOFTMAX * e.batch * e.m * e.k)
 
 
@@ -60,12 +59,14 @@ def blocks_of(attrs: tuple) -> Blocks:
 @dataclass(frozen=True, slots=True)
 class AttentionForms:
     """``(DEVICE-attention x y i d r k)``: attention of scores x and values y by the spec i may go
-    in blocks of r queries by k keys, with products of kind d: ``plain``, or a kind of ``matrices``,
-    which have blocks of as many rows, by dtype."""
+    in blocks of r queries by k keys, with products of kind d: ``plain``, or one of the device's
+    units of matrices.
+
+    dtypes: what it computes in.
+    """
 
     device: str
     dtypes: frozenset[str]
-    matrices: tuple[tuple[str, int], ...] = ()
     known = 3
 
     @property
@@ -78,6 +79,10 @@ class AttentionForms:
             f"{self.device}-attention": ("Tensor", "Tensor", "String", "String", "i64", "i64"),
             **LICENCE})
 
+    def matrices(self, columns: int) -> list[Blocks]:
+        """Blocks with products of float32 in units of matrices, for so many columns."""
+        return []
+
     def completions(self, relation: str, *given: Any) -> list[tuple[Any, ...]]:
         """What the first relation says of scores, values and a spec."""
         x, y, text = given
@@ -87,9 +92,10 @@ class AttentionForms:
         if relation in LICENCE or x.dtype.name not in self.dtypes or not (
                 isinstance(columns, int) and columns <= MOST):
             return []
-        return [(PLAIN, *_PLAIN[x.dtype.name])] + [
-            (kind, rows, 64 if columns <= 64 else 32) for kind, rows in self.matrices
-            if x.dtype.name == "f32"]
+        found = [Blocks(PLAIN, *_PLAIN[x.dtype.name])]
+        if x.dtype is f32:
+            found += self.matrices(columns)
+        return [astuple(b) for b in found]
 
     def facts(self, view: View) -> Iterable[tuple[Any, ...]]:
         for _, n in view.having("Attention"):
