@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tegg.backends.simt.attention import lower_attention
+from tegg.backends.simt.attention_forms import PLAIN, attention_row, blocks_of
+from tegg.backends.simt.attention_tiles import AttentionTiles
 from tegg.backends.simt.contraction import lower_contraction
 from tegg.backends.simt.rows import RowForms, lower_rows, rows_of, rows_row
 from tegg.backends.simt.templates import Forms, templates, tile_of
@@ -19,6 +22,7 @@ from tegg.kernel.lower import lower
 from tegg.kernel.simt import LIMITS
 from tegg.planning.plan import Plan
 
+from .attention_matrices import AttentionMatrices, MetalAttention
 from .chips import chip_of, costs_of
 from .direct import open_direct
 from .driver import Gpu, open_device, prelude
@@ -41,8 +45,9 @@ class Metal:
         self.chip, self.through = chip, through
         self.language = Msl()
         self.features = frozenset({f"family={chip_of(chip).family.removeprefix('apple')}"})
-        self.ops = (*templates("Metal"), matrix_row(), rows_row("Metal"))
-        self.providers = (Forms("metal"), MatrixForms(), RowForms("metal"))
+        self.ops = (*templates("Metal"), matrix_row(), rows_row("Metal"), attention_row("Metal"))
+        self.providers = (Forms("metal"), MatrixForms(), RowForms("metal"),
+                          MetalAttention("metal", frozenset({"f32"})))
 
     def identity(self) -> str:
         return f"metal {chip_of(self.chip)} {self.through}\n{prelude()}"
@@ -88,6 +93,10 @@ class Metal:
         if first.op is rows_row("Metal"):
             return lower_rows(graph, outputs, fragment.anchors, name, self.language,
                               rows_of(first.attrs))
+        if first.op is attention_row("Metal"):
+            blocks = blocks_of(first.attrs)
+            return lower_attention(graph, outputs, fragment.anchors, name, self.language, blocks,
+                                   AttentionTiles if blocks.kind == PLAIN else AttentionMatrices)
         return lower_contraction(graph, outputs, fragment.anchors, name, self.language,
                                  tile_of(first.attrs))
 

@@ -51,6 +51,11 @@ class SimtC(ABC):
 
     @property
     @abstractmethod
+    def room(self) -> int:
+        """Bytes of memory that a block may share."""
+
+    @property
+    @abstractmethod
     def barrier(self) -> str:
         """The statement at which the threads of a block meet."""
 
