@@ -12,6 +12,7 @@ from tegg.testing.draw import Draw
 
 from contractions import matmul
 from tegg.dim import dim
+from tegg.dtype import f32
 
 SMALL, LARGE = dim("n", 0, 4096, hint=300), dim("n", 0, 1 << 31, hint=300)
 GREAT = 1 << 15
@@ -34,7 +35,7 @@ def source(record, kit=cases.METAL) -> str:
 def test_what_fits_is_narrow(record):
     text = source(record)
     assert "for (int point" in text and "const int64_t i" not in text
-    assert "for (int64_t point" in source(record, cases.CUDA)
+    assert "for (int point" in source(record, cases.CUDA)
 
 
 @pytest.mark.parametrize("record", [
@@ -42,9 +43,11 @@ def test_what_fits_is_narrow(record):
     lambda g: g.total(g.x(2 * GREAT, GREAT), 1),                                 # addresses
     lambda g: g.exp(g.x(LARGE)),                                                 # a size
     lambda g: g.slice(g.x(2 * GREAT, GREAT), (2 * GREAT - 4, 2 * GREAT, 1), (0, 8, 1)),  # an offset
+    lambda g: g.named("Mul", g.x(SMALL), g.size(SMALL * SMALL * SMALL, f32)),            # a value
 ])
 def test_what_does_not_is_wide(record):
     assert "for (int64_t point" in source(record)
+    assert "for (int64_t point" in source(record, cases.CUDA)
 
 
 # ---- products
@@ -66,7 +69,7 @@ def test_products_that_fit_are_narrow(form):
     text = product(form, 4, 300, 70)
     assert "int64_t" not in text.replace("constant int64_t *given", "")
     if form != "matrices":
-        assert "for (int64_t tile" in product(form, 4, 300, 70, cases.CUDA)
+        assert "for (int tile" in product(form, 4, 300, 70, cases.CUDA)
     assert "for (int tile" in product(form, SMALL, 300, 70)
 
 

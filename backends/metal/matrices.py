@@ -45,10 +45,18 @@ class MatrixTile(Tile):
         return self.rows // (8 * _DOWN), self.columns // (8 * _ACROSS)
 
 
+def matrix_tile(own: tuple[Any, ...]) -> MatrixTile:
+    """The tile that a template's own attributes state, in the order of ``TILES``."""
+    rows, columns, depth, kind = own
+    return MatrixTile(rows, columns, depth, kind=kind)
+
+
 class MatrixSums(Sums):
     """A simdgroup makes a rectangle of matrices of sums, in float32, from tiles in threadgroup
     memory, of float32 or of halves. A result passes through a strip of that memory, since which
     lane holds which element of a matrix is nowhere said."""
+
+    together = 1
 
     def __init__(self, tile: MatrixTile, language: SimtC, letter: str, terms: int) -> None:
         super().__init__(tile, language, letter, terms)
@@ -99,7 +107,7 @@ class MatrixSums(Sums):
         return [*lines, "}"]
 
     @contextmanager
-    def results(self, p: SimtPrinter, anchors: Sequence[int]) -> Iterator[list[str]]:
+    def results(self, p: SimtPrinter, anchors: Sequence[int], count: int) -> Iterator[list[str]]:
         width = 8 * self.across
         with p.braces(f"for (int i = 0; i < {self.down}; i++)"):
             for i in range(self.down):
@@ -111,14 +119,14 @@ class MatrixSums(Sums):
             p.line("simdgroup_barrier(mem_flags::mem_threadgroup);")
             with p.braces(f"for (int e = lane_id(); e < {self.strip}; e += {WARP})"):
                 p.line(f"const {p.index} at_m = m_from + down_from + 8 * i + e / {width}, "
-                       f"at_n = n_from + across_from + e % {width};")
+                       f"from_n = n_from + across_from + e % {width};")
                 yield [f"strip{number}[group][e]" for number in range(len(anchors))]
             p.line("simdgroup_barrier(mem_flags::mem_threadgroup);")
 
 
 # ---- forms that compete
 def _executes(own: tuple, e: Extents) -> Execution:
-    tile = MatrixTile(*own)
+    tile = matrix_tile(own)
     down, across = -(-e.m // tile.rows), -(-e.n // tile.columns)
     depth = -(-e.k // tile.depth) * tile.depth
     a, b = tile.matrices

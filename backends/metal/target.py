@@ -27,7 +27,7 @@ from .chips import chip_of, costs_of
 from .direct import open_direct
 from .driver import Gpu, open_device, prelude
 from .emit import NO_F64, Msl
-from .matrices import MatrixForms, MatrixSums, MatrixTile, matrix_row
+from .matrices import MatrixForms, MatrixSums, matrix_row, matrix_tile
 from .program import Loaded
 
 
@@ -89,7 +89,7 @@ class Metal:
             raise LoweringError("a sum of products has no tile here; a Contract's template has one")
         if first.op is matrix_row():
             return lower_contraction(graph, outputs, fragment.anchors, name, self.language,
-                                     MatrixTile(*first.attrs[OWN:]), MatrixSums)
+                                     matrix_tile(first.attrs[OWN:]), MatrixSums)
         if first.op is rows_row("Metal"):
             return lower_rows(graph, outputs, fragment.anchors, name, self.language,
                               rows_of(first.attrs))

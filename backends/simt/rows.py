@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from tegg.backends.cexpr import REGISTER, dim
 from tegg.backends.simt.evaluate import Evaluator, follows
 from tegg.backends.simt.language import MOST_SHARED, SimtC
+from tegg.backends.simt.printer import SimtPrinter
 from tegg.backends.simt.products import (
-    Products, loads, nothing, printer_of, products_of, stage)
+    Products, loads, nothing, products_of, stage)
 from tegg.backends.simt.templates import register
 from tegg.contraction import Spec
 from tegg.dim import exact_div, hint, product
@@ -24,12 +25,13 @@ from tegg.kernel.code import KernelCode
 from tegg.kernel.contraction_classify import Group, Term
 from tegg.kernel.domain import spread
 from tegg.kernel.loops import Store
-from tegg.kernel.simt import THREADS, WARP, WIDE
+from tegg.kernel.simt import THREADS, WARP
 
 if TYPE_CHECKING:
     from tegg.rewrite.view import View
 
 _MOST = 8      # rows that a thread has sums of
+_STEP = 4      # neighbours of the depth that a thread takes at once
 _AHEAD = 4     # steps of the depth whose loads are under way at once
 _WARPS = THREADS // WARP
 
@@ -109,7 +111,8 @@ class _Kernel:
 
     def code(self) -> KernelCode:
         found, c = self.products, self.products.contraction
-        p = printer_of(self.language, c)
+        index = found.index(max(self.rows, WARP * _STEP), 1)
+        p = SimtPrinter(replace(self.language.dialect, index=index), c.propagation.algebra)
         nests: list[tuple[Any, int]] = []
         rooms: list[_Room] = []
         for g in c.groups:
@@ -122,7 +125,8 @@ class _Kernel:
                                 f"there are {MOST_SHARED}")
         source, made = stage(self.language, self.name, found.symbols,
                              [*(f"  {room.text}" for room in rooms), *p.lines],
-                             {**loads(found.operands), **ends}, found.writes, tuple(nests))
+                             {**loads(found.operands), **ends}, found.writes, tuple(nests),
+                             alone=True, index=index)
         b = found.before
         return KernelCode(self.name, "\n".join([*b.sources, source]), (*b.stages, made),
                           b.temporaries, found.symbols, found.work(4), (f"rows {self.rows}",))
@@ -190,7 +194,7 @@ class _Rows:
                           f"tile += ({p.index})block_count() * {_WARPS})"):
                 self._at()
                 p.line(f"const {p.index} at_n = tile % across;")
-                step = WIDE if c.k and exact_div(c.k[-1].extent, WIDE) is not None else 1
+                step = _STEP if c.k and exact_div(c.k[-1].extent, _STEP) is not None else 1
                 for t in self.group.terms:
                     p.line(f"{self.type} sums{t.anchor}[{self.kernel.rows}] = {{}};")
                     p.line(f"UNROLL_BY({_AHEAD})")
@@ -261,7 +265,7 @@ class _Rows:
         _, m, _ = self._sizes()
         self.at.unpack("at_k", c.k)
         self.at.unpack("at_n", self.group.n)
-        with p.wide(c.k[-1] if step > 1 else None):
+        with p.wide(c.k[-1] if step > 1 else None, step):
             self.at.ensure([t.b], (*c.batch, *self.group.n, *c.k))
             for u in range(step):
                 p.line(f"const {self.type} y{u} = {p.ref(t.b, u)};")
