@@ -9,14 +9,6 @@ using namespace metal;
 #ifndef SHARED
 #define SHARED threadgroup
 #endif
-#define PRAGMA(text) _Pragma(#text)
-#ifdef __METAL_VERSION__
-#define UNROLL _Pragma("clang loop unroll(full)")
-#define UNROLL_BY(n) PRAGMA(clang loop unroll_count(n))
-#else
-#define UNROLL
-#define UNROLL_BY(n)
-#endif
 #define INL static inline __attribute__((always_inline))
 #ifndef UNROLL
 #define UNROLL _Pragma("clang loop unroll(full)")
@@ -234,7 +226,6 @@ HALF(g, ushort)
 #undef HALF
 INL int sb_load(const device uint8_t *p) { return (int)(*p != 0); }
 INL void sb_store(device uint8_t *p, int x) { *p = (uint8_t)(x != 0); }
-#define UNROLL _Pragma("unroll")
 
 // ---- neighbours move as words of 32 bits, up to four at once, or as two of 64, from addresses that
 // divide by as much
