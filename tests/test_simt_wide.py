@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from contractions import matmul
 from simt import cases
 from test_cuda_kernels import agree, compiled
 from tegg.backends.cuda import nvrtc
-from tegg.backends.cuda.disassembly import disassembler, instructions_of
+from tegg.backends.cuda.emit import CudaC
+from tegg.backends.cuda.mma import lower_mma
+from tegg.backends.cuda.mma_forms import MmaTile
+from tegg.backends.simt.contraction import lower_contraction
+from tegg.backends.simt.templates import Tile
+from tegg.backends.cuda.disassembly import Instructions, disassembler, instructions_of
 from tegg.testing.draw import Draw
 
 from tegg.dim import dim
@@ -162,9 +170,8 @@ WIDEST = {
 }
 
 
-@pytest.fixture(scope="module")
-def machine_code():
-    """The instructions of each kernel, by NVIDIA's compiler and disassembler."""
+def instructions(codes) -> dict[str, Instructions]:
+    """Of each function, by NVIDIA's compiler and disassembler."""
     try:
         disassembler()
     except BackendError:
@@ -172,12 +179,17 @@ def machine_code():
     compiler = nvrtc.find()
     if compiler is None:
         pytest.skip("NVRTC is not installed")
+    source = "\n".join([cases.prelude(), *(c.source for c in codes)])
+    return {i.kernel: i for i in instructions_of(compiler.compile(source, 90)[0])}
+
+
+@pytest.fixture(scope="module")
+def machine_code():
     codes = []
     for name, (draw, *_) in WIDEST.items():
         g = Draw()
         codes.append(cases.case(f"k_{name}", g, [draw(g)], inputs={}).code)
-    source = "\n".join([cases.prelude(), *(c.source for c in codes)])
-    made = {i.kernel: i for i in instructions_of(compiler.compile(source, 90)[0])}
+    made = instructions(codes)
     return {name: made[c.stages[0].function] for name, c in zip(WIDEST, codes)}
 
 
@@ -188,3 +200,46 @@ def test_machine_code_moves_sixteen_bytes(machine_code, name):
     assert max(found.loads) == load and max(found.stores) == store and not found.spills, found.show()
     if name not in ("symbolic", "flat", "rows"):
         assert set(found.loads) == {load} and set(found.stores) == {store}, found.show()
+
+
+def products(n):
+    """x @ w + residual, in tiles of plain cores, shared out, and of tensor cores."""
+    for name, tile in (("tiled", Tile(64, 64, 16)), ("parts", Tile(32, 32, 32, 2)),
+                       ("mma", MmaTile("f16", 64, 64, 32, 4)),
+                       ("mma_parts", MmaTile("f16", 64, 64, 32, 4, 2))):
+        g = Draw()
+        half = "mma" in name
+        x, w = ((g.op("Cast", g.x(*s, dtype="f16"), f32) if half else g.x(*s))
+                for s in ((70, 128), (128, n)))
+        anchor = matmul(g, x, w)
+        residual = g.op("Cast", g.x(70, n, dtype="f16"), f32)
+        out = g.op("Cast", g.add(anchor, residual), DTYPES["f16"])
+        lowered = lower_mma if half else lower_contraction
+        yield name, g, out, lowered(g, [out], [anchor], f"k_{name}", CudaC(), tile)
+
+
+@pytest.mark.parametrize("n, width", [(72, 128), (68, 64), (69, 16)])
+def test_results_of_tiles_are_stored_together(n, width):
+    """As are the arrays that they are added to; odd columns one by one."""
+    found = list(products(n))
+    unit = cases.module([code for *_, code in found])
+    for number, (_, g, out, code) in enumerate(found):
+        agree(unit, cases.Case(g, [out], {}, cases.random_inputs(g, {}), code), number % 3, 8000)
+    for name, *_, code in found:
+        last = instructions([code])[code.stages[-1].function]
+        widest = {"tiled": min(width, 64)}.get(name, width)  # a thread has four columns there
+        assert max(last.stores) == widest and not last.spills, (name, last.show())
+        assert max(last.loads) >= widest
+
+
+def test_results_of_symbolic_width():
+    """Together where all rows begin at a multiple of 16 bytes, which is found out at run time."""
+    found = list(products(N))
+    unit = cases.module([code for *_, code in found])
+    for columns in (12, 13, 48):
+        at = {"n": columns}
+        for number, (_, g, out, code) in enumerate(found):
+            c = cases.Case(g, [out], at, cases.random_inputs(g, at), code)
+            agree(unit, c, number % 3, 8000)
+    assert all(re.search(r"S_n % \d == 0", code.source) and "wide_store" in code.source
+               for *_, code in found)

@@ -108,18 +108,20 @@ class Ends:
     # ---- sums of parts of the depth
     def part(self, slots: Sequence[int], names: Sequence[str], first: str, count: int,
              word: Callable[[str], str] | None) -> None:
-        """Leave this part's sums of ``count`` columns in memory. word: of a sum, where four of them
-        are 16 bytes."""
+        """Leave this part's sums of ``count`` columns in memory. word: of a sum, where it is one of
+        32 bits."""
         p, (batch, m, n) = self.at.p, self.sizes
         with p.braces(f"if (at_m < {m})"):
             p.line(f"const {self.index} left_at = ((part * {batch} + item) * {m} + at_m) * {n};")
-            if count % _WORDS == 0 and word is not None:
-                with p.braces(f"if ({first} + {count} <= {n} && {n} % {_WORDS} == 0)"):
+            some = min(count, _WORDS)
+            if some > 1 and word is not None:
+                with p.braces(f"if ({first} + {count} <= {n} && {n} % {some} == 0)"):
                     for slot, name in zip(slots, names):
-                        for u in range(0, count, _WORDS):
-                            four = ", ".join(word(name.replace("{u}", str(u + i)))
-                                             for i in range(_WORDS))
-                            p.line(f"wide_store_4(b{slot} + left_at + {first} + {u}, {four});")
+                        for u in range(0, count, some):
+                            words = ", ".join(word(name.replace("{u}", str(u + i)))
+                                              for i in range(some))
+                            p.line(f"wide_store_{some}(b{slot} + left_at + {first} + {u}, "
+                                   f"{words});")
                 p.line("else")
             p.line("UNROLL")
             with p.braces(f"for (int u = 0; u < {count}; u++)"):
