@@ -37,7 +37,8 @@ class CudaC(SimtC):
         return "__syncthreads();"
 
     def head(self, name: str, buffers: Mapping[int, DType], symbols: Sequence[str],
-             rooms: Sequence[str] = ()) -> list[str]:
+             rooms: Sequence[str] = (), blocks: int = 0) -> list[str]:
         args = [f"{_MEMORY[MEMORY[d.name]]} *const b{slot}" for slot, d in buffers.items()]
         args += [f"const int64_t S_{s}" for s in symbols]
-        return [f"KERNEL({THREADS}) {name}({', '.join(args)}) {{"]
+        bounds = f"{THREADS}, {blocks}" if blocks else f"{THREADS}"
+        return [f"KERNEL({bounds}) {name}({', '.join(args)}) {{"]

@@ -18,7 +18,7 @@ typedef unsigned long long uint64_t;
 #define __builtin_inf() __longlong_as_double(0x7ff0000000000000ll)
 #endif
 
-#define KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads)
+#define KERNEL(...) extern "C" __global__ void __launch_bounds__(__VA_ARGS__)
 #define INL static __device__ __forceinline__
 #define FULL 0xffffffffu
 

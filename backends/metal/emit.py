@@ -51,7 +51,7 @@ class Msl(SimtC):
         return "threadgroup_barrier(mem_flags::mem_threadgroup);"
 
     def head(self, name: str, buffers: Mapping[int, DType], symbols: Sequence[str],
-             rooms: Sequence[str] = ()) -> list[str]:
+             rooms: Sequence[str] = (), blocks: int = 0) -> list[str]:
         if any(d.name == "f64" for d in buffers.values()):
             raise LoweringError(NO_F64)
         args = ["device uchar *fixed [[buffer(0)]]", "device uchar *memory [[buffer(1)]]",

@@ -60,10 +60,11 @@ class SimtC(ABC):
 
     @abstractmethod
     def head(self, name: str, buffers: Mapping[int, DType], symbols: Sequence[str],
-             rooms: Sequence[str] = ()) -> list[str]:
+             rooms: Sequence[str] = (), blocks: int = 0) -> list[str]:
         """The lines that open a kernel: pointers ``b<slot>``, then sizes ``S_<symbol>``.
 
-        rooms: letters of the registers that its blocks reduce.
+        rooms: letters of the registers that its blocks reduce. blocks: how many a multiprocessor
+        shall hold; where that is not stated a compiler may spill registers to have room for more.
         """
 
     @property

@@ -97,9 +97,10 @@ def loads(roots: Iterable[Val], taken: frozenset[int] = frozenset()) -> dict[int
 
 def stage(language: SimtC, name: str, symbols: Sequence[str], lines: Sequence[str],
           reads: dict[int, DType], writes: dict[int, DType],
-          nests: tuple[tuple[Dim, int], ...], rooms: Sequence[str] = ()) -> tuple[str, Stage]:
-    """One function of these lines, and how it is called. rooms: see ``SimtC.head``."""
+          nests: tuple[tuple[Dim, int], ...], rooms: Sequence[str] = (),
+          blocks: int = 0) -> tuple[str, Stage]:
+    """One function of these lines, and how it is called. rooms, blocks: see ``SimtC.head``."""
     buffers = dict(sorted({**reads, **writes}.items()))
-    source = "\n".join([*language.head(name, buffers, symbols, rooms), *lines, "}"]) + "\n"
+    source = "\n".join([*language.head(name, buffers, symbols, rooms, blocks), *lines, "}"]) + "\n"
     return source, Stage(name, frozenset(reads), frozenset(writes), True,
                          Launch(THREADS, nests, tuple(buffers)))

@@ -9,7 +9,7 @@
 #define __device__
 #define __forceinline__ inline __attribute__((always_inline, unused))
 #define __restrict__ __restrict
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 #define __shared__ static __attribute__((section("simt_shared")))
 #define __align__(n) __attribute__((aligned(n)))
 
