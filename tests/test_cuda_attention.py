@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -28,7 +29,7 @@ from tegg.testing.tolerance import close
 
 PLAIN, CORES = Blocks("plain", 32, 32), Blocks("f16", 128, 64)
 DOUBLE = Blocks("plain", 16, 16)
-WIDE = Blocks("f16", 128, 32)
+WIDE, WIDER = Blocks("f16", 128, 32), Blocks("f16", 64, 16)
 FEW, PARTS = Blocks("plain", 8, 64, 3), Blocks("f16", 128, 32, 4)
 
 
@@ -91,13 +92,30 @@ def test_causal_masks_leave_out_blocks_of_keys(kind, blocks):
 
 
 @pytest.mark.parametrize("kind, size, blocks", [
-    ("f32", 64, PLAIN), ("f32", 128, PLAIN), ("f32", 256, PLAIN), ("f16", 128, WIDE)])
+    ("f32", 64, PLAIN), ("f32", 128, PLAIN), ("f32", 256, PLAIN), ("f16", 128, WIDE),
+    ("f16", 256, WIDER)])
 def test_the_largest_heads_spill_nothing(kind, size, blocks):
     g = Draw()
     q, k, v = (halves(g, kind, 4, 512, size) for _ in range(3))
     c = lowered("k", attention(g, q, k, v, lambda s: causal(g, g.mul(s, 0.1))), blocks)
     for architecture in (75, 90):
         assert (assembled([c.code], architecture) or (set(), 0))[1] == 0
+
+
+def test_large_heads():
+    """Of 160 to 256, of scores and of values: what passes through shared memory in slices, and what
+    warps share."""
+    found = []
+    for number, (kind, depth, columns, blocks) in enumerate((
+            ("f32", 160, 40, PLAIN), ("f32", 30, 256, PLAIN), ("f32", 160, 160, Blocks("f16", 64, 16)),
+            ("f16", 256, 250, WIDER), ("f16", 192, 128, Blocks("f16", 64, 32)))):
+        g = Draw()
+        q, k, v = (halves(g, kind, 1, n, e) for n, e in ((70, depth), (50, depth), (50, columns)))
+        found.append(lowered(f"k{number}", attention(g, q, k, v, partial(causal, g)), blocks))
+        found[-1].inputs = random_inputs(g, {}, high=2)
+    unit = cases.module([c.code for c in found])
+    for number, c in enumerate(found):
+        agree(unit, c, number % 3, 30 if number < 2 else 4000)
 
 
 @pytest.mark.parametrize("name", ("sums are not moved", "rows of other lanes", "past the mask",

@@ -15,6 +15,9 @@ from tegg.kernel.attention_classify import Attention
 from tegg.kernel.domain import spread
 
 
+_REDUCED = 256  # bytes of shared memory in which a block reduces
+
+
 @dataclass(slots=True)
 class AttentionBlock(ABC):
     """One block of queries at a time against blocks of keys. A thread has a part of ``halves``
@@ -46,7 +49,7 @@ class AttentionBlock(ABC):
     def refused(self) -> str | None:
         """Why this block cannot be; None where it can."""
         room = self.at.language.room
-        if self.shared > room:
+        if self.shared + _REDUCED > room:
             return (f"scores of {self.depth} terms and values of {self.columns} columns take "
                     f"{self.shared} bytes of shared memory in blocks of {self.blocks.rows} "
                     f"queries; there are {room}")

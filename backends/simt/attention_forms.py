@@ -23,7 +23,7 @@ _SOFTMAX = 14.0    # operations of a score: compared, exponentiated, added, its 
 _PLAIN = MappingProxyType({"f32": (32, 32), "f64": (16, 16)})
 _FEW = MappingProxyType({"f32": (8, 64), "f64": (8, 32)})  # of a few queries, as in decoding
 _SPEED = MappingProxyType({PLAIN: 0.3, "matrix": 0.93, "f16": 10.0, "bf16": 10.0})  # of float32
-_SPEED_OF_FEW = 0.2
+_SLOWER = MappingProxyType({(PLAIN, 8): 0.7, ("f16", 64): 0.6, ("bf16", 64): 0.6})  # by rows
 _BUSY = 264        # blocks that keep a device busy
 _KEYS = 128        # of a part, at least
 
@@ -56,7 +56,7 @@ def _executes(own: tuple, e: Extents) -> Execution:
     b = Blocks(*own)
     down, deep = -(-e.m // b.rows) * b.rows, -(-e.k // b.keys) * b.keys
     return Execution(2.0 * e.batch * down * deep * e.n,
-                     _SPEED_OF_FEW if b.few else _SPEED[b.kind],
+                     _SPEED[b.kind] * _SLOWER.get((b.kind, b.rows), 1.0),
                      max(1, e.batch * -(-e.m // b.rows) * b.parts),
                      aside=b.parts * e.batch * e.m * (e.n + 2) if b.parts > 1 else 0,
                      stages=int(b.parts > 1), beside=_SOFTMAX * e.batch * e.m * e.k)
