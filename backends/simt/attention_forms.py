@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tegg.contraction import Spec
 from tegg.dim import Shape, hint, product
-from tegg.dtype import DType, f32
+from tegg.dtype import DType, f32, f64
 from tegg.ir.op import Op
 from tegg.ir.template import LICENCE, OWN, Execution, Extents, template
 
@@ -105,24 +105,28 @@ class AttentionForms:
         return []
 
     def completions(self, relation: str, *given: Any) -> list[tuple[Any, ...]]:
-        """What the first relation says of scores, values and a spec."""
+        """What the first relation says of scores, values and a spec, of any floats: the form means
+        what attention means, and which dtypes there are decides what is worth a look."""
         x, y, text = given
         spec = Spec.parse(text)
         size = spec.sizes(x.shape, y.shape)
         columns = product(tuple(size[c] for c in spec.n))
-        if relation in LICENCE or x.dtype.name not in self.dtypes or not (
-                isinstance(columns, int) and columns <= MOST):
+        if relation in LICENCE or not (x.dtype.is_float and isinstance(columns, int)
+                                       and columns <= MOST):
             return []
         batch, m, keys = (hint(product(tuple(size[c] for c in letters)))
                           for letters in (spec.batch, spec.m, spec.k))
-        found = [Blocks(PLAIN, *_PLAIN[x.dtype.name])]
-        found += [Blocks(PLAIN, *_FEW[x.dtype.name])] * (m <= 2 * _FEW[x.dtype.name][0])
+        kind = "f64" if x.dtype is f64 else "f32"
+        found = [Blocks(PLAIN, *_PLAIN[kind])]
+        found += [Blocks(PLAIN, *_FEW[kind])] * (m <= 2 * _FEW[kind][0])
         found += self.matrices(columns) if x.dtype is f32 else []
         return [astuple(b) for form in found for b in form.shared_out(batch, m, keys)]
 
     def facts(self, view: View) -> Iterable[tuple[Any, ...]]:
         for _, n in view.having("Attention"):
             x, y = (_Operand(view.shape[a], view.dtype[a]) for a in n.args)
+            if x.dtype.name not in self.dtypes:
+                continue
             for found in self.completions(f"{self.device}-attention", x, y, n.attrs[0]):
                 yield (f"{self.device}-attention", *n.args, n.attrs[0], *found)
 
