@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from tegg.collecting import deferred
 from tegg.errors import ExtractionError
 from tegg.ir.classes import Cover, EClasses, KernelSpec
 from tegg.extract.cost import Costs
@@ -38,6 +39,7 @@ SEARCH = 2.0  # seconds that the heuristic may take even where the budget is spe
 GAP = TOLERANCE  # below this a cover is as good as the bound, within what the solver tells apart
 
 
+@deferred()
 def extract(classes: EClasses, costs: Costs, *, lowerable: Lowerable = anything,
             accepts: Accepts | None = None, target: str = "the target", budget_s: float = 5.0,
             exact: bool = True, limits: Limits | None = None, runners_s: float = 0.0,

@@ -6,7 +6,7 @@ kernels can wait for itself, and the program that is solved needs no constraints
 
 from __future__ import annotations
 
-from tegg.extract.prune import Nodes
+from tegg.extract.prune import Nodes, derivations
 
 
 def ordered(nodes: Nodes) -> tuple[Nodes, dict[int, int]]:
@@ -20,7 +20,7 @@ def ordered(nodes: Nodes) -> tuple[Nodes, dict[int, int]]:
     members: dict[int, list[int]] = {}
     for c in nodes:
         members.setdefault(component[c], []).append(c)
-    depth = _derivation(nodes)
+    depth = derivations(nodes)
     level: dict[int, int] = {}
     for k in sorted(members):  # components are numbered operands first
         inside = members[k]
@@ -32,27 +32,6 @@ def ordered(nodes: Nodes) -> tuple[Nodes, dict[int, int]]:
     kept = {c: [n for n in nodes[c] if all(rank[a] < rank[c] for a in n.args)]
             for c in sorted(nodes, key=rank.__getitem__)}
     return kept, rank
-
-
-def _derivation(nodes: Nodes) -> dict[int, int]:
-    """Length of each class's shortest derivation."""
-    depth: dict[int, int] = {}
-    users: dict[int, list[int]] = {}
-    for c, ns in nodes.items():
-        for n in ns:
-            for a in n.args:
-                users.setdefault(a, []).append(c)
-    todo = list(nodes)
-    while todo:
-        again: dict[int, None] = {}
-        for c in todo:
-            best = min((1 + max((depth[a] for a in n.args), default=0) for n in nodes[c]
-                        if all(a in depth for a in n.args)), default=None)
-            if best is not None and best < depth.get(c, best + 1):
-                depth[c] = best
-                again.update(dict.fromkeys(users.get(c, ())))
-        todo = list(again)
-    return depth
 
 
 def _components(nodes: Nodes) -> dict[int, int]:
