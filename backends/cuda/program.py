@@ -9,7 +9,7 @@ from importlib.resources import files
 from itertools import pairwise
 from typing import Any
 
-from tegg.dim import Dim, Symbol, symbols
+from tegg.dim import Dim, Symbol
 from tegg.planning.plan import Call, Plan
 from tegg.planning.target import ArraySpec
 
@@ -18,6 +18,7 @@ from .cubin import cubin
 from .driver import Device, Event, Memory
 from .replay import Launch, Replay
 from .streams import current_stream
+from .transfers import Transfers
 
 KEPT = 8  # sizes of the symbols, and graphs, that are kept; the oldest go first
 
@@ -63,23 +64,13 @@ class Loaded:
             for name, s in self._stages.items():
                 assert s.launch is not None, f"{name} was not lowered for blocks of threads"
                 device.allow_shared(self._module.functions[name], s.launch.shared)
-        self._weights = {i for i, b in enumerate(plan.buffers)  # that go along each time
-                         if b.kind == "weight" and symbols(b.size)}
+        self._transfers = Transfers(plan, device)
         self._fixed: dict[int, Memory] = {}                 # weights, and what they make
         self._memory: dict[tuple[str, int], Memory] = {}    # of arguments and the arena, by use
         self._sizes: dict[tuple[int, ...], _Sized] = {}
         self._replays: list[tuple[Replay, Any]] = []        # with what they were last given
         self._last: tuple[int, Event] | None = None         # the stream of the last run, its end
-        self._written = self._changed()
         self._keep: Any = None
-
-    def _changed(self) -> set[int]:
-        """Buffers that a run writes."""
-        out = {to for _, to in (*self.plan.before, *self.plan.after)}
-        for call in self.plan.run:
-            for s in call.stages:
-                out |= {call.buffers[w] for w in self.plan.kernels[call.kernel].stages[s].writes}
-        return out
 
     # ---- memory
     def _sized(self, sizes: Any) -> _Sized:
@@ -118,8 +109,10 @@ class Loaded:
                 out.append(arena + sized.offsets.get(i, 0))
             elif i in resident:
                 out.append(int(buffers[i] or 0))
-            else:
+            elif i in self._transfers.there:
                 out.append(self._kept((b.kind, b.index), sized.nbytes[i]))
+            else:
+                out.append(0)
         return out
 
     # ---- runs
@@ -129,7 +122,7 @@ class Loaded:
         with device.current():
             fixed = {}
             for i, b in enumerate(self.plan.buffers):
-                if b.kind in ("weight", "ahead") and i not in self._weights:
+                if b.kind in ("weight", "ahead") and i not in self._transfers.weights:
                     fixed[i] = device.allocate(b.bytes({}))
                     if b.kind == "weight":
                         device.upload(fixed[i].address, buffers[i], b.bytes({}))
@@ -148,9 +141,10 @@ class Loaded:
         with self._device.current():
             sized = self._sized(sizes)
             self._follow(stream)
-            addresses = self._given(buffers, sized, resident, stream)
+            addresses = self._addresses(buffers, sized, resident)
+            self._transfers.bring(buffers, addresses, sized.nbytes, resident, stream)
             self._start(addresses, sized, stream)
-            self._taken(buffers, addresses, sized, resident, stream)
+            self._transfers.give(buffers, addresses, sized.nbytes, resident, stream)
             self._mark(stream)
             self._keep = keep
 
@@ -161,14 +155,19 @@ class Loaded:
         with device.current():
             sized = self._sized(sizes)
             self._follow(stream)
-            addresses = self._given(buffers, sized, resident, stream)
+            addresses = self._addresses(buffers, sized, resident)
+            given = buffers, addresses, sized.nbytes, resident, stream
+            self._transfers.bring(*given)
             marks = [device.mark(stream)]
             for call in self.plan.run:
+                moves = self.plan.kernels[call.kernel].moves
+                if moves:  # once more, so that it is timed
+                    self._transfers.copy(moves, call.buffers[0], *given)
                 for launch in self._launches([call], addresses, sized):
                     device.launch(launch, stream)
                 marks.append(device.mark(stream))
             out = [device.seconds(a, b) for a, b in pairwise(marks)]
-            self._taken(buffers, addresses, sized, resident, stream)
+            self._transfers.give(*given)
             self._mark(stream)
             return out
 
@@ -183,16 +182,6 @@ class Loaded:
         else:
             self._last[1].again(stream)
             self._last = (stream, self._last[1])
-
-    def _given(self, buffers: Any, sized: _Sized, resident: AbstractSet[int],
-               stream: int) -> list[int]:
-        """Arguments of the host are copied to the device."""
-        addresses = self._addresses(buffers, sized, resident)
-        for i, b in enumerate(self.plan.buffers):
-            if (b.kind == "input" and i not in resident) or i in self._weights:
-                self._device.upload(addresses[i], buffers[i], sized.nbytes[i], stream)
-        self._copies(self.plan.before, addresses, sized, stream)
-        return addresses
 
     def _start(self, addresses: Sequence[int], sized: _Sized, stream: int) -> None:
         """One graph of all launches, kept and changed where it must be; or one after the other."""
@@ -216,24 +205,6 @@ class Loaded:
             replay.change(launches)
         self._replays.append((replay, given))
         return replay.start(stream)
-
-    def _taken(self, buffers: Any, addresses: Sequence[int], sized: _Sized,
-               resident: AbstractSet[int], stream: int) -> None:
-        """Results for the host, and its arguments that were changed, are copied back."""
-        self._copies(self.plan.after, addresses, sized, stream)
-        hosted = False
-        for i, b in enumerate(self.plan.buffers):
-            if b.kind in ("input", "output") and i not in resident:
-                hosted = True
-                if i in self._written:
-                    self._device.download(buffers[i], addresses[i], sized.nbytes[i], stream)
-        if hosted or self._weights:
-            self._device.wait(stream)
-
-    def _copies(self, pairs: Sequence[tuple[int, int]], addresses: Sequence[int], sized: _Sized,
-                stream: int) -> None:
-        for source, to in pairs:
-            self._device.copy(addresses[to], addresses[source], sized.nbytes[source], stream)
 
     def _launches(self, calls: Sequence[Call], addresses: Sequence[int],
                   sized: _Sized) -> list[Launch]:

@@ -16,6 +16,7 @@ from tegg.planning.plan import Plan
 
 from .attention import lower_attention
 from .attention_forms import AttentionForms, attention_row, blocks_of
+from .copies import copies, copy_rows, lower_copy
 from .driver import open_device
 from .emit import CudaC
 from .mma import lower_mma
@@ -34,7 +35,7 @@ class Cuda:
     """
 
     name = "cuda"
-    rules = ("lower.cuda", "lower.tensorcore")
+    rules = ("lower.copies", "lower.cuda", "lower.tensorcore")
 
     def __init__(self, architecture: int, number: int = 0, results: str = "numpy",
                  graph: bool = True) -> None:
@@ -42,12 +43,13 @@ class Cuda:
         self.results, self.graph = results, graph
         self.language = CudaC()
         self.features = frozenset({f"sm={architecture}"})
-        self.ops = (*templates("Cuda"), mma_row(), rows_row(), attention_row())
+        self.ops = (*templates("Cuda"), mma_row(), rows_row(), attention_row(), *copy_rows())
+        self.copies = copies(results == "numpy")
         self.providers = (Forms("cuda"), MmaForms(architecture), RowForms(),
                           AttentionForms(architecture))
 
     def identity(self) -> str:
-        return f"cuda {self.architecture}\n{prelude()}"
+        return f"cuda {self.architecture} {self.results}\n{prelude()}"
 
     def costs(self) -> Costs:
         known = self.architecture in _PROFILES
@@ -67,6 +69,8 @@ class Cuda:
 
     def lower(self, fragment: Fragment, name: str, constant: frozenset[int]) -> KernelCode:
         graph, outputs = fragment.graph, fragment.outputs
+        if outputs[0].op.kind == "copy":
+            return lower_copy(name, outputs[0].op)
         if not fragment.anchors:
             return lower(graph, outputs, name, self.language, LIMITS)
         first = fragment.anchors[-1]

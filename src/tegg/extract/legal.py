@@ -49,6 +49,8 @@ class Legality:
                 rows.append(c)
             elif kind == "scan":
                 scans.append(c)
+            elif kind == "copy" and len(body) > 1:
+                return False
             elif n.op.staged and c != root:
                 return False
         if scans:

@@ -68,7 +68,10 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class KernelCode:
-    """The source of one kernel; ``symbols`` names the sizes it takes, in order."""
+    """The source of one kernel; ``symbols`` names the sizes it takes, in order.
+
+    moves: of a copy between two memories, which has no source, where to: ``device`` or ``host``.
+    """
 
     name: str
     source: str
@@ -77,3 +80,4 @@ class KernelCode:
     symbols: tuple[str, ...]
     work: Work
     notes: tuple[str, ...] = field(default=())
+    moves: str = ""

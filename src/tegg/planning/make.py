@@ -14,6 +14,7 @@ from tegg.dtype import DType
 from tegg.errors import ExtractionError, LoweringError
 from tegg.extract.fragment import form_dtype
 from tegg.kernel.code import KernelCode
+from tegg.planning.carried import Carried
 from tegg.planning.plan import Buffer, Call, Plan
 
 
@@ -33,11 +34,19 @@ def make_plan(classes: EClasses, cover: Cover, symbols: tuple[str, ...],
     ``symbols``: the names of the program's sizes, in the order in which runs are given them.
     Raises KernelRefused where ``lower`` does not take a kernel.
     """
-    order = _order(classes, cover.kernels)
-    maker = _Maker(classes, lower)
+    carried = Carried.of(cover.kernels)
+    seen = carried.through(classes)
+    kernels = [carried.kernel(k) for k in carried.kernels]
+    whole = {id(s): k for s, k in zip(kernels, carried.kernels)}
+    order = _order(seen, kernels)
+    maker = _Maker(seen, lower)
     maker.place(order)
+    for spec, root in carried.inward(classes):
+        maker.copy(spec, rebuild(spec), maker.buffer_of(root))
     for spec in order:
-        maker.call(spec, rebuild(spec))
+        maker.call(spec, rebuild(whole[id(spec)]))
+    for spec, kind, index in carried.outward(classes):
+        maker.copy(spec, rebuild(spec), maker.given(kind, index))
     return Plan(maker.kernels, maker.buffers, maker.ahead, maker.run, maker.before, maker.after,
                 symbols, cover.seconds, cover.gap, dict(cover.stats), maker.narrowed)
 
@@ -189,15 +198,7 @@ class _Maker:
         ins = tuple(self._of[x] for x in spec.reads)
         fixed = frozenset(i for i, b in enumerate(ins)
                           if self.buffers[b].kind in ("weight", "ahead"))
-        key = (_structure(fragment), fixed)
-        if key not in self._known:
-            try:
-                kernel = self.lower(fragment, f"k{len(self.kernels)}", fixed)
-            except LoweringError as e:
-                raise KernelRefused(spec, str(e)) from None
-            self._known[key] = len(self.kernels)
-            self.kernels.append(kernel)
-        number = self._known[key]
+        number = self._kernel(spec, fragment, fixed)
         kernel = self.kernels[number]
         outs = tuple(self._of[x] for x in spec.writes)
         ahead = id(spec) in self._ahead
@@ -206,6 +207,31 @@ class _Maker:
         stages = tuple(i for i in range(len(kernel.stages)) if i not in early)
         made = Call(number, ins + outs + temps, stages, spec.seconds, spec.label)
         (self.ahead if ahead else self.run).append(made)
+
+    def _kernel(self, spec: KernelSpec, fragment: Fragment, fixed: frozenset[int]) -> int:
+        """The number of a kernel; equal ones are lowered once."""
+        key = (_structure(fragment), fixed)
+        if key not in self._known:
+            try:
+                kernel = self.lower(fragment, f"k{len(self.kernels)}", fixed)
+            except LoweringError as e:
+                raise KernelRefused(spec, str(e)) from None
+            self._known[key] = len(self.kernels)
+            self.kernels.append(kernel)
+        return self._known[key]
+
+    def copy(self, spec: KernelSpec, fragment: Fragment, buffer: int) -> None:
+        """A call that brings one side of a buffer to the other; it has no stages."""
+        number = self._kernel(spec, fragment, frozenset())
+        self.run.append(Call(number, (buffer, buffer), (), spec.seconds, spec.label))
+
+    def buffer_of(self, cls: int) -> int:
+        """The buffer in which a class lies."""
+        return self._of[cls, ""]
+
+    def given(self, kind: str, index: int) -> int:
+        """The buffer of an output or of an argument by its number."""
+        return next(i for i, b in enumerate(self.buffers) if (b.kind, b.index) == (kind, index))
 
     @staticmethod
     def _early(kernel: KernelCode, fixed: frozenset[int], first: int) -> tuple[int, ...]:

@@ -14,7 +14,9 @@ from tegg.dim import Dim, Shape, Symbol
 from tegg.dtype import DType
 from tegg.errors import BackendError
 from tegg.kernel.code import KernelCode
+from tegg.ir.graph import Graph
 from tegg.ir.op import Op
+from tegg.ir.places import copied
 from tegg.planning.plan import Plan
 
 if TYPE_CHECKING:
@@ -155,6 +157,12 @@ class Tunable(Target, Protocol):
 
     def tune_steps(self, quick: bool = False) -> int:
         """How many steps ``tune`` tells of."""
+
+
+def on_device(graph: Graph, target: Target) -> Graph:
+    """A graph as a target runs it: with copies at its borders, where the target's memory is its own
+    (it then has ``copies``, see ``ir/places.py``)."""
+    return copied(graph, getattr(target, "copies", None))
 
 
 NEEDED = ("name", "features", "rules", "ops", "providers", "identity", "costs", "unsupported",

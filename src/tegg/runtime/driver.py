@@ -22,7 +22,7 @@ from tegg.planning.plan import Plan
 from tegg.runtime.compiled import Compiled
 from tegg.ir.signature import Signature
 from tegg.ir.template import form_of
-from tegg.planning.target import Target, find
+from tegg.planning.target import Target, find, on_device
 from tegg.version import code_stamp
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def _make(graph: Graph, signature: Signature, stack: Sequence[Compiler], target:
           options: Options) -> tuple[Plan, str]:
     from tegg.rewrite.egraph import saturate
     start = time.perf_counter()
-    saturated = saturate(graph, stack, precision=options.precision,
+    saturated = saturate(on_device(graph, target), stack, precision=options.precision,
                          features=(target.name, *target.features))
     seconds = time.perf_counter() - start
     for phase in saturated.report.phases:
@@ -247,7 +247,8 @@ def picture(graph: Graph, what: str, compilers: Sequence[Compiler] = ()) -> Pict
     if what not in ("egraph", "plan"):
         raise ArgumentError(f"display shows 'graph', 'egraph' or 'plan', not {what!r}")
     stack, target = resolve(Options(tuple(compilers)))
-    classes = saturate(graph, stack, features=(target.name, *target.features)).classes
+    classes = saturate(on_device(graph, target), stack,
+                       features=(target.name, *target.features)).classes
     if what == "egraph":
         return of_classes(classes)
     costs = target.costs().with_ops(stacked(stack, graph.table).cost)

@@ -8,8 +8,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tegg.dim import Dim, evaluate, product, symbols
-from tegg.dtype import DType
+from tegg.dtype import DType, f32
 from tegg.ir.classes import Fragment
+from tegg.ir.graph import Graph
+from tegg.ir.op import OPS
+from tegg.ir.places import Copies
 from tegg.planning.plan import Buffer, Call, Plan
 from tegg.planning.target import Target
 from tegg.testing.memory import Guarded
@@ -38,10 +41,27 @@ class Kernels:
                         for n, (kind, dtype, size) in enumerate(memory)]
             self.calls.append(Call(i, tuple(range(first, len(buffers))),
                                    tuple(range(len(code.stages))), 0.0, "test"))
+        inward, outward = self._copies(target, buffers)
         self.symbols = tuple(sorted({s for code in self.codes for s in code.symbols}
                                     | {s.name for b in buffers for s in symbols(b.size)}))
-        self.plan = Plan(self.codes, buffers, [], self.calls, [], [], self.symbols, 0.0, None)
+        self.plan = Plan(self.codes, buffers, [], [*inward, *self.calls, *outward], [], [],
+                         self.symbols, 0.0, None)
         self.executable = target.build(self.plan)
+
+    def _copies(self, target: Target, buffers: Sequence[Buffer]) -> tuple[list[Call], list[Call]]:
+        """Calls that bring arguments to a device with memory of its own, and results back."""
+        copies: Copies | None = getattr(target, "copies", None)
+        if copies is None:
+            return [], []
+        made = []
+        for kind, op in (("input", copies.inward), ("output", copies.outward)):
+            graph = Graph({**OPS, op.name: op})
+            copy = graph.op(op.name, graph.input("x", (1,), f32))
+            number = len(self.codes)
+            self.codes.append(target.lower(Fragment(graph, (copy,), ()), f"k{number}", frozenset()))
+            made.append([Call(number, (i, i), (), 0.0, "copy")
+                         for i, b in enumerate(buffers) if b.kind == kind])
+        return made[0], made[1]
 
     def run(self, inputs: Sequence[Arrays], sizes: Mapping[str, int] | None = None,
             at_end: bool = True) -> list[list[np.ndarray]]:
