@@ -1,4 +1,4 @@
-"""Copies between the host and the GPU: rows of the op table, and the kernels that stand for them."""
+"""Copies between the host and the GPU: rows of the op table, and what stands for them in plans."""
 
 from __future__ import annotations
 

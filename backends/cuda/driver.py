@@ -20,6 +20,7 @@ from typing import Any
 from tegg.errors import BackendError
 
 from . import libcuda
+from .cublas import Cublas, Product
 from .failures import explained
 from .libcuda import Libcuda, Refused
 from .replay import Launch, Replay, start
@@ -33,6 +34,7 @@ _MULTIPROCESSORS, _L2, _SHARED, _POOLS, _MAJOR, _MINOR = 16, 38, 97, 115, 75, 76
 _DYNAMIC_SHARED = 8
 _CONTEXT, _KIND, _ORDINAL = 1, 2, 9
 _KEEP = 4
+_WORKSPACE = 32 << 20  # bytes that cuBLAS is given for a stream: as much as NVIDIA recommends
 _ON_DEVICE = 2        # CUmemorytype
 
 
@@ -106,6 +108,7 @@ class Device:
         self.version = driver.number("cuDriverGetVersion")
         self._context, self.held_by = _context(driver, number)
         self._lock, self._process = threading.RLock(), os.getpid()
+        self._cublas: Cublas | None = None
         self._lost = ""
         with self.current():
             self._pooled = self._has_pool()
@@ -162,8 +165,19 @@ class Device:
         if nbytes > _PLAIN_SHARED:
             self._driver.cuFuncSetAttribute(function, _DYNAMIC_SHARED, nbytes)
 
-    def launch(self, launch: Launch, stream: int) -> None:
-        start(self._driver, launch, stream)
+    def start(self, step: Launch | Product, stream: int) -> None:
+        """One kernel, or one product of the library, by itself."""
+        if isinstance(step, Product):
+            self.cublas().multiply(step, stream)
+        else:
+            start(self._driver, step, stream)
+
+    def cublas(self) -> Cublas:
+        """The library in this device's context, started when it is first asked for."""
+        if self._cublas is None:
+            nbytes = _WORKSPACE if self.architecture >= 90 else _WORKSPACE // 8
+            self._cublas = Cublas(self.allocate, nbytes)
+        return self._cublas
 
     def replay(self, launches: Sequence[Launch]) -> Replay:
         """Launches as one graph."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tegg.backends.simt.contraction import lower_contraction
 from tegg.backends.simt.templates import Forms, templates, tile_of
 from tegg.dtype import DType
@@ -16,6 +18,8 @@ from tegg.planning.plan import Plan
 
 from .attention import lower_attention
 from .attention_forms import AttentionForms, attention_row, blocks_of
+from .blas import lower_blas
+from .blas_forms import BlasForms, blas_row, kind_of
 from .copies import copies, copy_rows, lower_copy
 from .driver import open_device
 from .emit import CudaC
@@ -30,26 +34,31 @@ _PROFILES = (90,)  # architectures with a cost profile of their own
 class Cuda:
     """Kernels in CUDA C for compute capability ``architecture / 10``.
 
-    Planning needs no GPU; building a plan opens the one of this number. results, graph: see
+    Planning needs no GPU; building a plan opens the one of this number. results, graph, blas: see
     ``tegg.Cuda``.
     """
 
     name = "cuda"
-    rules = ("lower.copies", "lower.cuda", "lower.tensorcore")
 
     def __init__(self, architecture: int, number: int = 0, results: str = "numpy",
-                 graph: bool = True) -> None:
+                 graph: bool = True, blas: bool = False) -> None:
         self.architecture, self.number = architecture, number
-        self.results, self.graph = results, graph
+        self.results, self.graph, self.blas = results, graph, blas
         self.language = CudaC()
         self.features = frozenset({f"sm={architecture}"})
-        self.ops = (*templates("Cuda"), mma_row(), rows_row(), attention_row(), *copy_rows())
+        self.ops: tuple[Op, ...] = (*templates("Cuda"), mma_row(), rows_row(), attention_row(),
+                                    *copy_rows())
+        self.providers: tuple[Any, ...] = (Forms("cuda"), MmaForms(architecture), RowForms(),
+                                           AttentionForms(architecture))
+        self.rules: tuple[str, ...] = ("lower.copies", "lower.cuda", "lower.tensorcore")
+        if blas:
+            self.rules += ("lower.cublas", "lower.cublas_rounded")
+            self.ops += (blas_row(),)
+            self.providers += (BlasForms(architecture),)
         self.copies = copies(results == "numpy")
-        self.providers = (Forms("cuda"), MmaForms(architecture), RowForms(),
-                          AttentionForms(architecture))
 
     def identity(self) -> str:
-        return f"cuda {self.architecture} {self.results}\n{prelude()}"
+        return f"cuda {self.architecture} {self.results} {self.blas}\n{prelude()}"
 
     def costs(self) -> Costs:
         known = self.architecture in _PROFILES
@@ -76,6 +85,9 @@ class Cuda:
         first = fragment.anchors[-1]
         if first.op.template is None:
             raise LoweringError("a sum of products has no tile here; a Contract's template has one")
+        if first.op is blas_row():
+            return lower_blas(graph, outputs, fragment.anchors, name, self.language,
+                              kind_of(first.attrs))
         if first.op is mma_row():
             return lower_mma(graph, outputs, fragment.anchors, name, self.language,
                              mma_tile_of(first.attrs))

@@ -164,7 +164,8 @@ class Costs:
         if done is None:
             return e.flops * slow / rate
         loops = done.packed * self._share(p) * self.pack + done.beside
-        return (self.templates.get(p.op, 1.0) * done.flops * slow / (rate * done.speed)
+        factor = self.templates.get(done.rate or p.op, self.templates.get(p.op, 1.0))
+        return (factor * done.flops * slow / (rate * done.speed)
                 + loops * self.loop_dtypes.get(e.dtype.name, 1.0) / self.loop_rate)
 
     def _share(self, p: Product) -> float:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tegg.dim import Dim, evaluate
 from tegg.dtype import DType
+from tegg.kernel.gemm import Gemm
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,8 @@ class Stage:
     Called as ``void f(void *const *buffers, const int64_t *sizes, int tid, int nt)``. ``buffers``
     holds the kernel's inputs, then its outputs, then its temporaries; ``reads`` and ``writes``
     are positions in it. ``parallel`` False: only thread 0 has work. ``launch``: how it is started
-    instead, where a device runs blocks of threads.
+    instead, where a device runs blocks of threads. ``product``: what a library of the device makes
+    in its place.
     """
 
     function: str
@@ -54,6 +56,7 @@ class Stage:
     writes: frozenset[int]
     parallel: bool = True
     launch: Launch | None = None
+    product: Gemm | None = None
 
 
 @dataclass(frozen=True, slots=True)
