@@ -62,6 +62,11 @@ def kind_of(attrs: tuple) -> str:
     return str(attrs[OWN])
 
 
+def oldest(dtype: DType, kind: str) -> int:
+    """The first architecture on which operands of a dtype are multiplied as a kind."""
+    return _KINDS[dtype.name][kind]
+
+
 @dataclass(frozen=True, slots=True)
 class BlasForms:
     """``(cuda-blas x y i d)``: cuBLAS is there, and multiplies x by y by i as d.

@@ -87,7 +87,7 @@ class Cuda:
             raise LoweringError("a sum of products has no tile here; a Contract's template has one")
         if first.op is blas_row():
             return lower_blas(graph, outputs, fragment.anchors, name, self.language,
-                              kind_of(first.attrs))
+                              kind_of(first.attrs), self.architecture)
         if first.op is mma_row():
             return lower_mma(graph, outputs, fragment.anchors, name, self.language,
                              mma_tile_of(first.attrs))

@@ -21,9 +21,9 @@ from tegg.planning.plan import Buffer, Call, Plan
 class KernelRefused(LoweringError):
     """The target cannot lower one kernel of a cover; a cover without it may do."""
 
-    def __init__(self, spec: KernelSpec, reason: str) -> None:
+    def __init__(self, fragment: Fragment, reason: str) -> None:
         super().__init__(reason)
-        self.spec, self.reason = spec, reason
+        self.structure, self.reason = structure(fragment), reason
 
 
 def make_plan(classes: EClasses, cover: Cover, symbols: tuple[str, ...],
@@ -44,7 +44,11 @@ def make_plan(classes: EClasses, cover: Cover, symbols: tuple[str, ...],
     for spec, root in carried.inward(classes):
         maker.copy(spec, rebuild(spec), maker.buffer_of(root))
     for spec in order:
-        maker.call(spec, rebuild(whole[id(spec)]))
+        fragment = rebuild(whole[id(spec)])
+        try:
+            maker.call(spec, fragment)
+        except LoweringError as e:
+            raise KernelRefused(fragment, str(e)) from None
     for spec, kind, index in carried.outward(classes):
         maker.copy(spec, rebuild(spec), maker.given(kind, index))
     return Plan(maker.kernels, maker.buffers, maker.ahead, maker.run, maker.before, maker.after,
@@ -198,7 +202,7 @@ class _Maker:
         ins = tuple(self._of[x] for x in spec.reads)
         fixed = frozenset(i for i, b in enumerate(ins)
                           if self.buffers[b].kind in ("weight", "ahead"))
-        number = self._kernel(spec, fragment, fixed)
+        number = self._kernel(fragment, fixed)
         kernel = self.kernels[number]
         outs = tuple(self._of[x] for x in spec.writes)
         ahead = id(spec) in self._ahead
@@ -208,21 +212,17 @@ class _Maker:
         made = Call(number, ins + outs + temps, stages, spec.seconds, spec.label)
         (self.ahead if ahead else self.run).append(made)
 
-    def _kernel(self, spec: KernelSpec, fragment: Fragment, fixed: frozenset[int]) -> int:
+    def _kernel(self, fragment: Fragment, fixed: frozenset[int]) -> int:
         """The number of a kernel; equal ones are lowered once."""
-        key = (_structure(fragment), fixed)
+        key = (structure(fragment), fixed)
         if key not in self._known:
-            try:
-                kernel = self.lower(fragment, f"k{len(self.kernels)}", fixed)
-            except LoweringError as e:
-                raise KernelRefused(spec, str(e)) from None
-            self._known[key] = len(self.kernels)
-            self.kernels.append(kernel)
+            self.kernels.append(self.lower(fragment, f"k{len(self.kernels)}", fixed))
+            self._known[key] = len(self.kernels) - 1
         return self._known[key]
 
     def copy(self, spec: KernelSpec, fragment: Fragment, buffer: int) -> None:
         """A call that brings one side of a buffer to the other; it has no stages."""
-        number = self._kernel(spec, fragment, frozenset())
+        number = self._kernel(fragment, frozenset())
         self.run.append(Call(number, (buffer, buffer), (), spec.seconds, spec.label))
 
     def buffer_of(self, cls: int) -> int:
@@ -282,7 +282,7 @@ def _pointwise(spec: KernelSpec, old: int, new: int, classes: EClasses) -> bool:
     return True
 
 
-def _structure(f: Fragment) -> tuple:
+def structure(f: Fragment) -> tuple:
     """Equal for fragments that lower to the same kernel, whatever buffers they read."""
     nodes = tuple((n.op.name, tuple(a.id for a in n.args), n.attrs, n.dtype.name, n.shape)
                   for n in f.graph.nodes)

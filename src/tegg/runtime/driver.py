@@ -7,7 +7,7 @@ import sys
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tegg.runtime.buckets import Buckets, hinted
@@ -194,13 +194,15 @@ def _planned(classes: EClasses, signature: Signature, target: Target, costs: Cos
     """The plan of the cheapest cover whose kernels the target takes, and of others, each with what
     its kernels are.
 
-    A kernel that it cannot lower is refused by name, and the choice is made again.
+    A kernel that it cannot lower is refused, with all that are like it, and the choice is made
+    again; a library's form of a product, which hides dearer ones, leaves its class.
     """
-    from tegg.extract import extract
+    from tegg.extract import extract, fragment
+    from tegg.planning.make import structure
     refused: dict[tuple, str] = {}
 
     def accepts(spec: KernelSpec) -> str | None:
-        return refused.get((spec.writes, spec.reads))
+        return refused.get(structure(fragment(spec, classes))) if refused else None
 
     while True:
         start = time.perf_counter()
@@ -209,11 +211,20 @@ def _planned(classes: EClasses, signature: Signature, target: Target, costs: Cos
         middle = time.perf_counter()
         plan = _lowered(classes, cover, signature, target, refused)
         if plan is None:
+            classes = _without(classes, [s for s in cover.kernels if accepts(s)])
             continue
         plan.stats.update(extract_seconds=middle - start,
                           lower_seconds=time.perf_counter() - middle)
         more = [(_lowered(classes, c, signature, target, refused), c) for c in cover.others]
         return [(plan, _kernels(cover)), *((p, _kernels(c)) for p, c in more if p is not None)]
+
+
+def _without(classes: EClasses, refused: Sequence[KernelSpec]) -> EClasses:
+    """The classes without the products of libraries that refused kernels are made of."""
+    gone = {(s.anchor, s.body[s.anchor]) for s in refused
+            if s.anchor is not None and s.body[s.anchor].op.staged}
+    return classes if not gone else replace(classes, nodes={
+        c: [n for n in nodes if (c, n) not in gone] for c, nodes in classes.nodes.items()})
 
 
 def _kernels(cover: Cover) -> tuple[str, ...]:
@@ -235,7 +246,7 @@ def _lowered(classes: EClasses, cover: Cover, signature: Signature, target: Targ
         return make_plan(classes, cover, tuple(s.name for s in signature.symbols),
                          lambda s: fragment(s, classes), target.lower)
     except KernelRefused as e:
-        refused[(e.spec.writes, e.spec.reads)] = e.reason
+        refused[e.structure] = e.reason
         return None
 
 
