@@ -42,7 +42,7 @@ class Dear(Cuda):
         found = super().costs()
         kept = {k: v for k, v in found.templates.items() if not k.startswith("BlasGemm")}
         return replace(found, templates={**kept, **dict.fromkeys(
-            ("CudaTiled", "CudaRows", "CudaMma"), 1e6), "BlasGemm": 1e-3})
+            ("CudaTiled", "CudaRows", "CudaMma"), 1e6), "BlasGemm": 1e-4, "BlasGemm f32": 1e-2})
 
 
 @pytest.fixture
@@ -141,7 +141,8 @@ def test_every_way_that_matrices_lie(blas):
     (lambda g: matmul(g, g.op("Sin", g.x(5, 7)), g.x(7, 6)), "this one is computed"),
     (lambda g: g.op("Sin", matmul(g, g.x(5, 7), g.x(7, 6))), "something is computed from these"),
     (lambda g: matmul(g, wide(g, "f16", 5, 7), g.x(7, 6)), "f16 and f32 in memory"),
-    (lambda g: matmul(g, g.x(5, 0), g.x(0, 6)), "sums of no terms"),
+    (lambda g: matmul(g, g.x(5, 0), g.x(0, 6)), "this one is computed"),
+    (lambda g: matmul(g, g.x(5, dim("n", min=0)), g.x(dim("n", min=0), 6)), "sums of no terms"),
     (lambda g: product(g, g.permute(g.x(2, 5, 3, 7), (0, 2, 1, 3)), g.x(2, 3, 7, 6),
                        "d,c,a,k;d,c,k,b;d,c,a,b", 2, 3, 5, 6), "the batch of a library's"),
     (lambda g: matmul(g, g.op("Slice", g.x(5, 14), (0, 0), (5, 13), (1, 2)), g.x(7, 6)),
@@ -192,7 +193,7 @@ def test_prices_follow_the_shape_and_the_profile():
 
     large, few, deep = executes(4096, 4096, 4096), executes(4, 4096, 4096), executes(64, 64, 8192)
     assert (large.rate, few.rate) == ("BlasGemm f16", "BlasGemm f16 few")
-    assert large.speed > 0.9 and deep.pieces == 16 and few.flops == 2 * 4 * 4096 * 4096
+    assert large.speed > 0.8 and deep.pieces == 16 and few.flops == 2 * 4 * 4096 * 4096
     assert executes(65, 64, 64).flops > executes(64, 64, 64).flops
     assert kind_of(("spec", (1,), "tf32")) == "tf32"
     costs = Cuda(90).costs()
@@ -264,8 +265,9 @@ def test_products_between_kernels(blas, gpu, graph):
         np.testing.assert_allclose(f(x, w), mixed_wanted(x, w), 1e-4, 1e-4)
     made = blas.count("products")
     assert made == 6 and blas.count("cublasCreate_v2") == 1
-    handle = driver.open_device().stream()
-    with streams.stream(handle):
+    with driver.open_device().current():
+        other = driver.open_device().stream()
+    with streams.stream(other):
         np.testing.assert_allclose(f(x, w), mixed_wanted(x, w), 1e-4, 1e-4)
     assert blas.count("cublasSetStream_v2") == blas.count("cublasSetWorkspace_v2") == 2
     assert not blas.count("without workspace")
@@ -297,13 +299,15 @@ def test_workspaces_belong_to_streams(blas, gpu, monkeypatch):
     f(x, w)
     before = gpu.used
     device = driver.open_device()
-    kept = [device.stream() for _ in range(3)]
+    with device.current():
+        kept = [device.stream() for _ in range(3)]
     for s in kept:
         with streams.stream(s):
             np.testing.assert_allclose(f(x, w), x @ w, 1e-4, 1e-4)
     assert gpu.used <= before + device.cublas()._nbytes
-    device.cublas().close()
-    device.cublas().close()
+    with device.current():
+        device.cublas().close()
+        device.cublas().close()
     assert blas.count("cublasDestroy_v2") == 1
 
 

@@ -38,9 +38,14 @@ _WORKSPACE = 32 << 20  # bytes that cuBLAS is given for a stream: as much as NVI
 _ON_DEVICE = 2        # CUmemorytype
 
 
-@functools.cache
 def open_device(number: int = 0) -> Device:
-    """A GPU. Raises BackendError where the driver or the device is missing."""
+    """A GPU, one object for each. Raises BackendError where the driver or the device is missing."""
+    return opened(number)
+
+
+@functools.cache
+def opened(number: int) -> Device:
+    """What ``open_device`` keeps."""
     driver = libcuda.library()
     try:
         found = driver.number("cuDeviceGetCount")
