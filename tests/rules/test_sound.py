@@ -21,7 +21,7 @@ from tegg.testing.workbench import guard_needed, guards_of, live, reads_memory
 
 ALL = (PAIRS, BYTES, TILES, BYTE_TILES)  # whatever this machine has
 COMPILERS = (Generic(), Bf16(), Fp16(), Tf32(), Winograd(), lowering(Cpu(has=ALL)),
-             lowering(Cuda(80)), lowering(Metal("M1")))
+             lowering(Cuda(80, blas=True)), lowering(Metal("M1")))
 STACK = stack(COMPILERS)
 HOME = {r.name: (r, s) for s in STACK.rule_sets for r in s.rules}
 
