@@ -124,7 +124,8 @@ class Target(Protocol):
 
     features: what it can do, for rules that ask. rules, ops, providers: rule sets (as a Compiler
     takes them) with the rows of its templates and the facts that they need; they are stacked
-    after the user's.
+    after the user's. One whose memory is its own may also have ``copies`` (``ir/places.py``); it
+    then gets programs with those at their borders.
     """
 
     name: str
