@@ -54,7 +54,7 @@ class Cuda:
                                            AttentionForms(architecture))
         self.rules: tuple[str, ...] = ("lower.copies", "lower.cuda", "lower.tensorcore")
         if blas:
-            self.rules += ("lower.cublas", "lower.cublas_rounded")
+            self.rules += ("lower.cublas",)
             self.ops += (blas_row(),)
             self.providers += (BlasForms(architecture),)
         self.copies = copies(results == "numpy")
