@@ -182,7 +182,9 @@ class _Like:
     (75, bf16, set()), (75, f16, {"f16"}), (90, tegg.i32, set())])
 def test_which_kinds_there_are(architecture, dtype, kinds):
     forms = BlasForms(architecture)
-    assert {k for k, in forms.completions("cuda-blas", _Like(dtype), _Like(dtype), "")} == kinds
+    assert {k for _, k in forms.completions("cuda-blas", _Like(dtype), _Like(dtype), "")} == kinds
+    own = [k for h, k in forms.completions("cuda-blas", _Like(dtype), _Like(dtype), "") if h == "own"]
+    assert own == [dtype.name] * (dtype.name in kinds)
     assert not forms.completions("cuda-blas", _Like(dtype), _Like(tegg.i8), "")
     assert not forms.completions("may-multiply", _Like(f32), _Like(f32), "")
 

@@ -69,15 +69,15 @@ def oldest(dtype: DType, kind: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class BlasForms:
-    """``(cuda-blas x y i d)``: cuBLAS is there, and multiplies x by y by i as d.
-
-    Whether operands of another dtype may be rounded to d is for ``may-multiply`` to say.
+    """``(cuda-blas x y i h d)``: cuBLAS is there, and multiplies x by y by i as d, where h holds:
+    ``own``, as the operands are; ``f16`` or ``bf16``, where they come from that; ``rounded``, where
+    ``may-multiply`` says that they may be rounded to d.
     """
 
     architecture: int
     name = "cuda blas"
     known = 3
-    relations = MappingProxyType({"cuda-blas": ("Tensor", "Tensor", "String", "String"),
+    relations = MappingProxyType({"cuda-blas": ("Tensor", "Tensor", "String", "String", "String"),
                                   **LICENCE})
 
     def completions(self, relation: str, *given: Any) -> list[tuple[Any, ...]]:
@@ -85,8 +85,10 @@ class BlasForms:
         x, y, _ = given
         if relation in LICENCE or x.dtype is not y.dtype:
             return []
-        return [(kind,) for kind, least in _KINDS.get(x.dtype.name, {}).items()
-                if least <= self.architecture]
+        own = x.dtype.name
+        kinds = [k for k, least in _KINDS.get(own, {}).items() if least <= self.architecture]
+        return [(how, kind) for kind in kinds for how in (
+            ("own",) if kind == own else ("rounded",) if kind == "tf32" else (kind, "rounded"))]
 
     def facts(self, view: View) -> Iterable[tuple[Any, ...]]:
         for _, n in view.having("Contract"):
