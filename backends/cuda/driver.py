@@ -15,15 +15,17 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from ctypes import byref, c_float, c_int, c_size_t, c_uint64, c_void_p
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tegg.errors import BackendError
 
 from . import libcuda
-from .cublas import Cublas, Product
 from .failures import explained
 from .libcuda import Libcuda, Refused
 from .replay import Launch, Replay, start
+
+if TYPE_CHECKING:
+    from .cublas import Cublas, Product
 
 _OLDEST = 70          # shuffles with masks and independent threads
 _BLOCKS_EACH = 32     # blocks of one kernel that a multiprocessor is given at most
@@ -172,14 +174,15 @@ class Device:
 
     def start(self, step: Launch | Product, stream: int) -> None:
         """One kernel, or one product of the library, by itself."""
-        if isinstance(step, Product):
-            self.cublas().multiply(step, stream)
-        else:
+        if isinstance(step, Launch):
             start(self._driver, step, stream)
+        else:
+            self.cublas().multiply(step, stream)
 
     def cublas(self) -> Cublas:
         """The library in this device's context, started when it is first asked for."""
         if self._cublas is None:
+            from .cublas import Cublas
             nbytes = _WORKSPACE if self.architecture >= 90 else _WORKSPACE // 8
             self._cublas = Cublas(self.allocate, nbytes)
         return self._cublas
