@@ -174,7 +174,7 @@ def test_a_grid_beyond_what_devices_have(gpu):
         module = device.load(code, ["f"])
     with pytest.raises(BackendError, match="refuses a call .*a grid or a block that the device"), \
             device.current():
-        device.launch(Launch(module.functions["f"], 2**31, 32, 0, (1,)), 0)
+        device.start(Launch(module.functions["f"], 2**31, 32, 0, (1,)), 0)
 
 
 def test_arrays_of_more_than_2_31_elements(gpu):

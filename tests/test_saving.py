@@ -59,7 +59,8 @@ def test_a_program_keeps_what_its_device_was_told(tmp_path):
         program = tegg.compile(lambda x: x + 1, *stack).program(x)
         tegg.save(program, tmp_path / "p.tegg")
         again = tegg.load(tmp_path / "p.tegg")
-        assert again.target.settings == {"number": 1, "results": "device", "graph": False}
+        assert again.target.settings == {"number": 1, "results": "device", "graph": False,
+                                         "blas": False}
         (made,) = again(x).values()
         np.testing.assert_array_equal(made.numpy(), x + 1)
         assert not isinstance(made, np.ndarray)

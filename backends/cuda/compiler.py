@@ -8,6 +8,7 @@ from typing import Any
 from tegg.errors import ArgumentError
 from tegg.rewrite.compiler import Compiler
 
+from .cublas import library
 from .driver import open_device
 from .target import Cuda as Target
 
@@ -15,7 +16,7 @@ RESULTS = ("numpy", "device", "gpuarray")
 
 
 def Cuda(*, device: int = 0, results: str = "numpy", graph: bool = True,
-         architecture: int | None = None) -> Compiler:
+         architecture: int | None = None, blas: bool = False) -> Compiler:
     """An NVIDIA GPU as the device of a stack: ``[tegg.Generic(), tegg.Cuda()]``.
 
     device: the number of the GPU, as the driver counts. results: what calls give: ``"numpy"``
@@ -24,17 +25,26 @@ def Cuda(*, device: int = 0, results: str = "numpy", graph: bool = True,
     graph: whether a run of several kernels is one CUDA graph; else they are launched one by one.
     architecture: plan for this compute capability (90 for 9.0), which needs no GPU; by default
       that of the device. Raises BackendError where that cannot be opened.
+    blas: whether products may also be NVIDIA's cuBLAS's, where the cost profile says that this is
+      sooner. Raises BackendError where the library is not to be found. Not by default: its prices
+      have not been measured, and the same program shall give the same bits whatever else is
+      installed.
     """
     if results not in RESULTS:
         raise ArgumentError(f"results= is one of {', '.join(map(repr, RESULTS))}, not {results!r}")
     if results == "gpuarray":
         _needs_pycuda()
+    if not isinstance(blas, bool):
+        raise ArgumentError(f"blas= is True or False, not {blas!r}")
+    if blas:
+        library()
     number = _number("device", device)
     if architecture is not None:
         known, model = _number("architecture", architecture), ""
     else:
         known, model = open_device(number).architecture, open_device(number).name
-    return Compiler(name="Cuda", target=Target(known, number, results, bool(graph), model))
+    return Compiler(name="Cuda", target=Target(known, number, results, bool(graph), model,
+                                                  blas))
 
 
 def _number(name: str, value: Any) -> int:

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from ctypes import byref, c_float, c_int, c_size_t, c_uint64, c_void_p
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tegg.errors import BackendError
 
@@ -23,6 +23,9 @@ from . import libcuda
 from .failures import explained
 from .libcuda import Libcuda, Refused
 from .replay import Launch, Replay, start
+
+if TYPE_CHECKING:
+    from .cublas import Cublas, Product
 
 _OLDEST = 70          # shuffles with masks and independent threads
 _BLOCKS_EACH = 32     # blocks of one kernel that a multiprocessor is given at most
@@ -33,12 +36,18 @@ _MULTIPROCESSORS, _L2, _SHARED, _POOLS, _MAJOR, _MINOR = 16, 38, 97, 115, 75, 76
 _DYNAMIC_SHARED = 8
 _CONTEXT, _KIND, _ORDINAL = 1, 2, 9
 _KEEP = 4
+_WORKSPACE = 32 << 20  # bytes that cuBLAS is given for a stream: as much as NVIDIA recommends
 _ON_DEVICE = 2        # CUmemorytype
 
 
-@functools.cache
 def open_device(number: int = 0) -> Device:
-    """A GPU. Raises BackendError where the driver or the device is missing."""
+    """A GPU, one object for each. Raises BackendError where the driver or the device is missing."""
+    return opened(number)
+
+
+@functools.cache
+def opened(number: int) -> Device:
+    """What ``open_device`` keeps."""
     driver = libcuda.library()
     try:
         found = driver.number("cuDeviceGetCount")
@@ -106,6 +115,7 @@ class Device:
         self.version = driver.number("cuDriverGetVersion")
         self._context, self.held_by = _context(driver, number)
         self._lock, self._process = threading.RLock(), os.getpid()
+        self._cublas: Cublas | None = None
         self._lost = ""
         with self.current():
             self._pooled = self._has_pool()
@@ -162,8 +172,20 @@ class Device:
         if nbytes > _PLAIN_SHARED:
             self._driver.cuFuncSetAttribute(function, _DYNAMIC_SHARED, nbytes)
 
-    def launch(self, launch: Launch, stream: int) -> None:
-        start(self._driver, launch, stream)
+    def start(self, step: Launch | Product, stream: int) -> None:
+        """One kernel, or one product of the library, by itself."""
+        if isinstance(step, Launch):
+            start(self._driver, step, stream)
+        else:
+            self.cublas().multiply(step, stream)
+
+    def cublas(self) -> Cublas:
+        """The library in this device's context, started when it is first asked for."""
+        if self._cublas is None:
+            from .cublas import Cublas
+            nbytes = _WORKSPACE if self.architecture >= 90 else _WORKSPACE // 8
+            self._cublas = Cublas(self.allocate, nbytes)
+        return self._cublas
 
     def replay(self, launches: Sequence[Launch]) -> Replay:
         """Launches as one graph."""

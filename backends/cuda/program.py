@@ -9,15 +9,19 @@ from importlib.resources import files
 from itertools import pairwise
 from typing import Any
 
-from tegg.dim import Dim, Symbol, symbols
+from tegg.dim import Dim, Symbol
 from tegg.planning.plan import Call, Plan
 from tegg.planning.target import ArraySpec
 
 from .arrays import Arrays
+from .cublas import product_of
 from .cubin import cubin
 from .driver import Device, Event, Memory
-from .replay import Launch, Replay
+from .replay import Launch
+from .resources import Resources
+from .schedule import Schedule, Step
 from .streams import current_stream
+from .transfers import Transfers
 
 KEPT = 8  # sizes of the symbols, and graphs, that are kept; the oldest go first
 
@@ -56,30 +60,24 @@ class Loaded:
         self.arrays = Arrays(device, results)
         self._source = source_of(plan)
         self._stages = {s.function: s for k in plan.kernels for s in k.stages}
-        made = cubin(self._source, device.architecture)
-        self.resources = made.resources
+        launched = {n: s.launch for n, s in self._stages.items() if s.launch is not None}
+        self.resources: tuple[Resources, ...] = ()
         with device.current():
-            self._module = device.load(made.code, list(self._stages))
-            for name, s in self._stages.items():
-                assert s.launch is not None, f"{name} was not lowered for blocks of threads"
-                device.allow_shared(self._module.functions[name], s.launch.shared)
-        self._weights = {i for i, b in enumerate(plan.buffers)  # that go along each time
-                         if b.kind == "weight" and symbols(b.size)}
+            if launched:
+                made = cubin(self._source, device.architecture)
+                self.resources = made.resources
+                self._module = device.load(made.code, list(launched))
+                for name, s in launched.items():
+                    device.allow_shared(self._module.functions[name], s.shared)
+            if len(launched) < len(self._stages):
+                device.cublas()  # where it is missing, that is said now
+        self._transfers = Transfers(plan, device)
         self._fixed: dict[int, Memory] = {}                 # weights, and what they make
         self._memory: dict[tuple[str, int], Memory] = {}    # of arguments and the arena, by use
         self._sizes: dict[tuple[int, ...], _Sized] = {}
-        self._replays: list[tuple[Replay, Any]] = []        # with what they were last given
+        self._schedules: list[tuple[Schedule, Any]] = []    # with what they were last given
         self._last: tuple[int, Event] | None = None         # the stream of the last run, its end
-        self._written = self._changed()
         self._keep: Any = None
-
-    def _changed(self) -> set[int]:
-        """Buffers that a run writes."""
-        out = {to for _, to in (*self.plan.before, *self.plan.after)}
-        for call in self.plan.run:
-            for s in call.stages:
-                out |= {call.buffers[w] for w in self.plan.kernels[call.kernel].stages[s].writes}
-        return out
 
     # ---- memory
     def _sized(self, sizes: Any) -> _Sized:
@@ -118,8 +116,10 @@ class Loaded:
                 out.append(arena + sized.offsets.get(i, 0))
             elif i in resident:
                 out.append(int(buffers[i] or 0))
-            else:
+            elif i in self._transfers.there:
                 out.append(self._kept((b.kind, b.index), sized.nbytes[i]))
+            else:
+                out.append(0)
         return out
 
     # ---- runs
@@ -129,14 +129,14 @@ class Loaded:
         with device.current():
             fixed = {}
             for i, b in enumerate(self.plan.buffers):
-                if b.kind in ("weight", "ahead") and i not in self._weights:
+                if b.kind in ("weight", "ahead") and i not in self._transfers.weights:
                     fixed[i] = device.allocate(b.bytes({}))
                     if b.kind == "weight":
                         device.upload(fixed[i].address, buffers[i], b.bytes({}))
             addresses = [fixed[i].address if i in fixed else 0
                          for i in range(len(self.plan.buffers))]
-            for launch in self._launches(self.plan.ahead, addresses, sized):
-                device.launch(launch, 0)
+            for step in self._steps(self.plan.ahead, addresses, sized):
+                device.start(step, 0)
             device.wait(0)
             self._fixed = fixed
 
@@ -148,9 +148,10 @@ class Loaded:
         with self._device.current():
             sized = self._sized(sizes)
             self._follow(stream)
-            addresses = self._given(buffers, sized, resident, stream)
+            addresses = self._addresses(buffers, sized, resident)
+            self._transfers.bring(buffers, addresses, sized.nbytes, resident, stream)
             self._start(addresses, sized, stream)
-            self._taken(buffers, addresses, sized, resident, stream)
+            self._transfers.give(buffers, addresses, sized.nbytes, resident, stream)
             self._mark(stream)
             self._keep = keep
 
@@ -161,14 +162,19 @@ class Loaded:
         with device.current():
             sized = self._sized(sizes)
             self._follow(stream)
-            addresses = self._given(buffers, sized, resident, stream)
+            addresses = self._addresses(buffers, sized, resident)
+            given = buffers, addresses, sized.nbytes, resident, stream
+            self._transfers.bring(*given)
             marks = [device.mark(stream)]
             for call in self.plan.run:
-                for launch in self._launches([call], addresses, sized):
-                    device.launch(launch, stream)
+                moves = self.plan.kernels[call.kernel].moves
+                if moves:  # once more, so that it is timed
+                    self._transfers.copy(moves, call.buffers[0], *given)
+                for step in self._steps([call], addresses, sized):
+                    device.start(step, stream)
                 marks.append(device.mark(stream))
             out = [device.seconds(a, b) for a, b in pairwise(marks)]
-            self._taken(buffers, addresses, sized, resident, stream)
+            self._transfers.give(*given)
             self._mark(stream)
             return out
 
@@ -201,67 +207,44 @@ class Loaded:
             self._last[1].again(stream)
             self._last = (stream, self._last[1])
 
-    def _given(self, buffers: Any, sized: _Sized, resident: AbstractSet[int],
-               stream: int) -> list[int]:
-        """Arguments of the host are copied to the device."""
-        addresses = self._addresses(buffers, sized, resident)
-        for i, b in enumerate(self.plan.buffers):
-            if (b.kind == "input" and i not in resident) or i in self._weights:
-                self._device.upload(addresses[i], buffers[i], sized.nbytes[i], stream)
-        self._copies(self.plan.before, addresses, sized, stream)
-        return addresses
-
     def _start(self, addresses: Sequence[int], sized: _Sized, stream: int) -> None:
-        """One graph of all launches, kept and changed where it must be; or one after the other."""
+        """Graphs of all launches, kept and changed where they must be; or one after the other."""
         given = (tuple(addresses), sized)
-        for i, (replay, last) in enumerate(self._replays):
+        for i, (schedule, last) in enumerate(self._schedules):
             if last == given:
-                self._replays.append(self._replays.pop(i))
-                return replay.start(stream)
-        launches = self._launches(self.plan.run, addresses, sized)
-        if not self._graph or len(launches) < 2:
-            for launch in launches:
-                self._device.launch(launch, stream)
+                self._schedules.append(self._schedules.pop(i))
+                return schedule.start(stream)
+        steps = self._steps(self.plan.run, addresses, sized)
+        if not self._graph or len(steps) < 2:
+            for step in steps:
+                self._device.start(step, stream)
             return None
-        found = next((i for i, (r, _) in enumerate(self._replays) if r.fits(launches)), None)
+        found = next((i for i, (s, _) in enumerate(self._schedules) if s.fits(steps)), None)
         if found is None:
-            while len(self._replays) >= KEPT:
-                self._replays.pop(0)[0].close()
-            replay = self._device.replay(launches)
+            while len(self._schedules) >= KEPT:
+                self._schedules.pop(0)[0].close()
+            schedule = Schedule(self._device, steps)
         else:
-            replay, _ = self._replays.pop(found)
-            replay.change(launches)
-        self._replays.append((replay, given))
-        return replay.start(stream)
+            schedule, _ = self._schedules.pop(found)
+            schedule.change(steps)
+        self._schedules.append((schedule, given))
+        return schedule.start(stream)
 
-    def _taken(self, buffers: Any, addresses: Sequence[int], sized: _Sized,
-               resident: AbstractSet[int], stream: int) -> None:
-        """Results for the host, and its arguments that were changed, are copied back."""
-        self._copies(self.plan.after, addresses, sized, stream)
-        hosted = False
-        for i, b in enumerate(self.plan.buffers):
-            if b.kind in ("input", "output") and i not in resident:
-                hosted = True
-                if i in self._written:
-                    self._device.download(buffers[i], addresses[i], sized.nbytes[i], stream)
-        if hosted or self._weights:
-            self._device.wait(stream)
-
-    def _copies(self, pairs: Sequence[tuple[int, int]], addresses: Sequence[int], sized: _Sized,
-                stream: int) -> None:
-        for source, to in pairs:
-            self._device.copy(addresses[to], addresses[source], sized.nbytes[source], stream)
-
-    def _launches(self, calls: Sequence[Call], addresses: Sequence[int],
-                  sized: _Sized) -> list[Launch]:
+    def _steps(self, calls: Sequence[Call], addresses: Sequence[int],
+                  sized: _Sized) -> list[Step]:
         """What calls start, with their arguments. A stage that has nothing to do is left out."""
-        out = []
+        out: list[Step] = []
         for call in calls:
             kernel = self.plan.kernels[call.kernel]
             values = tuple(sized.values[s] for s in kernel.symbols)
             for i in call.stages:
                 stage = kernel.stages[i]
-                assert stage.launch is not None
+                if stage.product is not None:
+                    at = [addresses[b] for b in call.buffers]
+                    product = product_of(stage.product, sized.values, at)
+                    out += [] if product is None else [product]
+                    continue
+                assert stage.launch is not None, f"{stage.function} is not for blocks of threads"
                 blocks = sized.blocks[stage.function]
                 if blocks:
                     pointers = tuple(addresses[call.buffers[b]] for b in stage.launch.buffers)
@@ -271,8 +254,8 @@ class Loaded:
         return out
 
     def __del__(self) -> None:
-        for replay, _ in getattr(self, "_replays", ()):
-            self._device.finish(replay.close)
+        for schedule, _ in getattr(self, "_schedules", ()):
+            self._device.finish(schedule.close)
 
     # ---- what else an executable is asked
     def source(self) -> str:

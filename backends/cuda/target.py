@@ -23,6 +23,9 @@ from tegg.kernel.simt import LIMITS
 from tegg.planning.plan import Plan
 
 from .attention_mma import AttentionCores, CudaAttention
+from .blas import lower_blas
+from .blas_forms import BlasForms, blas_row, kind_of
+from .copies import copies, copy_rows, lower_copy
 from .driver import open_device
 from .emit import CudaC
 from .mma import lower_mma
@@ -35,25 +38,32 @@ _PROFILES = (90,)  # architectures with a cost profile of their own
 class Cuda:
     """Kernels in CUDA C for compute capability ``architecture / 10``.
 
-    Planning needs no GPU; building a plan opens the one of this number. results, graph: see
+    Planning needs no GPU; building a plan opens the one of this number. results, graph, blas: see
     ``tegg.Cuda``. model: the GPU's name, by which its measured costs are found.
     """
 
     name = "cuda"
-    rules = ("lower.cuda", "lower.tensorcore")
 
     def __init__(self, architecture: int, number: int = 0, results: str = "numpy",
-                 graph: bool = True, model: str = "") -> None:
+                 graph: bool = True, model: str = "", blas: bool = False) -> None:
         self.architecture, self.number, self._model = architecture, number, model
-        self.results, self.graph = results, graph
+        self.results, self.graph, self.blas = results, graph, blas
         self.language = CudaC()
         self.features = frozenset({f"sm={architecture}"})
-        self.ops = (*templates("Cuda"), mma_row(), rows_row("Cuda"), attention_row("Cuda"))
-        self.providers = (Forms("cuda"), MmaForms(architecture), RowForms("cuda"),
-                          CudaAttention("cuda", frozenset({"f32", "f64"}), architecture))
+        self.ops: tuple[Op, ...] = (*templates("Cuda"), mma_row(), rows_row("Cuda"),
+                                    attention_row("Cuda"), *copy_rows())
+        self.providers: tuple[Any, ...] = (
+            Forms("cuda"), MmaForms(architecture), RowForms("cuda"),
+            CudaAttention("cuda", frozenset({"f32", "f64"}), architecture))
+        self.rules: tuple[str, ...] = ("lower.copies", "lower.cuda", "lower.tensorcore")
+        if blas:
+            self.rules += ("lower.cublas",)
+            self.ops += (blas_row(),)
+            self.providers += (BlasForms(architecture),)
+        self.copies = copies(results == "numpy")
 
     def identity(self) -> str:
-        return f"cuda {self.architecture}\n{prelude()}"
+        return f"cuda {self.architecture} {self.results} {self.blas}\n{prelude()}"
 
     def costs(self) -> Costs:
         """``TEGG_COSTS``, what was measured on a GPU of this model, or what is shipped."""
@@ -74,8 +84,9 @@ class Cuda:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """Which GPU, what results are, how kernels are started."""
-        return {"number": self.number, "results": self.results, "graph": self.graph}
+        """Which GPU, what results are, how kernels are started, whether by cuBLAS too."""
+        return {"number": self.number, "results": self.results, "graph": self.graph,
+                "blas": self.blas}
 
     def configured(self, settings: Mapping[str, Any]) -> Cuda:
         """The target with other settings. Raises BackendError where there is no such GPU."""
@@ -106,11 +117,16 @@ class Cuda:
 
     def lower(self, fragment: Fragment, name: str, constant: frozenset[int]) -> KernelCode:
         graph, outputs = fragment.graph, fragment.outputs
+        if outputs[0].op.kind == "copy":
+            return lower_copy(name, outputs[0].op)
         if not fragment.anchors:
             return lower(graph, outputs, name, self.language, LIMITS)
         first = fragment.anchors[-1]
         if first.op.template is None:
             raise LoweringError("a sum of products has no tile here; a Contract's template has one")
+        if first.op is blas_row():
+            return lower_blas(graph, outputs, fragment.anchors, name, self.language,
+                              kind_of(first.attrs), self.architecture)
         if first.op is mma_row():
             return lower_mma(graph, outputs, fragment.anchors, name, self.language,
                              mma_tile_of(first.attrs))

@@ -100,7 +100,7 @@ class Program:
 
     def _launched(self, stages: Sequence[Any]) -> None:
         for launch in self._launches(stages):
-            self._device.launch(launch, 0)
+            self._device.start(launch, 0)
 
     def _copied(self, pairs: Sequence[Sequence[int]]) -> None:
         for source, to, nbytes in pairs:

@@ -10,6 +10,7 @@ from tegg.ir.classes import ENode, Fragment
 from tegg.ir.code import Code
 from tegg.ir.graph import Graph, Node
 from tegg.ir.op import OPS, Op
+from tegg.ir.places import Copies
 from tegg.kernel.code import KernelCode, Stage, Temporary, Work
 from tegg.planning.interpreter import Interpreter
 from tegg.planning.plan import Buffer, Call, Plan
@@ -24,6 +25,7 @@ __all__ = [
     "Call",
     "Code",
     "Compiler",
+    "Copies",
     "Costs",
     "Dim",
     "ENode",

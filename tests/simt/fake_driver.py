@@ -95,7 +95,7 @@ def fake() -> Fake:
 def forget() -> None:
     """As in a process that has opened no device."""
     libcuda.library.cache_clear()
-    driver.open_device.cache_clear()
+    driver.opened.cache_clear()
 
 
 @contextmanager

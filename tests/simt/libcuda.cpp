@@ -208,6 +208,17 @@ void fake_reset(void) {
   sticky = 0;
 }
 size_t fake_used(void) { return used; }
+// What another library puts on a stream, and asks about memory.
+int fake_put(void *stream, int (*work)(void *), void *data) {
+  std::lock_guard<std::recursive_mutex> guard(lock);
+  if (sticky || contexts.empty()) return sticky ? sticky : NO_CONTEXT;
+  put(stream, of([=] { return settings["dry"] ? OK : work(data); }));
+  return OK;
+}
+int fake_inside(const void *p, size_t n) { return inside(p, n) != nullptr; }
+int fake_context(void) { return !contexts.empty(); }
+int fake_setting(const char *what) { return settings[what]; }
+void fake_words(const char *text) { words = text; }
 uint64_t fake_foreign(size_t n, int device, int context) {
   return (uint64_t)reserved(n, device, &primary[context]);
 }

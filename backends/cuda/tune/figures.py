@@ -102,7 +102,7 @@ class _Bench:
             for _ in range(4 if self.quick else 20):
                 begin = self.device.mark()
                 for _ in range(each):
-                    self.device.launch(launch, 0)
+                    self.device.start(launch, 0)
                 times.append(self.device.seconds(begin, self.device.mark()) / each)
         return statistics.median(times[1:])
 
@@ -110,7 +110,7 @@ class _Bench:
         """Memory that holds zeros."""
         with self.device.current():
             made = self.device.allocate(nbytes)
-            self.device.launch(Launch(self._module.functions["fill"], self.device.most_blocks,
+            self.device.start(Launch(self._module.functions["fill"], self.device.most_blocks,
                                       THREADS, 0, (made.address, nbytes // 4)), 0)
             return made
 

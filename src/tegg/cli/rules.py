@@ -16,7 +16,7 @@ from tegg.errors import ArgumentError, RuleError
 from tegg.explain.difference import difference
 from tegg.explain.explanation import explain
 from tegg.explain.whynot import why_not
-from tegg.planning.target import Target, find as find_target
+from tegg.planning.target import Target, find as find_target, on_device
 from tegg.plugins import offered
 from tegg.progress import progress
 from tegg.rewrite.compiler import Compiler, Stack, find, lowering, named_stack, stack
@@ -162,6 +162,7 @@ def why_not_(rule: str, program: str, stack_text: str, device: str, as_json: boo
     """Why RULE does not fire on PROGRAM: the nearest match, and what failed there."""
     compilers, target = _stack(stack_text, device)
     graph = load_program(program)
+    graph = on_device(graph, target)
     done = saturate(graph, compilers, trace=True, features=(target.name, *target.features))
     told = why_not(rule, graph, done, stack(compilers, graph.table))
     if as_json:

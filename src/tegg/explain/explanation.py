@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tegg.extract import extract
 from tegg.ir.classes import Cover, EClasses, KernelSpec
 from tegg.ir.graph import Graph
-from tegg.planning.target import Target
+from tegg.planning.target import Target, on_device
 from tegg.rewrite.compiler import Compiler, stack as stacked
 from tegg.rewrite.egraph import Saturated, saturate
 from tegg.rewrite.provenance import Derivations
@@ -64,7 +64,7 @@ class Explanation:
 def explain(graph: Graph, stack: Sequence[Compiler], target: Target,
             precision: str = "reals", budget_s: float = 5.0) -> Explanation:
     """Saturate a graph with every match kept, choose its kernels, and say why each."""
-    done = saturate(graph, stack, precision=precision, trace=True,
+    done = saturate(on_device(graph, target), stack, precision=precision, trace=True,
                     features=(target.name, *target.features))
     costs = target.costs().with_ops(stacked(stack, graph.table).cost)
     cover = extract(done.classes, costs, lowerable=target.unsupported,

@@ -17,7 +17,7 @@ from tegg.explain.explanation import RUNNERS_S, Explanation, KernelStory, explan
 from tegg.extract import extract, fragment
 from tegg.ir.classes import Cover, EClasses, ENode, KernelSpec
 from tegg.ir.graph import Graph
-from tegg.planning.target import Target
+from tegg.planning.target import Target, on_device
 from tegg.rewrite.compiler import Compiler, stack as stacked
 from tegg.rewrite.egraph import saturate
 from tegg.rewrite.report import Report
@@ -40,7 +40,7 @@ def view(graph: Graph, stack: Sequence[Compiler], target: Target, title: str,
 
     Raises ArgumentError where the extra ``display``, which draws the graph, is not installed.
     """
-    done = saturate(graph, stack, precision=precision, trace=True,
+    done = saturate(on_device(graph, target), stack, precision=precision, trace=True,
                     features=(target.name, *target.features))
     start = time.perf_counter()
     cover = extract(done.classes, target.costs(), lowerable=target.unsupported,

@@ -45,8 +45,9 @@ class Pricer:
         self._step_of: dict[int, tuple[ENode, int]] = {}
         self._stored: dict[int, float] = {}
         # arguments arrive, and results leave, in their own dtype; weights are converted ahead
-        self.forms = {c: f for c, f in roles.classes.forms.items() if c not in roles.roots and (
-            c in roles.weights or (c in roles.nodes and roles.computed(c)))}
+        self.forms = {c: f for c, f in roles.classes.forms.items()
+                      if c not in roles.roots and c not in roles.carried and (
+                          c in roles.weights or (c in roles.nodes and roles.computed(c)))}
         self.narrow = roles.classes.narrow & self.forms.keys() - roles.weights
 
     def form(self, c: int, wanted: str = "") -> str:
@@ -102,6 +103,8 @@ class Pricer:
 
     def _price(self, outs: tuple[int, ...], leaves: Iterable[int], body: Body, read: str,
                write: str) -> tuple[float, int]:
+        if any(n.op.kind == "copy" for n in body.values()):  # it is all of its kernel
+            return self.costs.copied(sum(self.bytes(o, self.values.size[o]) for o in outs)), 1
         demand = self.work.demand(outs, body)
         self._decoded(demand, outs, read, write)
         loaded = [self.bytes(a, demand.reads.get(a, 0), read) for a in leaves]
@@ -127,6 +130,8 @@ class Pricer:
             return 0.0
         if kind in PRODUCTS:
             return self.price((c,), node.args, {c: node})[0] - self.costs.start
+        if kind == "copy":
+            return self.price((c,), node.args, {c: node})[0]
         elements = size[c]
         if kind in ("reduce", "composite"):
             elements = max(elements, size[node.args[0]])

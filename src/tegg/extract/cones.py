@@ -74,7 +74,8 @@ class Cones:
                 found = [_Part(frozenset((c,)), {})]
             else:
                 first = _Part(frozenset((c,)), {}) if self.storable(c) else self._least[c]
-                found = [first, *(_Part(z.leaves, z.body) for z in self.cuts[c])]
+                found = [first, *(_Part(z.leaves, z.body) for z in self.cuts[c]
+                                  if z.body[c].op.kind != "copy")]
             self._parts[c] = found
         return found
 

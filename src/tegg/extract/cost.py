@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
@@ -48,6 +49,8 @@ class Costs:
       packed operand is packed again. pack: operations that copying an element to a panel counts
       as. ahead: the share of packing ahead that a run pays for. ``templates`` multiplies the time
       of products per template (its op's name).
+    copy_rate: bytes a second between the host's memory and the device's, where they are two;
+      copy: seconds to start a copy.
     """
 
     name: str
@@ -65,6 +68,8 @@ class Costs:
     pack: float = 5.0
     ahead: float = 0.01
     call: float | None = None
+    copy: float = 0.0
+    copy_rate: float = math.inf
     ops: Mapping[str, float] = field(default_factory=dict)
     loop_dtypes: Mapping[str, float] = field(default_factory=dict)
     product_dtypes: Mapping[str, float] = field(default_factory=dict)
@@ -145,6 +150,10 @@ class Costs:
     def _level(self, size: float) -> Level:
         return next((v for v in self.levels if size <= v.size), self.levels[-1])
 
+    def copied(self, size: float) -> float:
+        """Seconds to copy ``size`` bytes between the host and the device."""
+        return self.copy + size / self.copy_rate
+
     def product(self, p: Product) -> float:
         """Seconds of a contraction's arithmetic on one thread, the copying of panels included."""
         e, done = p.extents, p.execution
@@ -155,7 +164,8 @@ class Costs:
         if done is None:
             return e.flops * slow / rate
         loops = done.packed * self._share(p) * self.pack + done.beside
-        return (self.templates.get(p.op, 1.0) * done.flops * slow / (rate * done.speed)
+        factor = self.templates.get(done.rate or p.op, self.templates.get(p.op, 1.0))
+        return (factor * done.flops * slow / (rate * done.speed)
                 + loops * self.loop_dtypes.get(e.dtype.name, 1.0) / self.loop_rate)
 
     def _share(self, p: Product) -> float:
@@ -243,11 +253,13 @@ def checked_costs(data: dict, source: str) -> Costs:
         raise ArgumentError(f"cost profile {source}: {e}") from None
     costs = Costs(**data)
     numbers: list[float] = [costs.threads, len(costs.levels), costs.loop_rate, costs.product_rate,
-                            costs.panel, costs.store, *costs.templates.values()]
+                            costs.panel, costs.store, costs.copy_rate,
+                            *costs.templates.values()]
     for level in costs.levels:
         numbers += [level.size, level.thread, level.total,
                     1.0 if level.store is None else level.store]
-    if (min(numbers) <= 0 or min(costs.launch, costs.call or 0.0, costs.pack, costs.ahead) < 0
+    if (min(numbers) <= 0 or min(costs.launch, costs.call or 0.0, costs.pack, costs.ahead,
+                                    costs.copy) < 0
             or not 0 <= costs.overlap <= 1 or len(costs.product_half) != 3):
         raise ArgumentError(f"cost profile {source}: threads, rates, sizes, panel and templates "
                             f"are above 0, overlap is 0 to 1, there is at least one level, and "

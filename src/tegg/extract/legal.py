@@ -49,13 +49,15 @@ class Legality:
                 rows.append(c)
             elif kind == "scan":
                 scans.append(c)
-            elif n.op.staged and c != root:
+            elif kind == "copy" and len(body) > 1 or n.op.staged and c != root:
                 return False
         if scans:
             return (not (rows or anchors or heads or body[root].op.staged)
                     and self._one_scan(scans, body))
         if not anchors and not rows and not heads:
             return True
+        if anchors and body[anchors[0]].op.staged:
+            return not rows and not heads and self._alone(anchors, body)
         if body[root].op.staged:
             return False
         if heads:
@@ -77,6 +79,13 @@ class Legality:
                 or body[c].attrs != first.attrs for c in anchors):
             return False
         return self._moved(anchors, body) is not None
+
+    def _alone(self, anchors: list[int], body: Mapping[int, ENode]) -> bool:
+        """One product that is made by a function on arrays in memory: beside it there is movement,
+        and casts, which such functions do on the way."""
+        return (len(anchors) == 1 and self._moved(anchors, body) is not None
+                and all(n.op.kind == "movement" or n.op.name == "Cast"
+                        for c, n in body.items() if c != anchors[0]))
 
     def _one_attention(self, heads: list[int], anchors: list[int],
                        body: Mapping[int, ENode]) -> bool:

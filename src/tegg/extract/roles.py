@@ -21,8 +21,9 @@ class Roles:
     given: inputs. weights: those of known size that change only between runs. constant: spelled
     inside kernels. moved: movement of others and nothing else; they never rest in memory, the
     reader moves. ahead: computed from weights and constants of known size alone; a kernel that
-    runs when weights change may store them. still: what lies in memory, or can, before
-    a run starts. users: computed class -> those that read it, through movement.
+    runs when weights change may store them. carried: on either side of a copy to another memory:
+    they lie in their own dtype. still: what lies in memory, or can, before a run starts.
+    users: computed class -> those that read it, through movement.
     """
 
     classes: EClasses
@@ -34,6 +35,7 @@ class Roles:
     constant: frozenset[int]
     moved: frozenset[int]
     ahead: frozenset[int]
+    carried: frozenset[int]
     users: dict[int, list[int]]
     still: frozenset[int] = field(init=False)
     _evaluated: frozenset[int] = field(init=False)
@@ -72,17 +74,22 @@ def assign(classes: EClasses, lowerable: Lowerable, target: str) -> Roles:
     given = frozenset(slots)
     weights = frozenset(c for c, s in slots.items() if classes.graph.inputs[s].kind == "weight"
                         and not any(isinstance(d, Poly) for d in classes.shape[c]))
+    copied = {c: {a for n in ns if n.op.kind == "copy" for a in n.args}
+              for c, ns in nodes.items() if any(n.op.kind == "copy" for n in ns)}
+    stored = given.union(*copied.values())  # a copy reads memory
     constant = frozenset(c for c, ns in nodes.items()
-                         if c not in given and any(n.op.name in CONSTANT for n in ns))
+                         if c not in stored and any(n.op.name in CONSTANT for n in ns))
     nodes = {c: ([n for n in ns if not n.args] if c in given or c in constant else ns)
              for c, ns in nodes.items()}
-    moved = frozenset(c for c, ns in nodes.items() if c not in given and c not in constant
+    moved = frozenset(c for c, ns in nodes.items() if c not in stored and c not in constant
                       and all(n.op.kind == "movement" for n in ns))
-    known = _known(classes, nodes, rank, weights, set(wanted))
+    known = _known(classes, nodes, rank, weights, {*wanted, *(
+        a for c in wanted for a in copied.get(c, ()))})
     ahead = known - weights - constant - moved
     for c in ahead:
         nodes[c] = [n for n in nodes[c] if known.issuperset(n.args) and not _symbolic(n)]
-    roles = Roles(classes, nodes, rank, wanted, given, weights, constant, moved, ahead, {})
+    roles = Roles(classes, nodes, rank, wanted, given, weights, constant, moved, ahead,
+                  frozenset(copied).union(*copied.values()), {})
     roles.users = _users(roles)
     return roles
 

@@ -87,7 +87,7 @@ class KernelSpec:
     @property
     def label(self) -> str:
         """A name for people: the ops inside that are more than elementwise."""
-        kinds = (*PRODUCTS, "composite", "kernel", "reduce", "scan", "index", "sort")
+        kinds = (*PRODUCTS, "composite", "kernel", "reduce", "scan", "index", "sort", "copy")
         return "+".join(sorted({n.op.name for n in self.body.values()
                                 if n.op.kind in kinds})) or (
                                     "elementwise" if self.body else "convert")

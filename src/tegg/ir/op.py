@@ -31,7 +31,8 @@ class Op:
 
     kind: ``source``, ``movement``, ``elementwise``, ``reduce``, ``scan`` (cumulative along an
       axis), ``index`` (gather, scatter), ``sort``, ``composite`` (a named idiom over several
-      axes), ``contract``, ``attention`` or ``kernel`` (a function of its own, on operands in
+      axes), ``contract``, ``attention``, ``copy`` (the same values in another memory: a call of
+      its own, see ``ir/places.py``) or ``kernel`` (a function of its own, on operands in
       memory).
     attrs: ``(name, kind)`` pairs; kinds as in ATTR_SORTS.
     shape: ``(shapes, attrs, facts) -> shape``; dtype: ``(dtypes, attrs) -> dtype``.

@@ -42,7 +42,8 @@ class Execution:
     is used up before the next, so that none is there before a run. aside: elements of partial sums
     and of the first operand that are written and read back. stages: functions that wait for one
     another, beyond the first. beside: scalar operations between products. itemsize: bytes of an
-    element that is packed, 0 for those of the operand's dtype.
+    element that is packed, 0 for those of the operand's dtype. rate: the entry among a profile's
+    ``templates`` that prices it, where that is not its op's.
     """
 
     flops: float
@@ -55,15 +56,17 @@ class Execution:
     beside: float = 0.0
     packs: int = 1
     itemsize: int = 0
+    rate: str = ""
 
 
 def template(name: str, attrs: tuple[tuple[str, str], ...],
              executes: Callable[[tuple, Extents], Execution], doc: str,
-             of: str = "Contract") -> Op:
+             of: str = "Contract", staged: bool = False) -> Op:
     """The row of a template: a Contract in all but its name, its own attributes and its price; or
     another op of that kind.
 
-    ``executes`` is given the template's own attributes.
+    ``executes`` is given the template's own attributes. ``staged``: nothing is computed on the way
+    in or out, as of a library's function: operands lie in memory, moved or widened at most.
     """
     whole = OPS[of]
     meaning, expand = whole.meaning, whole.expand
@@ -71,7 +74,8 @@ def template(name: str, attrs: tuple[tuple[str, str], ...],
     return Op(name, whole.kind, whole.arity, whole.shape, whole.dtype,
               lambda a, t, s, d: meaning(a, t[:OWN], s, d), (*whole.attrs, *attrs),
               lambda b, args, t: expand(b, args, t[:OWN]), whole.domains, whole.cost,
-              whole.tolerance, False, doc, template=lambda t, e: executes(t[OWN:], e))
+              whole.tolerance, False, doc, staged=staged,
+              template=lambda t, e: executes(t[OWN:], e))
 
 
 def form_of(node) -> tuple:

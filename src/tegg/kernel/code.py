@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tegg.dim import Dim, evaluate
 from tegg.dtype import DType
+from tegg.kernel.gemm import Gemm
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,8 @@ class Stage:
     holds the kernel's inputs, then its outputs, then its temporaries; ``reads`` and ``writes``
     are positions in it. ``parallel`` False: only thread 0 has work. ``launch``: how it is started
     instead, where a device runs blocks of threads. ``copy``: it copies one whole buffer to another,
-    and is left out where both are one memory.
+    and is left out where both are one memory. ``product``: what a library of the device makes in
+    its place.
     """
 
     function: str
@@ -56,6 +58,7 @@ class Stage:
     parallel: bool = True
     launch: Launch | None = None
     copy: tuple[int, int] | None = None
+    product: Gemm | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,10 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class KernelCode:
-    """The source of one kernel; ``symbols`` names the sizes it takes, in order."""
+    """The source of one kernel; ``symbols`` names the sizes it takes, in order.
+
+    moves: of a copy between two memories, which has no source, where to: ``device`` or ``host``.
+    """
 
     name: str
     source: str
@@ -79,3 +85,4 @@ class KernelCode:
     symbols: tuple[str, ...]
     work: Work
     notes: tuple[str, ...] = field(default=())
+    moves: str = ""

@@ -15,15 +15,16 @@ from tegg.dtype import DType
 from tegg.errors import ExtractionError, LoweringError
 from tegg.extract.fragment import form_dtype
 from tegg.kernel.code import KernelCode
+from tegg.planning.carried import Carried
 from tegg.planning.plan import Buffer, Call, Plan
 
 
 class KernelRefused(LoweringError):
     """The target cannot lower one kernel of a cover; a cover without it may do."""
 
-    def __init__(self, spec: KernelSpec, reason: str) -> None:
+    def __init__(self, spec: KernelSpec, fragment: Fragment, reason: str) -> None:
         super().__init__(reason)
-        self.spec, self.reason = spec, reason
+        self.spec, self.structure, self.reason = spec, structure(fragment), reason
 
 
 @deferred()
@@ -35,11 +36,23 @@ def make_plan(classes: EClasses, cover: Cover, symbols: tuple[str, ...],
     ``symbols``: the names of the program's sizes, in the order in which runs are given them.
     Raises KernelRefused where ``lower`` does not take a kernel.
     """
-    order = _order(classes, cover.kernels)
-    maker = _Maker(classes, lower)
+    carried = Carried.of(cover.kernels)
+    seen = carried.through(classes)
+    kernels = [carried.kernel(k) for k in carried.kernels]
+    whole = {id(s): k for s, k in zip(kernels, carried.kernels)}
+    order = _order(seen, kernels)
+    maker = _Maker(seen, lower)
     maker.place(order)
+    for spec, root in carried.inward(classes):
+        maker.copy(spec, rebuild(spec), maker.buffer_of(root))
     for spec in order:
-        maker.call(spec, rebuild(spec))
+        fragment = rebuild(whole[id(spec)])
+        try:
+            maker.call(spec, fragment)
+        except LoweringError as e:
+            raise KernelRefused(whole[id(spec)], fragment, str(e)) from None
+    for spec, kind, index in carried.outward(classes):
+        maker.copy(spec, rebuild(spec), maker.given(kind, index))
     return Plan(maker.kernels, maker.buffers, maker.ahead, maker.run, maker.before, maker.after,
                 symbols, cover.seconds, cover.gap, dict(cover.stats), maker.narrowed)
 
@@ -191,15 +204,7 @@ class _Maker:
         ins = tuple(self._of[x] for x in spec.reads)
         fixed = frozenset(i for i, b in enumerate(ins)
                           if self.buffers[b].kind in ("weight", "ahead"))
-        key = (_structure(fragment), fixed)
-        if key not in self._known:
-            try:
-                kernel = self.lower(fragment, f"k{len(self.kernels)}", fixed)
-            except LoweringError as e:
-                raise KernelRefused(spec, str(e)) from None
-            self._known[key] = len(self.kernels)
-            self.kernels.append(kernel)
-        number = self._known[key]
+        number = self._kernel(fragment, fixed)
         kernel = self.kernels[number]
         outs = tuple(self._of[x] for x in spec.writes)
         ahead = id(spec) in self._ahead
@@ -210,6 +215,27 @@ class _Maker:
             s.copy and buffers[s.copy[0]] == buffers[s.copy[1]]))
         made = Call(number, buffers, stages, spec.seconds, spec.label)
         (self.ahead if ahead else self.run).append(made)
+
+    def _kernel(self, fragment: Fragment, fixed: frozenset[int]) -> int:
+        """The number of a kernel; equal ones are lowered once."""
+        key = (structure(fragment), fixed)
+        if key not in self._known:
+            self.kernels.append(self.lower(fragment, f"k{len(self.kernels)}", fixed))
+            self._known[key] = len(self.kernels) - 1
+        return self._known[key]
+
+    def copy(self, spec: KernelSpec, fragment: Fragment, buffer: int) -> None:
+        """A call that brings one side of a buffer to the other; it has no stages."""
+        number = self._kernel(fragment, frozenset())
+        self.run.append(Call(number, (buffer, buffer), (), spec.seconds, spec.label))
+
+    def buffer_of(self, cls: int) -> int:
+        """The buffer in which a class lies."""
+        return self._of[cls, ""]
+
+    def given(self, kind: str, index: int) -> int:
+        """The buffer of an output or of an argument by its number."""
+        return next(i for i, b in enumerate(self.buffers) if (b.kind, b.index) == (kind, index))
 
     @staticmethod
     def _early(kernel: KernelCode, fixed: frozenset[int], first: int) -> tuple[int, ...]:
@@ -260,7 +286,7 @@ def _pointwise(spec: KernelSpec, old: int, new: int, classes: EClasses) -> bool:
     return True
 
 
-def _structure(f: Fragment) -> tuple:
+def structure(f: Fragment) -> tuple:
     """Equal for fragments that lower to the same kernel, whatever buffers they read."""
     nodes = tuple((n.op.name, tuple(a.id for a in n.args), n.attrs, n.dtype.name, n.shape)
                   for n in f.graph.nodes)

@@ -14,7 +14,9 @@ from tegg.dim import Dim, Shape, Symbol
 from tegg.dtype import DType
 from tegg.errors import BackendError
 from tegg.kernel.code import KernelCode
+from tegg.ir.graph import Graph
 from tegg.ir.op import Op
+from tegg.ir.places import copied
 from tegg.planning.plan import Plan
 
 if TYPE_CHECKING:
@@ -122,7 +124,8 @@ class Target(Protocol):
 
     features: what it can do, for rules that ask. rules, ops, providers: rule sets (as a Compiler
     takes them) with the rows of its templates and the facts that they need; they are stacked
-    after the user's.
+    after the user's. One whose memory is its own may also have ``copies`` (``ir/places.py``); it
+    then gets programs with those at their borders.
     """
 
     name: str
@@ -172,6 +175,12 @@ class Configured(Target, Protocol):
 
     def configured(self, settings: Mapping[str, Any]) -> Target:
         """The target with choices that were saved. Raises BackendError where they cannot be."""
+
+
+def on_device(graph: Graph, target: Target) -> Graph:
+    """A graph as a target runs it: with copies at its borders, where the target's memory is its own
+    (it then has ``copies``, see ``ir/places.py``)."""
+    return copied(graph, getattr(target, "copies", None))
 
 
 NEEDED = ("name", "features", "rules", "ops", "providers", "identity", "costs", "unsupported",

@@ -25,7 +25,7 @@ from tegg.planning.plan import Plan
 from tegg.runtime.compiled import Compiled, data_of
 from tegg.ir.signature import Signature
 from tegg.ir.template import form_of
-from tegg.planning.target import Target, find
+from tegg.planning.target import Target, find, on_device
 from tegg.version import code_stamp
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ def _saturated(graph: Graph, stack: Sequence[Compiler], target: Target,
     """The classes of a graph, what the rules did, and in how many seconds."""
     from tegg.rewrite.egraph import saturate
     start = time.perf_counter()
-    saturated = saturate(graph, stack, precision=options.precision,
+    saturated = saturate(on_device(graph, target), stack, precision=options.precision,
                          features=(target.name, *target.features))
     seconds = time.perf_counter() - start
     for phase in saturated.report.phases:
@@ -214,16 +214,16 @@ def _planned(classes: EClasses, signature: Signature, target: Target, costs: Cos
     """The plan of the cheapest cover whose kernels the target takes, and of others, each with what
     its kernels are.
 
-    Where it cannot lower a kernel, the choice is made again: with another template for the
-    contraction in it, or, where that has no other, without the kernel.
+    Where it cannot lower a kernel, the choice is made again: with another form for the contraction
+    in it, or, where that has no other, without that kernel and all that are like it.
     """
-    from tegg.extract import extract
-    from tegg.planning.make import KernelRefused
+    from tegg.extract import extract, fragment
+    from tegg.planning.make import KernelRefused, structure
     refused: dict[tuple, str] = {}
     templates: Counter[str] = Counter()
 
     def accepts(spec: KernelSpec) -> str | None:
-        return refused.get((spec.writes, spec.reads))
+        return refused.get(structure(fragment(spec, classes))) if refused else None
 
     while True:
         start = time.perf_counter()
@@ -235,7 +235,7 @@ def _planned(classes: EClasses, signature: Signature, target: Target, costs: Cos
         except KernelRefused as e:
             others_left = _without_template(classes, e.spec, templates)
             if others_left is None:
-                refused[(e.spec.writes, e.spec.reads)] = e.reason
+                refused[e.structure] = e.reason
             else:
                 classes = others_left
             continue
@@ -250,19 +250,20 @@ def _planned(classes: EClasses, signature: Signature, target: Target, costs: Cos
 
 def _without_template(classes: EClasses, spec: KernelSpec,
                       refused: Counter[str]) -> EClasses | None:
-    """The classes without the template of a kernel's one contraction; None where it has none, or
-    several, or no other template stands for it: one kernel is the only candidate that computes
-    a value from some others, so that to take it out would take out its other templates too. What
-    was ``refused`` often is left out everywhere, for each choice takes time."""
+    """The classes without the form of a kernel's one contraction; None where it has none, or
+    several, or no other form stands for it: one kernel is the only candidate that computes a value
+    from some others, so that to take it out would take out its other forms too. A template that was
+    ``refused`` often is left out everywhere, for each choice takes time."""
     anchors = [c for c, n in spec.body.items() if n.op.kind in PRODUCTS]
     if len(anchors) != 1:
         return None
     (c,) = anchors
-    name = spec.body[c].op.name
-    nodes = dict(classes.nodes)
+    form = spec.body[c]
+    name, nodes = form.op.name, dict(classes.nodes)
     refused[name] += 1
-    for k in (c, *nodes) if refused[name] >= _PATIENCE else (c,):
-        kept = [n for n in nodes[k] if n.op.name != name]
+    often = refused[name] >= _PATIENCE
+    for k in (c, *nodes) if often else (c,):
+        kept = [n for n in nodes[k] if n.op.name != name or not often and n != form]
         if any(n.op.template and n.op.kind in PRODUCTS for n in kept):
             nodes[k] = kept
         elif k == c:
@@ -296,7 +297,8 @@ def picture(graph: Graph, what: str, compilers: Sequence[Compiler] = ()) -> Pict
     if what not in ("egraph", "plan"):
         raise ArgumentError(f"display shows 'graph', 'egraph' or 'plan', not {what!r}")
     stack, target = resolve(Options(tuple(compilers)))
-    classes = saturate(graph, stack, features=(target.name, *target.features)).classes
+    classes = saturate(on_device(graph, target), stack,
+                       features=(target.name, *target.features)).classes
     if what == "egraph":
         return of_classes(classes)
     costs = target.costs().with_ops(stacked(stack, graph.table).cost)

@@ -9,10 +9,12 @@ from contextlib import ExitStack
 import numpy as np
 
 from tegg.dim import evaluate as size_of, product, symbols
-from tegg.dtype import DType
+from tegg.dtype import DType, f32
 from tegg.ir.classes import Fragment
 from tegg.ir.graph import Graph, Node
+from tegg.ir.op import OPS
 from tegg.ir.oracle import evaluate
+from tegg.ir.places import Copies
 from tegg.kernel.code import KernelCode
 from tegg.planning.plan import Buffer, Call, Plan
 from tegg.planning.target import Target
@@ -118,8 +120,8 @@ class Kernels:
     def __init__(self, target: Target, fragments: Sequence[Fragment]) -> None:
         self.fragments = tuple(fragments)
         self.codes = [target.lower(f, f"k{i}", frozenset()) for i, f in enumerate(fragments)]
+        self.calls: list[Call] = []
         buffers: list[Buffer] = []
-        calls: list[Call] = []
         for i, (f, code) in enumerate(zip(self.fragments, self.codes)):
             memory = [*(("input", s.dtype, product(s.shape)) for s in f.graph.inputs),
                       *(("output", n.dtype, product(n.shape)) for n in f.outputs),
@@ -127,12 +129,29 @@ class Kernels:
             first = len(buffers)
             buffers += [Buffer(kind, dtype, size, first + n)
                         for n, (kind, dtype, size) in enumerate(memory)]
-            calls.append(Call(i, tuple(range(first, len(buffers))),
-                              tuple(range(len(code.stages))), 0.0, "test"))
+            self.calls.append(Call(i, tuple(range(first, len(buffers))),
+                                   tuple(range(len(code.stages))), 0.0, "test"))
+        inward, outward = self._copies(target, buffers)
         self.symbols = tuple(sorted({s for code in self.codes for s in code.symbols}
                                     | {s.name for b in buffers for s in symbols(b.size)}))
-        self.plan = Plan(self.codes, buffers, [], calls, [], [], self.symbols, 0.0, None)
+        self.plan = Plan(self.codes, buffers, [], [*inward, *self.calls, *outward], [], [],
+                         self.symbols, 0.0, None)
         self.executable = target.build(self.plan)
+
+    def _copies(self, target: Target, buffers: Sequence[Buffer]) -> tuple[list[Call], list[Call]]:
+        """Calls that bring arguments to a device with memory of its own, and results back."""
+        copies: Copies | None = getattr(target, "copies", None)
+        if copies is None:
+            return [], []
+        made = []
+        for kind, op in (("input", copies.inward), ("output", copies.outward)):
+            graph = Graph({**OPS, op.name: op})
+            copy = graph.op(op.name, graph.input("x", (1,), f32))
+            number = len(self.codes)
+            self.codes.append(target.lower(Fragment(graph, (copy,), ()), f"k{number}", frozenset()))
+            made.append([Call(number, (i, i), (), 0.0, "copy")
+                         for i, b in enumerate(buffers) if b.kind == kind])
+        return made[0], made[1]
 
     def run(self, inputs: Sequence[Arrays], sizes: Sizes | None = None,
             at_end: bool = True) -> list[list[np.ndarray]]:

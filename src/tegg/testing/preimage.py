@@ -21,7 +21,7 @@ def choose(op: Op, shape: tuple, dtype: DType, bound: list, below: list[Node | N
     fixed, or None; ``below``: operands that are fixed, or None. Raises Miss."""
     if op.name in _BY_NAME:
         return _BY_NAME[op.name](shape, dtype, bound, below, sizes)
-    if op.kind == "elementwise" or op.name == "Rope":
+    if op.kind in ("elementwise", "copy") or op.name == "Rope":
         return [shape] * op.arity, [dtype if b is None else b for b in bound]
     if op.name in ("SumReduce", "MaxReduce", "Mean"):
         return _reduce(shape, dtype, bound, below, sizes)
