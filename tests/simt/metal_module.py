@@ -66,6 +66,7 @@ def kernels(source: str) -> list[Kernel]:
 class MetalModule(Module):
     """One translation unit of kernels in MSL. Arguments of a run are addresses by buffer index."""
 
+    DEVICE = "metal"
     HEAD = f'#include "{HERE}/metal/metal_stdlib"'
     FILE = "program_source"
     WARNINGS = ("-Wno-attributes", "-Wno-builtin-macro-redefined", f"-I{HERE}/metal")

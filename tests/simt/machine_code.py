@@ -1,0 +1,95 @@
+"""Kernels that tests emit for CUDA, given to NVIDIA's own compiler where it is installed.
+
+A kernel is compiled once in a process, whatever it is called. In the short tests it is compiled for
+one architecture, which its text draws from those that its instructions are of; with Hypothesis'
+profile ``long``, and where a report is asked for, for all of them. None may have more values than
+registers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from hypothesis import settings
+from tegg.backends.cuda import nvrtc
+from tegg.backends.cuda.program import prelude
+from tegg.backends.cuda.resources import Resources, resources_of
+
+ARCHITECTURES = (75, 80, 90)
+REPORT = "TEGG_KERNEL_REPORT"  # the environment's name for a file that gets a line for each kernel
+# Functions of the prelude that older devices have no instruction for, and the first that have one.
+_SINCE = {"mma_g": 80, "mma_t": 80}
+_NAME = re.compile(r"^KERNEL\(\d+\) (\w+)\(", re.MULTILINE)
+_real, _seen = nvrtc.find, set()  # tests put another compiler in its place
+
+
+def admitted(source: str) -> tuple[int, ...]:
+    """The architectures that a kernel's instructions are of."""
+    first = max((since for word, since in _SINCE.items() if f"{word}(" in source), default=0)
+    return tuple(a for a in ARCHITECTURES if a >= first)
+
+
+def unnamed(source: str) -> str:
+    """A text that is the same for kernels that differ in their names alone."""
+    for i, name in enumerate(_NAME.findall(source)):
+        source = re.sub(rf"\b{name}\b", f"kernel{i}", source)
+    return source
+
+
+def kernels(source: str) -> list[str]:
+    """The kernels of a program that has the prelude above them."""
+    below = source.removeprefix(prelude())
+    first, *found = re.split(r"^(?=KERNEL\(\d+\) )", below, flags=re.MULTILINE)
+    return found if not first.strip() else [below]
+
+
+def check(sources: Iterable[str], everywhere: bool = False) -> None:
+    """Compile the texts of kernels, each with nothing but the prelude above it, that have not been
+    compiled yet. everywhere: for every architecture in short tests too. Raises AssertionError for
+    kernels that spill."""
+    compiler = _real()
+    if compiler is None:
+        return
+    batches: dict[int, list[str]] = {}
+    for text in sources:
+        key = hashlib.sha256(unnamed(text).encode()).digest()
+        allowed = admitted(text) if text.strip() else ()
+        if not (everywhere or _all()):
+            allowed = () if key in _seen else allowed[key[0] % max(1, len(allowed)):][:1]
+        for architecture in allowed:
+            if (key, architecture) not in _seen:
+                _seen.update({key, (key, architecture)})
+                batches.setdefault(architecture, []).append(text)
+    for architecture, texts in batches.items():
+        compiled(compiler, texts, architecture)
+
+
+def compiled(compiler: nvrtc.Nvrtc, texts: Sequence[str], architecture: int) -> list[Resources]:
+    """What kernels take of a device. Raises AssertionError where one spills, CompileFailed where one
+    is not taken."""
+    source = "\n".join([prelude(), *texts])
+    found = list(resources_of(compiler.compile(source, architecture)[1]))
+    assert {r.kernel for r in found} == set(_NAME.findall("\n".join(texts)))
+    _report(found, architecture)
+    spilled = [r.show() for r in found if r.spill_stores or r.spill_loads]
+    assert not spilled, f"sm_{architecture}: {spilled}\n{source[len(prelude()):]}"
+    return found
+
+
+def _all() -> bool:
+    return REPORT in os.environ or settings.get_current_profile_name() == "long"
+
+
+def _report(found: Sequence[Resources], architecture: int) -> None:
+    if REPORT in os.environ:
+        test = os.environ.get("PYTEST_CURRENT_TEST", "").partition(" ")[0]
+        rows = [json.dumps({"test": test, "sm": architecture, "kernel": r.kernel,
+                            "registers": r.registers, "shared": r.shared_bytes,
+                            "spilled": r.spill_stores + r.spill_loads}) for r in found]
+        with Path(os.environ[REPORT]).open("a", encoding="utf-8") as f:
+            f.write("".join(f"{row}\n" for row in rows))  # one write: others append too
