@@ -87,7 +87,7 @@ _units = itertools.count()
 def _header(unit: type[Module]) -> tuple[str, list[str]]:
     """What stands above all kernels of a device, and the flags with which it is read once for all."""
     text = files(f"tegg.backends.{unit.DEVICE}").joinpath("prelude.h").read_text(encoding="utf-8")
-    path = _folder() / f"above_{unit.DEVICE}.h"
+    path = _folder() / f"above_{unit.__name__}.h"
     path.write_text(f'{unit.HEAD}\n#line 1 "{unit.FILE}"\n{text}')
     run_compiler(["g++", *_flags(unit), "-x", "c++-header", str(path), "-o", f"{path}.gch"])
     return text, ["-include", str(path)]
