@@ -14,6 +14,7 @@ from kernels import random_inputs
 from simt import cases
 from simt.cases import METAL
 from simt.metal_front_end import judge, there
+from simt.metal_module import ByClang
 from simt.metal_rules import broken_rules
 from simt.simulator import ORDERS, SimulatorError
 from test_contraction_random import fragment
@@ -187,6 +188,25 @@ def test_random_constant_shapes(drawn):
 @given(st.lists(views(symbolic=True), min_size=6, max_size=8))
 def test_random_symbolic_shapes(drawn):
     simulate(drawn)
+
+
+# ---- by another compiler
+@pytest.mark.skipif(not there(), reason="ziglang is not installed")
+def test_clang_makes_the_same_of_them():
+    """Metal's own compiler is a clang: loops, rows and products, run as it reads and optimises them."""
+    found = []
+    for name in sorted(CASES)[::6]:
+        g = Draw()
+        found.append(record(f"k_{name}", g, CASES[name](g)))
+    found.append(softmax())
+    for name, tile, *sums in (("tiled", Tile(*TILES[-1])), ("matrix", MatrixTile(64, 64, 16), MatrixSums)):
+        g = Draw()
+        y = g.op("Contract", g.x(40, 70), g.x(70, 33), "a,k;k,b;a,b", (40, 33))
+        code = lower_contraction(g, [y], [y], name, METAL.language, tile, *sums)
+        found.append(cases.Case(g, [y], {}, random_inputs(g, {}), code))
+    module = ByClang("\n".join([cases.prelude(METAL), *(c.code.source for c in found)]))
+    for number, c in enumerate(found):
+        agree(module, c, number % 3, 4)
 
 
 # ---- bugs planted into what is really emitted

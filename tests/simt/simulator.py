@@ -89,7 +89,7 @@ def _header(unit: type[Module]) -> tuple[str, list[str]]:
     text = files(f"tegg.backends.{unit.DEVICE}").joinpath("prelude.h").read_text(encoding="utf-8")
     path = _folder() / f"above_{unit.__name__}.h"
     path.write_text(f'{unit.HEAD}\n#line 1 "{unit.FILE}"\n{text}')
-    run_compiler(["g++", *_flags(unit), "-x", "c++-header", str(path), "-o", f"{path}.gch"])
+    run_compiler([*unit.COMPILER, *_flags(unit), "-x", "c++-header", str(path), "-o", f"{path}.gch"])
     return text, ["-include", str(path)]
 
 
@@ -104,15 +104,17 @@ def built(source: str, unit: Module | None = None) -> tuple[Path, list[str]]:
     unit = object.__new__(Module) if unit is None else unit
     stem, names = _folder() / f"unit{next(_units)}", unit.found(source)
     exports = "".join(f"{unit.export(n)}\n" for n in names)
-    above, include = _header(type(unit))
-    head, line = unit.HEAD, 1
-    if source.startswith(above):
-        source, head, line = source[len(above):], "", above.count("\n") + 1
+    head, line, include = unit.HEAD, 1, []
+    if unit.COMPILER == ("g++",):
+        above, found = _header(type(unit))
+        if source.startswith(above):
+            source, head, include = source[len(above):], "", found
+            line += above.count("\n")
     Path(f"{stem}.cpp").write_text(f'{head}\n#line {line} "{unit.FILE}"\n{source}\n'
                                    f'#line 1 "exports"\nSIMT_MODULE\n{exports}')
     # the sanitizer's hooks are the machine's: its own library must not be linked
-    run_compiler(["g++", *_flags(type(unit)), *([] if head else include), "-c", f"{stem}.cpp",
-                  "-o", f"{stem}.o"])
+    run_compiler([*unit.COMPILER, *_flags(type(unit)), *include, "-c", f"{stem}.cpp", "-o",
+                  f"{stem}.o"])
     run_compiler(["g++", "-shared", f"{stem}.o", "-o", f"{stem}.so"])
     return Path(f"{stem}.so"), names
 
@@ -124,6 +126,7 @@ class Module:
     HEAD = '#include "cuda.h"'  # what stands before the unchanged text
     FILE = "kernels.cu"         # what compilers call the text
     WARNINGS: tuple[str, ...] = ()
+    COMPILER: tuple[str, ...] = ("g++",)
 
     def __init__(self, source: str) -> None:
         machine()
