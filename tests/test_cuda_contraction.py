@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kernels import random_inputs
 from simt import cases
 from test_contraction_random import fragment
-from test_cuda_kernels import agree, compiled
+from test_cuda_kernels import agree
 from tegg.backends.simt.contraction import lower_contraction
 from tegg.backends.cuda.emit import CudaC
 from tegg.backends.simt.templates import TILES, Forms, Tile, tiles
@@ -40,7 +40,6 @@ def test_fragments(tile):
     for number, c in enumerate(found):
         if c.code.work.iterations < 3e6:
             agree(unit, c, number % 3, 4)
-    compiled([c.code for c in found])
 
 
 def test_symbolic_sizes():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from simt import cases, machine_code
+from simt import cases
 from test_kernel_cases import CASES
 from tegg.backends.cuda.emit import CudaC
 
@@ -19,10 +19,6 @@ from tegg.testing.draw import Draw
 from tegg.testing.rows import N
 from tegg.testing.strategies import views
 from tegg.testing.tolerance import close
-
-def compiled(codes) -> None:
-    """NVIDIA's own compiler takes the text for every architecture, where it is installed."""
-    machine_code.check([c.source for c in codes], everywhere=True)
 
 
 def agree(unit, c, order: int, slack: float = 1.0) -> None:
@@ -43,7 +39,6 @@ def test_cases(part):
     unit = cases.module([c.code for c in found])
     for number, c in enumerate(found):
         agree(unit, c, number % 3, 2.0)
-    compiled([c.code for c in found])
 
 
 WIDE = {
@@ -73,7 +68,6 @@ def test_four_neighbours_move_at_once():
     stores = {name for name, c in zip(WIDE, found) if "wide_store" in c.code.source}
     assert loads == {"added", "rows", "columns", "aligned", "numbers", "counted"}
     assert stores == set(WIDE)
-    compiled([c.code for c in found])
 
 
 def test_casts_and_reductions():
@@ -89,7 +83,6 @@ def test_casts_and_reductions():
     unit = cases.module([c.code for c in found])
     for number, c in enumerate(found):
         agree(unit, c, number % 3)
-    compiled([c.code for c in found])
 
 
 def simulate(drawn) -> None:

@@ -7,7 +7,7 @@ from contractions import CASES, SYMBOLIC, matmul, product
 from kernels import random_inputs
 from simt import cases
 from test_cuda_contraction import SIZES
-from test_cuda_kernels import agree, compiled
+from test_cuda_kernels import agree
 from tegg.backends.cuda.emit import CudaC
 from tegg.backends.cuda.rows import RowForms, lower_rows
 
@@ -29,7 +29,6 @@ def test_fragments(half):
     for number, c in enumerate(found):
         if c.code.work.iterations < 1e6:
             agree(unit, c, number % 3, 4)
-    compiled([c.code for c in found])
 
 
 def test_symbolic_sizes():

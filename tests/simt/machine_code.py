@@ -1,8 +1,5 @@
-"""Kernels that tests emit for CUDA, given to NVIDIA's own compiler where it is installed.
-
-A kernel is compiled once in a process, whatever it is called. In the short tests it is compiled for
-one architecture, which its text draws from those that its instructions are of; with Hypothesis'
-profile ``long``, and where a report is asked for, for all of them.
+"""Kernels that tests emit for CUDA, given to NVIDIA's own compiler where it is installed: each once
+in a process, whatever it is called, for every architecture that its instructions are of.
 
 None may spill because it has more values than registers. The assembler also spills a few bytes of its
 own accord, to let more blocks run at a time; it does not where it is told that one is enough.
@@ -17,13 +14,12 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from hypothesis import settings
 from tegg.backends.cuda import nvrtc
 from tegg.backends.cuda.program import prelude
 from tegg.backends.cuda.resources import Resources, resources_of
 
 ARCHITECTURES = (75, 80, 90)
-CHOSEN = 64  # bytes that the assembler may spill for more blocks at a time
+CHOSEN = 128  # bytes that the assembler may spill for more blocks at a time
 REPORT = "TEGG_KERNEL_REPORT"  # the environment's name for a file that gets a line for each kernel
 # Functions of the prelude that older devices have no instruction for, and the first that have one.
 _SINCE = {"mma_g": 80, "mma_t": 80}
@@ -51,22 +47,18 @@ def kernels(source: str) -> list[str]:
     return found if not first.strip() else [below]
 
 
-def check(sources: Iterable[str], everywhere: bool = False) -> None:
+def check(sources: Iterable[str]) -> None:
     """Compile the texts of kernels, each with nothing but the prelude above it, that have not been
-    compiled yet. everywhere: for every architecture in short tests too. Raises AssertionError for
-    kernels that spill."""
+    compiled yet. Raises AssertionError for kernels that spill."""
     compiler = _real()
     if compiler is None:
         return
     batches: dict[int, list[str]] = {}
     for text in sources:
         key = hashlib.sha256(unnamed(text).encode()).digest()
-        allowed = admitted(text) if text.strip() else ()
-        if not (everywhere or _all()):
-            allowed = () if key in _seen else allowed[key[0] % max(1, len(allowed)):][:1]
-        for architecture in allowed:
-            if (key, architecture) not in _seen:
-                _seen.update({key, (key, architecture)})
+        if text.strip() and key not in _seen:
+            _seen.add(key)
+            for architecture in admitted(text):
                 batches.setdefault(architecture, []).append(text)
     for architecture, texts in batches.items():
         compiled(compiler, texts, architecture)
@@ -93,10 +85,6 @@ def one_block(text: str) -> str:
     bounds = "__launch_bounds__(threads)"
     assert text.count(bounds) == 1
     return text.replace(bounds, "__launch_bounds__(threads, 1)")
-
-
-def _all() -> bool:
-    return REPORT in os.environ or settings.get_current_profile_name() == "long"
 
 
 def _report(found: Sequence[Resources], architecture: int) -> None:
