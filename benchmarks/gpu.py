@@ -7,10 +7,11 @@ runs. Ratios are PyTorch's time by ours; fractions are of the ceiling that was m
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import statistics
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,9 @@ ROOT = Path(__file__).parent
 sys.path.insert(0, str(ROOT))
 
 from arrays import decoded, difference, drawn, places
+from gpu_models import models
 from gpu_workloads import WORKLOADS, Workload
-from machine import Program
+from machine import Program, described
 from run import folders, missing
 from tegg.backends.cuda.driver import Device, open_device
 from tegg.errors import BackendError
@@ -83,29 +85,84 @@ def as_torch(torch: Any, array: np.ndarray, dtype: str) -> Any:
     return torch.from_numpy(array).cuda()
 
 
-def measured(device: Device, w: Workload, folder: Path, torch: Any, reference: bool
+def measured(device: Device, w: Workload, at: Mapping[str, Path], torch: Any, reference: bool
              ) -> dict[str, Any]:
     """One workload: whether it is right, and how long everybody takes."""
+    folder = at[f"bench_{w.name}"]
     program = Program(device, folder)
     out: dict[str, Any] = {"name": w.name, "about": w.about, "bytes": w.bytes, "flops": w.flops}
     specs = sorted(program.about["input"], key=lambda s: s["slot"])
     program.run()
     if reference:
         want = w.numpy(*(decoded(drawn(s), s["dtype"]).astype(np.float64) for s in specs))
-        at = places(want.size, COMPARED)
-        out["error"] = difference(program.output(0).reshape(-1)[at], want.reshape(-1)[at])
+        kept = want.reshape(-1)[places(want.size, COMPARED)]
+        out["error"] = difference(decoded_output(program), kept)
         out["ok"] = out["error"] <= w.tolerance
     program.seconds(3)
     out["tegg"] = statistics.median(program.seconds(REPEATS))
+    out["predicted"] = program.about["predicted_seconds"]
     out["kernels"] = [[n, s] for n, s in program.per_kernel()]
+    out["candidates"] = candidates(device, at, folder.name, program, w.tolerance)
     if torch is not None:
         given = [as_torch(torch, drawn(s), s["dtype"]) for s in specs]
-        out["torch eager"] = torch_seconds(torch, lambda: w.torch(torch, *given), REPEATS)
+        out |= others(torch, lambda *a: w.torch(torch, *a), given)
+    return out
+
+
+def others(torch: Any, f: Callable[..., Any], given: Sequence[Any]) -> dict[str, Any]:
+    """How long PyTorch takes: eager, compiled, and compiled with CUDA graphs."""
+    with torch.no_grad():
+        out: dict[str, Any] = {"torch eager": torch_seconds(torch, lambda: f(*given), REPEATS)}
+        for name, mode in (("torch.compile", None), ("torch.compile graphs", "reduce-overhead")):
+            try:
+                torch.compiler.reset()
+                made = torch.compile(f, mode=mode)
+                out[name] = torch_seconds(torch, lambda made=made: made(*given), REPEATS)
+            except (RuntimeError, ImportError, OSError) as e:  # it needs a compiler and Triton
+                out[f"{name} says"] = f"{type(e).__name__}: {e}"[:300]
+    return out
+
+
+def candidates(device: Device, at: Mapping[str, Path], name: str, reference: Program,
+               tolerance: float) -> list[dict[str, Any]]:
+    """The plans of a workload that were not the best by prediction: their times, and whether they
+    give what the best one gives."""
+    want = decoded_output(reference)
+    out = []
+    for number in itertools.count(1):
+        folder = at.get(f"{name}__{number}")
+        if folder is None:
+            return out
         try:
-            f = torch.compile(lambda *a: w.torch(torch, *a))
-            out["torch.compile"] = torch_seconds(torch, lambda: f(*given), REPEATS)
-        except (RuntimeError, ImportError, OSError) as e:  # it needs a compiler and Triton
-            out["torch.compile says"] = f"{type(e).__name__}: {e}"[:300]
+            program = Program(device, folder)
+            program.run()
+            error = difference(decoded_output(program), want)
+            program.seconds(3)
+            out.append({"plan": number, "templates": program.about["templates"], "error": error,
+                        "ok": error <= 2 * tolerance,
+                        "predicted": program.about["predicted_seconds"],
+                        "tegg": statistics.median(program.seconds(REPEATS))})
+        except BackendError as e:
+            out.append({"plan": number, "ok": False, "says": str(e)})
+
+
+def decoded_output(program: Program) -> np.ndarray:
+    """The elements of the first result that are compared."""
+    got = program.output(0).reshape(-1)
+    return got[places(got.size, COMPARED)].astype(np.float64)
+
+
+def model_row(device: Device, folder: Path, torch: Any) -> dict[str, Any]:
+    """A model, a run of which is one CUDA graph, beside PyTorch's on weights of the same sizes."""
+    program = Program(device, folder)
+    program.seconds(3)
+    out: dict[str, Any] = {"name": folder.name, "about": "a model", "bytes": 0.0, "flops": 0.0,
+                           "tegg": statistics.median(program.seconds(REPEATS)),
+                           "predicted": program.about["predicted_seconds"]}
+    out["kernels"] = [[n, s] for n, s in program.per_kernel()]
+    make = models(torch).get(folder.name) if torch is not None else None
+    if make is not None:
+        out |= others(torch, *make())
     return out
 
 
@@ -116,7 +173,7 @@ def judged(row: dict[str, Any], top: dict[str, float], dtype: str) -> dict[str, 
         row["fraction of bandwidth"] = row["bytes"] / row["tegg"] / top["bandwidth"]
     if row["flops"] and name in top:
         row["fraction of products"] = row["flops"] / row["tegg"] / top[name]
-    for other in ("torch eager", "torch.compile"):
+    for other in ("torch eager", "torch.compile", "torch.compile graphs"):
         if other in row:
             row[f"ratio to {other}"] = row[other] / row["tegg"]
     return row
@@ -144,13 +201,21 @@ def main() -> int:
         if options.only not in w.name or f"bench_{w.name}" not in at:
             continue
         try:
-            row = measured(device, w, at[f"bench_{w.name}"], torch, not options.no_reference)
+            row = measured(device, w, at, torch, not options.no_reference)
             row = judged(row, top, w.inputs[0][1])
         except BackendError as e:
             row = {"name": w.name, "ok": False, "says": str(e)}
         rows.append(row)
-        wrong += not row.get("ok", True)
+        wrong += not (row.get("ok", True) and all(c["ok"] for c in row.get("candidates", ())))
         print(shown(row), flush=True)
+    for name in sorted(at):
+        if options.only in name and described(at[name])["family"] == "models":
+            try:
+                rows.append(judged(model_row(device, at[name], torch), top, "f32"))
+            except BackendError as e:
+                rows.append({"name": name, "ok": False, "says": str(e)})
+                wrong += 1
+            print(shown(rows[-1]), flush=True)
     options.json.write_text(json.dumps({"device": device.name, "driver": device.version,
                                         "ceilings": top, "workloads": rows}, indent=1))
     return 1 if wrong else 0
@@ -161,6 +226,9 @@ def shown(row: dict[str, Any]) -> str:
         return f"{row['name']:20s} FAIL {row['says']}"
     parts = [f"{row['tegg'] * 1e6:10.1f} us", "ok" if row.get("ok", True) else "WRONG"]
     parts += [f"{k} {v:.2f}" for k, v in row.items() if k.startswith(("fraction", "ratio"))]
+    others = [c["tegg"] for c in row.get("candidates", ()) if c["ok"]]
+    if others:
+        parts.append(f"best of {len(others)} other plans {min(others) * 1e6:.1f} us")
     return f"{row['name']:20s} " + "  ".join(parts)
 
 

@@ -12,6 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from simt import fake_driver
+from tegg.backends.cuda.tune.cases import Sizes
+
+PRICES = Sizes((4, 12), 256, ("f32",), 256, 3, ("Exp2",), {"product": (40, 72, 64)}, ("f16",), ())
 
 HERE = Path(__file__).parent.parent / "benchmarks"
 RUN = """
@@ -31,7 +34,7 @@ def maker():
         m.syspath_prepend(str(HERE))
         import make
         yield make
-        for name in ("make", "cases", "arrays", "machine", "gpu_workloads"):
+        for name in ("make", "cases", "arrays", "machine", "prices", "gpu_workloads"):
             sys.modules.pop(name, None)
 
 
@@ -43,11 +46,18 @@ def bundle(maker, tmp_path_factory):
     wanted = {"softmax_short", "product_uneven", "gather", "symbolic", "elementwise_bf16"}
     found = [shrunk(c) for c in cases.FAMILIES if c.name in wanted]
     found += [c for c in gpu_workloads.cases() if c.name == "bench_tiny"]
-    found += [cases.decoder_step(layers=1, size=32, slots=8)]
+    found += [small_workload(), cases.decoder_step(layers=1, size=32, slots=8)]
     folder = tmp_path_factory.mktemp("gpu") / "bundle"
-    size = maker.make(folder, found, (90,), fake_driver.Compiler().compile)
+    size = maker.make(folder, found, (90,), fake_driver.Compiler().compile, prices=PRICES)
     assert 10_000 < size < 8 << 20
     return folder
+
+
+def small_workload():
+    """A product of which there are several plans, under the name of a workload."""
+    import cases
+    return cases.Case("bench_matmul_f32_4096", "workloads", lambda x, w: x @ w,
+                      (cases.Input((40, 64)), cases.Input((64, 72))), 1e-5, big=True)
 
 
 def shrunk(case):
@@ -122,10 +132,50 @@ def test_times_are_written(bundle, tmp_path):
     done = run(bundle, "gpu.py", "--json", str(tmp_path / "r.json"), "--copy-bytes", "65536")
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads((tmp_path / "r.json").read_text())
-    (row,) = found["workloads"]
-    assert row["name"] == "tiny" and row["ok"] and row["tegg"] > 0
-    assert found["ceilings"]["bandwidth"] > 0 and "fraction of bandwidth" in row
-    assert len(row["kernels"]) == 1
+    rows = {r["name"]: r for r in found["workloads"]}
+    assert set(rows) == {"tiny", "matmul_f32_4096", "decoder_step"}
+    tiny, product, model = (rows[n] for n in ("tiny", "matmul_f32_4096", "decoder_step"))
+    assert tiny["ok"] and tiny["tegg"] > 0 and len(tiny["kernels"]) == 1 and not tiny["candidates"]
+    assert found["ceilings"]["bandwidth"] > 0 and "fraction of bandwidth" in tiny
+    assert product["ok"] and product["candidates"]
+    assert all(c["ok"] and c["error"] < 1e-5 and c["predicted"] >= product["predicted"]
+               for c in product["candidates"])
+    assert "other plans" in done.stdout
+    assert model["tegg"] > 0 and len(model["kernels"]) > 5
+
+
+def test_other_plans_that_differ_are_found(bundle, tmp_path):
+    at = bundle / "programs/sm_90/bench_matmul_f32_4096__1/program.json"
+    kept = at.read_text()
+    about = json.loads(kept)
+    about["input"][0]["seed"] += 1
+    at.write_text(json.dumps(about))
+    try:
+        done = run(bundle, "gpu.py", "--json", str(tmp_path / "r.json"), "--only", "matmul",
+                   "--copy-bytes", "65536")
+    finally:
+        at.write_text(kept)
+    assert done.returncode == 1, done.stdout + done.stderr
+    (row,) = json.loads((tmp_path / "r.json").read_text())["workloads"]
+    assert row["ok"] and not row["candidates"][0]["ok"]
+
+
+def test_a_profile_of_what_was_measured_there(bundle, maker, tmp_path):
+    """The bundle times its kernels without tegg; here a profile is made of that."""
+    import prices
+    from tegg.extract.profile import read_profile
+    done = run(bundle, "tune.py", "--json", str(tmp_path / "p.json"), "--rounds", "2", "--quick",
+               played="major=9 minor=0")
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads((tmp_path / "p.json").read_text())
+    assert found["architecture"] == 90 and {c[0].split("(")[0] for c in found["cases"]} >= {
+        "chain of 4 in f32", "3 x Exp2", "CudaTiled", "CudaMma"}
+    assert all(s > 0 for _, s in found["cases"])
+    made = prices.profile(found, PRICES)
+    made.write(tmp_path / "sm.toml")
+    again = read_profile(tmp_path / "sm.toml", "cuda", "Simulated GPU, sm_90")
+    assert again.costs.name == "cuda/measured" and again.costs.ops["Exp2"] > 0
+    assert again.figures["memory"] == pytest.approx(found["figures"]["memory"], rel=1e-5)
 
 
 def test_what_is_written_of_a_program(bundle):

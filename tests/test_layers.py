@@ -152,12 +152,15 @@ def test_other_packages_are_behind_their_doors():
     assert found == DOORS
 
 
+SHARED = ("simt", "tuning")  # what several devices are made of
+
+
 def test_backends_do_not_import_each_other():
     for name in FILES:
         parts = name.split(".")
         if parts[0] == "backends" and len(parts) > 2:
             others = {m for m in ours(name) if m.startswith("backends.") and m.count(".") > 1
-                      and m.split(".")[1] not in (parts[1], "simt")}
+                      and m.split(".")[1] not in (parts[1], *SHARED)}
             assert not others, f"{name} imports {others}"
 
 

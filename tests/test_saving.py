@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tegg
-from tegg.errors import ArgumentError
+from tegg.errors import ArgumentError, BackendError
 from tegg.nn import Linear
 
 
@@ -47,3 +47,23 @@ def test_only_programs_are_saved(tmp_path):
     with pytest.raises(ArgumentError, match="save takes a compiled program, such as f.program"):
         tegg.save(lambda x: x, tmp_path / "p.tegg")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_program_keeps_what_its_device_was_told(tmp_path):
+    """Which GPU, where results are, how kernels are started."""
+    from simt import fake_driver
+    x = np.arange(6, dtype=np.float32)
+    with fake_driver.installed() as fake:
+        fake.set(devices=2)
+        stack = (tegg.Generic(), tegg.Cuda(device=1, results="device", graph=False))
+        program = tegg.compile(lambda x: x + 1, *stack).program(x)
+        tegg.save(program, tmp_path / "p.tegg")
+        again = tegg.load(tmp_path / "p.tegg")
+        assert again.target.settings == {"number": 1, "results": "device", "graph": False}
+        (made,) = again(x).values()
+        np.testing.assert_array_equal(made.numpy(), x + 1)
+        assert not isinstance(made, np.ndarray)
+    with fake_driver.installed() as fake, pytest.raises(
+            BackendError, match="there is no GPU 1: NVIDIA's driver finds 1"):
+        fake.set(devices=1)
+        tegg.load(tmp_path / "p.tegg")

@@ -12,9 +12,11 @@ from tegg.backends.cpu.identity import _described, processor
 from tegg.backends.cpu.target import Cpu
 from tegg.backends.cpu.tune import measure
 from tegg.backends.cpu.tune.cases import cases
-from tegg.backends.cpu.tune.fit import Timed, Traffic, error, fitted, levels_of
-from tegg.backends.cpu.tune.kernels import Kernels, chain, product, single, tiny
+from tegg.backends.cpu.tune.fit import Traffic, fitted, levels_of
+from tegg.backends.cpu.tune.kernels import Kernels, product
 from tegg.backends.cpu.tune.machine import MODES, Machine
+from tegg.backends.tuning.case import chain, single, tiny
+from tegg.backends.tuning.fitting import Timed, error
 from tegg.errors import BackendError
 from tegg.extract.cost import Level, load_costs
 

@@ -6,10 +6,9 @@ import ctypes
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from tegg import env
 from tegg.ir.classes import Fragment
 from tegg.extract.cost import Costs, load_costs
-from tegg.extract.profile import Profile, measured_costs
+from tegg.extract.profile import Profile, chosen_costs, measured_costs
 from tegg.dim import Dim, Symbol
 from tegg.dtype import DType
 from tegg.kernel.code import KernelCode
@@ -60,9 +59,9 @@ class Cpu:
 
     def costs(self) -> Costs:
         """``TEGG_COSTS``, what was measured on this processor, or the profile that is shipped."""
-        chosen = env.COSTS.get()
+        chosen = chosen_costs(self.name, threads())
         if chosen is not None:
-            return load_costs(chosen, threads())
+            return chosen
         found = measured_costs(self.name, self.machine())
         return load_costs("cpu/generic", threads()) if found is None \
             else found.with_threads(threads())

@@ -30,9 +30,11 @@ def Cuda(*, device: int = 0, results: str = "numpy", graph: bool = True,
     if results == "gpuarray":
         _needs_pycuda()
     number = _number("device", device)
-    known = (open_device(number).architecture if architecture is None
-             else _number("architecture", architecture))
-    return Compiler(name="Cuda", target=Target(known, number, results, bool(graph)))
+    if architecture is not None:
+        known, model = _number("architecture", architecture), ""
+    else:
+        known, model = open_device(number).architecture, open_device(number).name
+    return Compiler(name="Cuda", target=Target(known, number, results, bool(graph), model))
 
 
 def _number(name: str, value: Any) -> int:

@@ -172,6 +172,23 @@ class Loaded:
             self._mark(stream)
             return out
 
+    def timed(self, buffers: Any, sizes: Any, repeats: int,
+              resident: AbstractSet[int] = frozenset()) -> list[float]:
+        """Seconds of each of several runs, by events around what ``run`` starts."""
+        device, stream = self._device, current_stream()
+        with device.current():
+            sized = self._sized(sizes)
+            self._follow(stream)
+            addresses = self._given(buffers, sized, resident, stream)
+            marks = [device.mark(stream)]
+            for _ in range(repeats):
+                self._start(addresses, sized, stream)
+                marks.append(device.mark(stream))
+            out = [device.seconds(a, b) for a, b in pairwise(marks)]
+            self._taken(buffers, addresses, sized, resident, stream)
+            self._mark(stream)
+            return out
+
     def _follow(self, stream: int) -> None:
         """The arena is one: a run on another stream waits for the last."""
         if self._last is not None and self._last[0] != stream:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from tegg.backends.simt.contraction import lower_contraction
 from tegg.backends.simt.templates import Forms, templates, tile_of
 from tegg.dtype import DType
 from tegg.errors import BackendError, LoweringError
 from tegg.extract.cost import Costs, load_costs
+from tegg.extract.profile import Profile, chosen_costs, measured_costs
 from tegg.ir.classes import Fragment
 from tegg.ir.op import PRODUCTS, Op
 from tegg.kernel.code import KernelCode
@@ -30,15 +34,15 @@ class Cuda:
     """Kernels in CUDA C for compute capability ``architecture / 10``.
 
     Planning needs no GPU; building a plan opens the one of this number. results, graph: see
-    ``tegg.Cuda``.
+    ``tegg.Cuda``. model: the GPU's name, by which its measured costs are found.
     """
 
     name = "cuda"
     rules = ("lower.cuda", "lower.tensorcore")
 
     def __init__(self, architecture: int, number: int = 0, results: str = "numpy",
-                 graph: bool = True) -> None:
-        self.architecture, self.number = architecture, number
+                 graph: bool = True, model: str = "") -> None:
+        self.architecture, self.number, self._model = architecture, number, model
         self.results, self.graph = results, graph
         self.language = CudaC()
         self.features = frozenset({f"sm={architecture}"})
@@ -50,8 +54,41 @@ class Cuda:
         return f"cuda {self.architecture}\n{prelude()}"
 
     def costs(self) -> Costs:
+        """``TEGG_COSTS``, what was measured on a GPU of this model, or what is shipped."""
+        chosen = chosen_costs(self.name)
+        if chosen is not None:
+            return chosen
+        found = measured_costs(self.name, self.machine()) if self._model else None
+        return load_costs(self.shipped()) if found is None else found
+
+    def shipped(self) -> str:
+        """The name of the profile that is shipped for the architecture."""
         known = self.architecture in _PROFILES
-        return load_costs(f"cuda/sm_{self.architecture}" if known else "cuda/generic")
+        return f"cuda/sm_{self.architecture}" if known else "cuda/generic"
+
+    def machine(self) -> str:
+        """The GPU, in words: what its measured profile is kept by."""
+        return f"{self._model or open_device(self.number).name}, sm_{self.architecture}"
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Which GPU, what results are, how kernels are started."""
+        return {"number": self.number, "results": self.results, "graph": self.graph}
+
+    def configured(self, settings: Mapping[str, Any]) -> Cuda:
+        """The target with other settings. Raises BackendError where there is no such GPU."""
+        device = open_device(settings["number"])
+        return Cuda(device.architecture, model=device.name, **settings)
+
+    def tune(self, quick: bool = False, step: Callable[[str], None] = lambda name: None) -> Profile:
+        """Measure the GPU. ``step`` is told what has been done, ``tune_steps`` times."""
+        from .tune.measure import tune
+        return tune(self, quick, step)
+
+    def tune_steps(self, quick: bool = False) -> int:
+        """How many steps ``tune`` tells of."""
+        from .tune.measure import steps
+        return steps(quick)
 
     def unsupported(self, op: Op, dtype: DType) -> str | None:
         if op.kind in PRODUCTS and op.template is None:
@@ -95,4 +132,5 @@ class Cuda:
 
 def target() -> Cuda:
     """The entry point ``tegg.backends: cuda``. Raises BackendError where no GPU can be opened."""
-    return Cuda(open_device().architecture)
+    device = open_device()
+    return Cuda(device.architecture, model=device.name)

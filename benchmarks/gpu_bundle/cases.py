@@ -10,7 +10,10 @@ import tegg
 from arrays import drawn
 from tegg import nn
 from tegg.models.bert import Bert, BertConfig, SentenceEncoder
+from tegg.models.gpt2 import GPT2, GPT2Config
 from tegg.models.llama import Llama, LlamaConfig
+from tegg.models.resnet import ResNet, ResNetConfig
+from tegg.models.vit import ViT, ViTConfig
 
 LOW, HIGH = -1.0, 1.0
 
@@ -119,27 +122,56 @@ def drawn_weights(module: nn.Module) -> nn.Module:
 SPECS: dict[int, dict[str, Any]] = {}  # of drawn weights, by the parameter
 
 
-def minilm(layers: int = 6, words: int = 30522) -> Case:
+def minilm(layers: int = 6, words: int = 30522, half: bool = False) -> Case:
     """all-MiniLM-L6-v2 in its sizes; its weights are drawn."""
     model = drawn_weights(SentenceEncoder(Bert(BertConfig(
         vocab_size=words, hidden_size=384, num_hidden_layers=layers, num_attention_heads=12,
         intermediate_size=1536))))
-    return Case("minilm", "models", model,
-                (Input((8, 128), "i64", 0, words), Input((8, 128), "i64", 1, 2)), 2e-4)
+    return Case("minilm_f16" if half else "minilm", "models", model,
+                (Input((8, 128), "i64", 0, words), Input((8, 128), "i64", 1, 2)),
+                2e-2 if half else 2e-4, (tegg.Fp16,) if half else ())
 
 
-def decoder_step(layers: int = 4, size: int = 512, slots: int = 256) -> Case:
+def decoder_step(layers: int = 4, size: int = 1024, slots: int = 512,
+                 half: bool = False) -> Case:
     """One token of a Llama with grouped heads, against caches that it writes to."""
+    heads = max(2, size // 64)
     model = Llama(LlamaConfig(vocab_size=8000, hidden_size=size, intermediate_size=3 * size,
-                              num_hidden_layers=layers, num_attention_heads=8,
-                              num_key_value_heads=4, max_position_embeddings=1024))
+                              num_hidden_layers=layers, num_attention_heads=heads,
+                              num_key_value_heads=heads // 2, max_position_embeddings=1024))
     drawn_weights(model)
 
     def step(ids, positions, *caches):
         pairs = [(caches[2 * i], caches[2 * i + 1]) for i in range(layers)]
         return model.head(model.hidden(ids, positions, pairs)[:, -1])
 
-    cache = Input((slots, 1, 4, size // 8))
-    return Case("decoder_step", "models", step,
+    cache = Input((slots, 1, heads // 2, size // heads))
+    return Case("decoder_step_f16" if half else "decoder_step", "models", step,
                 (Input((1, 1), "i64", 0, 8000), Input((1,), "i64", slots - 1, slots),
-                 *[cache] * (2 * layers)), 2e-4)
+                 *[cache] * (2 * layers)), 2e-2 if half else 2e-4, (tegg.Fp16,) if half else ())
+
+
+def gpt2(layers: int = 4, size: int = 256, length: int = 96) -> Case:
+    """A prompt of a small GPT-2."""
+    model = drawn_weights(GPT2(GPT2Config(4000, 256, size, layers, max(2, size // 64))))
+    return Case("gpt2", "models", model, (Input((2, length), "i64", 0, 4000),), 2e-4)
+
+
+def vit(layers: int = 4, size: int = 192, image: int = 96) -> Case:
+    """Images through a small vision transformer."""
+    model = drawn_weights(ViT(ViTConfig(
+        hidden_size=size, num_hidden_layers=layers, num_attention_heads=3,
+        intermediate_size=4 * size, image_size=image, num_labels=100)))
+    return Case("vit", "models", model, (Input((2, 3, image, image)),), 2e-4)
+
+
+def resnet(depths: tuple[int, ...] = (2, 2, 2, 2), width: int = 64, image: int = 64) -> Case:
+    """Images through a ResNet, whose norms are those of fresh statistics."""
+    model = drawn_weights(ResNet(ResNetConfig(depths, False, 100, 3, width)))
+    return Case("resnet", "models", model, (Input((2, 3, image, image)),), 5e-4)
+
+
+def models() -> list[Case]:
+    """Every model of the bundle."""
+    return [minilm(), minilm(half=True), decoder_step(), decoder_step(half=True), gpt2(), vit(),
+            resnet()]

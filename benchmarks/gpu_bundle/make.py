@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import shutil
 import sys
@@ -21,16 +22,19 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 import tegg
 from arrays import drawn, places
-from cases import FAMILIES, SPECS, Case, decoder_step, minilm
+from cases import FAMILIES, SPECS, Case, models
+from prices import write_prices
 from tegg.backends.cuda import nvrtc
 from tegg.backends.cuda.program import prelude
 from tegg.backends.cuda.resources import resources_of
 from tegg.backends.cuda.target import Cuda
+from tegg.backends.cuda.tune.cases import FULL, Sizes
 from tegg.dim import evaluate
 from tegg.errors import BackendError, ExtractionError
+from tegg.extract.alternatives import Wanted
 from tegg.ir import oracle
 from tegg.ir.signature import Signature
-from tegg.runtime.driver import Options, compile_graph, plan_graph
+from tegg.runtime.driver import Options, candidate_plans, compile_graph, plan_graph
 from tegg.trace import ArraySpec, trace
 
 ARCHITECTURES = (80, 90)
@@ -78,10 +82,19 @@ class Written:
         self.signature = Signature.of(self.graph)
         target = Watching(architecture, case.without)
         stack = (tegg.Generic(), *(s() for s in case.stack), tegg.Compiler(name="t", target=target))
-        self.plan = plan_graph(self.graph, Options(compilers=stack, cache=False))
+        self.options = Options(compilers=stack, cache=False)
+        self.plan = plan_graph(self.graph, self.options)
         self.used = target.used
         self.inputs: dict[int, np.ndarray] = {}
         self.sizes = self.signature.sizes([np.broadcast_to(0, x.shape) for x in case.inputs])
+
+    def others(self, most: int, seconds: float = 10.0) -> Iterator[Written]:
+        """The same with other plans, in the order of their predicted times."""
+        found = candidate_plans(self.graph, self.options, Wanted(most, seconds))
+        for plan in sorted(found[1:], key=lambda p: p.seconds):
+            other = copy.copy(self)
+            other.plan = plan
+            yield other
 
     def write(self, folder: Path, architectures: Iterable[int], compile_: Compile | None) -> None:
         folder.mkdir(parents=True)
@@ -169,7 +182,13 @@ class Written:
 
 
 def candidates(case: Case, architecture: int, most: int = 4) -> Iterator[tuple[str, Written]]:
-    """The plan of a case, then those without the templates that were chosen before."""
+    """The plan of a case, then others: of workloads the next best by prediction, tiles among them,
+    and of families those without the templates that were chosen before."""
+    if case.family == "workloads":
+        first = Written(case, architecture)
+        for number, made in enumerate((first, *(first.others(most) if first.used else ()))):
+            yield case.name + (f"__{number}" if number else ""), made
+        return
     without: frozenset[str] = frozenset()
     for number in range(most):
         try:
@@ -193,16 +212,21 @@ def copied_runtime(folder: Path) -> None:
     (folder / "tegg/backends/cuda").mkdir()
     for name in RUNTIME:
         shutil.copy(cuda / f"{name}.py", folder / "tegg/backends/cuda")
-    for name in ("arrays", "machine", "run"):
+    (folder / "tegg/backends/cuda/tune").mkdir()
+    for name in ("__init__", "figures"):
+        shutil.copy(cuda / "tune" / f"{name}.py", folder / "tegg/backends/cuda/tune")
+    for name in ("arrays", "machine", "run", "tune"):
         shutil.copy(HERE / f"{name}.py", folder)
-    for path in (HERE.parent / "gpu.py", HERE.parent / "gpu_workloads.py"):
-        shutil.copy(path, folder)
+    for name in ("gpu", "gpu_models", "gpu_workloads"):
+        shutil.copy(HERE.parent / f"{name}.py", folder)
     (folder / "prelude.h").write_text(prelude())
 
 
 def make(folder: Path, cases: Iterable[Case], architectures: Sequence[int],
-         compile_: Compile | None, wheels: Path | None = None) -> int:
-    """Write the bundle; gives its size. Raises BackendError where it is too large."""
+         compile_: Compile | None, wheels: Path | None = None,
+         prices: Sizes | None = None) -> int:
+    """Write the bundle; gives its size. prices: how large the kernels are that a cost profile is
+    fitted to, if they are wanted. Raises BackendError where it is too large."""
     folder.mkdir(parents=True)
     copied_runtime(folder)
     for wheel in sorted(wheels.glob("pycuda-*.whl")) if wheels else ():
@@ -214,6 +238,8 @@ def make(folder: Path, cases: Iterable[Case], architectures: Sequence[int],
                 made.write(folder / "programs" / f"sm_{a}" / name, (a,), compile_)
                 print(f"sm_{a} {name}: {len(made.plan.run)} calls, {', '.join(sorted(made.used))}",
                       flush=True)
+    for a in architectures if prices is not None else ():
+        write_prices(folder / "prices" / f"sm_{a}", a, prices, compile_)
     size = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file())
     if size > LIMIT:
         raise BackendError(f"the bundle is of {size / 2**20:.1f} MB, more than "
@@ -232,11 +258,10 @@ def main() -> int:
         print("missing: NVRTC; the bundle has sources alone, to be compiled where it runs "
               "(pip install 'tegg[nvrtc]')")
     from gpu_workloads import cases as workloads
-    wanted = [c for c in (*FAMILIES, minilm(), decoder_step(), *workloads())
-              if options.only in c.name]
+    wanted = [c for c in (*FAMILIES, *models(), *workloads()) if options.only in c.name]
     shutil.rmtree(options.folder, ignore_errors=True)
     size = make(options.folder, wanted, ARCHITECTURES, compiler.compile if compiler else None,
-                options.wheels)
+                options.wheels, None if options.only else FULL)
     print(f"{options.folder}: {size / 2**20:.1f} MB")
     return 0
 

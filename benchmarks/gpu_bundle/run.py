@@ -33,14 +33,19 @@ def missing() -> list[str]:
     return out
 
 
-def folders(device: Device) -> list[Path]:
-    """The programs for this device: those planned for the newest architecture that it has."""
-    planned = sorted(int(p.name[3:]) for p in (ROOT / "programs").iterdir())
-    usable = [a for a in planned if a <= device.architecture]
+def planned(root: Path, device: Device) -> Path:
+    """What was planned for the newest architecture that a device has."""
+    found = sorted(int(p.name[3:]) for p in root.iterdir())
+    usable = [a for a in found if a <= device.architecture]
     if not usable:
-        raise BackendError(f"the bundle is planned for {planned}, all newer than {device.name}, "
+        raise BackendError(f"the bundle is planned for {found}, all newer than {device.name}, "
                            f"which is sm_{device.architecture}")
-    return sorted((ROOT / "programs" / f"sm_{usable[-1]}").iterdir())
+    return root / f"sm_{usable[-1]}"
+
+
+def folders(device: Device) -> list[Path]:
+    """The programs for this device."""
+    return sorted(planned(ROOT / "programs", device).iterdir())
 
 
 def checked(device: Device, folder: Path) -> dict[str, Any]:

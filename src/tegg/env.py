@@ -41,7 +41,7 @@ THREADS = Variable("TEGG_THREADS", "int", 0, "threads a run may use; 0 takes tho
 DEBUG = Variable("TEGG_DEBUG", "int", 0,
                  "what each compilation prints: 1 its plan, 2 also the rules, 3 also the source")
 CC = Variable("TEGG_CC", "path", None, "the C compiler to use instead of the first one found")
-COSTS = Variable("TEGG_COSTS", "path", None, "the CPU's cost profile, instead of the one that tegg "
-                 "tune measured: a file, or 'cpu/generic'")
+COSTS = Variable("TEGG_COSTS", "path", None, "a device's cost profile, instead of the one that "
+                 "tegg tune measured: a file, or one that is shipped, such as 'cpu/generic'")
 
 VARIABLES = (CACHE, CACHE_LIMIT, THREADS, DEBUG, CC, COSTS)

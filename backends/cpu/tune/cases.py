@@ -6,7 +6,8 @@ from tegg.dtype import dtype as as_dtype
 from tegg.ir.op import OPS
 
 from ..templates import Forms, Operand
-from .kernels import Case, chain, product, single, streaming, tiny
+from ...tuning.case import Case, chain, single, streaming, tiny
+from .kernels import product
 
 _LIGHT = 2         # operations from which an op's own count is worth measuring
 _CHAIN = (8, 40)   # steps of the two chains whose difference is the rate

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from tegg.extract.cost import Costs
 from tegg.ir.op import OPS
 
-from .fit import Timed
-from .kernels import Case
+from ...tuning.case import Case
+from ...tuning.fitting import Timed
 
 
 def figures(taken: Mapping[tuple, float], cases: Mapping[str, Case], costs: Costs,

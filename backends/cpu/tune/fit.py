@@ -4,31 +4,20 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tegg.extract.cost import Costs, Level
-from tegg.ir.op import OPS
 
-from .kernels import Case
+from ...tuning.fitting import Parameter, Timed, chains, dtype_ratio, searched, template, weights
 
 _CALL = 1e-7      # seconds that a stage takes at least: its code and buffers are seldom at hand
 _LEVELS = 6       # of memory that a profile tells apart
 _WORTH = 0.04     # by how much a further level must lessen the squared errors of logarithms
 _FAIR = 2.0       # a buffer shares its level with others: so many times its size must fit
 _CHEAPEST, _DEAREST = 0.3, 10.0     # of stores, against loads
-_LIGHTEST, _HEAVIEST = 0.25, 200.0  # operations that an op may count as
-_INERTIA = 0.02   # what moving a number by a factor of e must gain: noise moves nothing far
-_STEPS = (1.5, 1.2, 1.07, 1.02)     # factors that the search tries, one after another
-
-
-@dataclass(frozen=True, slots=True)
-class Timed:
-    """A case, by so many threads, in seconds."""
-
-    case: Case
-    threads: int
-    seconds: float
+_OVERLAP: tuple[Parameter, ...] = (
+    (lambda c: 1.0 - c.overlap, lambda c, v: replace(c, overlap=1.0 - v), 0.02, 1.0),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +38,11 @@ def fitted(base: Costs, threads: int, traffic: Traffic, timed: Sequence[Timed]) 
     levels = levels_of(traffic.read[1], traffic.read[threads])
     costs = _stores(replace(base, threads=threads, levels=levels), traffic)
     one = [t for t in timed if t.threads == 1]
-    costs = _chains(costs, one)
-    costs = _weights(costs, one)
+    costs = chains(costs, one)
+    costs = weights(costs, one)
     costs = _launch(costs, timed, traffic.barrier)
-    costs = _searched(costs, [t for t in one if t.case.of == "stream"], _OVERLAP)
-    costs = _weights(costs, one)
+    costs = searched(costs, [t for t in one if t.case.of == "stream"], _OVERLAP)
+    costs = weights(costs, one)
     return _products(costs, [t for t in one if t.case.anchors])
 
 
@@ -112,45 +101,6 @@ def _stores(costs: Costs, traffic: Traffic) -> Costs:
 
 
 # ---- loops
-def _is_loop(case: Case) -> bool:
-    return not case.anchors
-
-
-def _chains(costs: Costs, one: Iterable[Timed]) -> Costs:
-    """The rate of additions, and what other dtypes take, from chains of two lengths."""
-    pairs: dict[str, list[tuple[int, float]]] = {}
-    for t in one:
-        if t.case.steps:
-            pairs.setdefault(t.case.of, []).append((t.case.steps, t.seconds))
-    slopes = {}
-    for dtype, found in pairs.items():
-        (short, fast), (long, slow) = sorted(found)
-        slopes[dtype] = max((slow - fast) / (long - short), 0.1 * slow / long)
-    if "f32" not in slopes:
-        return costs
-    elements = next(t.case for t in one if t.case.steps and t.case.of == "f32").elements
-    ratios = {d: s / slopes["f32"] for d, s in slopes.items() if d != "f32"}
-    return replace(costs, loop_rate=elements / slopes["f32"],
-                   loop_dtypes={**costs.loop_dtypes, **ratios})
-
-
-def _weights(costs: Costs, one: Iterable[Timed]) -> Costs:
-    """How many operations each op counts as: so many that its own kernel takes what it took."""
-    ops = dict(costs.ops)
-    for t in one:
-        if t.case.of not in OPS or not _is_loop(t.case):
-            continue
-
-        def predicted(weight: float, t: Timed = t) -> float:
-            return t.case.seconds(replace(costs, ops={**ops, t.case.of: weight}), 1)
-        low, high = _LIGHTEST, _HEAVIEST
-        for _ in range(24):
-            middle = math.sqrt(low * high)
-            low, high = (middle, high) if predicted(middle) < t.seconds else (low, middle)
-        ops[t.case.of] = low
-    return replace(costs, ops=ops)
-
-
 def _launch(costs: Costs, timed: Sequence[Timed], barrier: float) -> Costs:
     """What starting costs: the rest of what small kernels take, and a barrier at least."""
     free = replace(costs, launch=0.0, call=0.0)
@@ -164,11 +114,6 @@ def _launch(costs: Costs, timed: Sequence[Timed], barrier: float) -> Costs:
     return replace(costs, call=call, launch=max(call, rest(lambda n: n > 1, barrier)))
 
 
-# ---- a search that changes one number at a time
-Parameter = tuple[Callable[[Costs], float], Callable[[Costs, float], Costs], float, float]
-_OVERLAP: tuple[Parameter, ...] = (
-    (lambda c: 1.0 - c.overlap, lambda c, v: replace(c, overlap=1.0 - v), 0.02, 1.0),)
-
 
 def _products(costs: Costs, mine: Sequence[Timed]) -> Costs:
     """Rates of products, and of each template against the one that most cases tell of."""
@@ -179,56 +124,14 @@ def _products(costs: Costs, mine: Sequence[Timed]) -> Costs:
         (lambda c: c.product_rate, lambda c, v: replace(c, product_rate=v), 1e8, 1e14),
         (lambda c: c.product_half[2], _with_half, 1.0, 512.0),
         (lambda c: c.pack, lambda c, v: replace(c, pack=v), 0.5, 100.0)]
-    parameters += [_template(n) for n in names if n != fixed]
-    costs = _searched(costs, plain, parameters)
+    parameters += [template(n) for n in names if n != fixed]
+    costs = searched(costs, plain, parameters)
     ratios = dict(costs.product_dtypes)
     for dtype in {t.case.dtype.name for t in mine} - {"f32"}:
         found = [t for t in mine if t.case.dtype.name == dtype]
-        ratios[dtype] = _dtype_ratio(costs, found, dtype)
+        ratios[dtype] = dtype_ratio(costs, found, dtype)
     return replace(costs, product_dtypes=ratios)
 
 
 def _with_half(costs: Costs, value: float) -> Costs:
     return replace(costs, product_half=(*costs.product_half[:2], value))
-
-
-def _template(name: str) -> Parameter:
-    return (lambda c: c.templates.get(name, 1.0),
-            lambda c, v: replace(c, templates={**c.templates, name: v}), 0.1, 50.0)
-
-
-def _dtype_ratio(costs: Costs, timed: Sequence[Timed], dtype: str) -> float:
-    parameter: Parameter = (
-        lambda c: c.product_dtypes.get(dtype, 1.0),
-        lambda c, v: replace(c, product_dtypes={**c.product_dtypes, dtype: v}), 0.05, 200.0)
-    return _searched(costs, timed, [parameter]).product_dtypes.get(dtype, 1.0)
-
-
-def error(costs: Costs, timed: Sequence[Timed]) -> float:
-    """The mean distance of logarithms: a factor of two too much is as bad as one too little."""
-    return statistics.fmean(abs(math.log(t.case.seconds(costs, t.threads) / t.seconds))
-                            for t in timed)
-
-
-def _searched(costs: Costs, timed: Sequence[Timed], parameters: Sequence[Parameter]) -> Costs:
-    if not timed:
-        return costs
-    first = [math.log(get(costs)) for get, *_ in parameters]
-
-    def price(c: Costs) -> float:
-        moves = sum(abs(math.log(get(c)) - was) for (get, *_), was in zip(parameters, first))
-        return error(c, timed) + _INERTIA * moves
-
-    best = price(costs)
-    for factor in _STEPS:
-        moved = True
-        while moved:
-            moved = False
-            for get, put, low, high in parameters:
-                for by in (factor, 1.0 / factor):
-                    value = min(high, max(low, get(costs) * by))
-                    tried = put(costs, value)
-                    found = price(tried)
-                    if found < best * (1.0 - 1e-4):
-                        costs, best, moved = tried, found, True
-    return costs

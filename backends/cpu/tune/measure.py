@@ -12,10 +12,11 @@ from tegg.errors import BackendError
 from tegg.extract.cost import load_costs
 from tegg.extract.profile import Profile
 
+from ...tuning.fitting import Timed
 from ..threads import threads
 from .cases import cases
 from .figures import figures
-from .fit import Timed, Traffic, fitted
+from .fit import Traffic, fitted
 from .kernels import Kernels
 from .machine import Machine, Sample
 

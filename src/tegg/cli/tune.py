@@ -12,7 +12,7 @@ from tegg.cli.output import print_json, print_table, print_text
 from tegg.env import COSTS
 from tegg.errors import ArgumentError, BackendError
 from tegg.extract.cost import Costs
-from tegg.extract.profile import Profile, read_profile, user_profile
+from tegg.extract.profile import Profile, chosen_costs, read_profile, user_profile
 from tegg.planning.target import Target, Tunable, find as find_target
 from tegg.progress import progress
 
@@ -54,7 +54,7 @@ def tune(device: str, quick: bool, show: bool, output: Path | None, as_json: boo
 def _show(target: Target, as_json: bool) -> None:
     """The profile in use, and why it is that one."""
     path, profile, problem = None, None, ""
-    chosen = COSTS.get()
+    chosen = COSTS.get() if chosen_costs(target.name) is not None else None
     if isinstance(target, Tunable) and chosen is None:
         path = user_profile(target.name, target.machine())
         if path.exists():

@@ -14,7 +14,8 @@ from typing import Any
 
 from tegg.cache import content_key, default, write_atomic
 from tegg.errors import ArgumentError
-from tegg.extract.cost import MEASURED, Costs, checked_costs
+from tegg.env import COSTS
+from tegg.extract.cost import MEASURED, Costs, checked_costs, load_costs
 
 VERSION = 1  # of what the numbers mean; a profile of another version is measured again
 _TEXTS = ("device", "machine", "date")
@@ -91,6 +92,17 @@ def read_profile(path: Path, device: str, machine: str) -> Profile:
         raise ArgumentError(f"{e}; {again}") from None
     return Profile(costs, device, machine, costs.threads, about["date"], about.get("figures", {}),
                    about.get("unrest", 0.0))
+
+
+def chosen_costs(device: str, threads: int | None = None) -> Costs | None:
+    """The profile that ``TEGG_COSTS`` names, or None where it names none, or another device's:
+    that of ``cuda/...`` is for CUDA alone. Raises ArgumentError for a malformed one."""
+    chosen = COSTS.get()
+    if chosen is None:
+        return None
+    found = load_costs(chosen, threads)
+    other, _, rest = found.name.partition("/")
+    return None if rest and other != device else found
 
 
 def measured_costs(device: str, machine: str) -> Costs | None:

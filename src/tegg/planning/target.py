@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -111,6 +111,11 @@ class DeviceExecutable(Executable, Protocol):
               resident: frozenset[int] = frozenset()) -> Callable[[], None]:
         """See ``Executable.bound``."""
 
+    def timed(self, buffers: Any, sizes: Any, repeats: int,
+              resident: frozenset[int] = frozenset()) -> list[float]:
+        """Seconds of each of several runs by the device's clock; the host's arrays are copied
+        before the first and after the last. Left out where the device has no clock."""
+
 
 class Target(Protocol):
     """A device: which rules lower for it, what its kernels cost, how they are made and run.
@@ -157,13 +162,25 @@ class Tunable(Target, Protocol):
         """How many steps ``tune`` tells of."""
 
 
+@runtime_checkable
+class Configured(Target, Protocol):
+    """A target with choices of its own, which programs that are saved keep."""
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The choices, as plain data."""
+
+    def configured(self, settings: Mapping[str, Any]) -> Target:
+        """The target with choices that were saved. Raises BackendError where they cannot be."""
+
+
 NEEDED = ("name", "features", "rules", "ops", "providers", "identity", "costs", "unsupported",
           "lower", "build")
 
 
-def find(name: str) -> Target:
+def find(name: str, settings: Mapping[str, Any] | None = None) -> Target:
     """The target of a device name (entry points ``tegg.backends``: a function without arguments
-    that gives a Target).
+    that gives a Target), with the settings of a program that was saved.
 
     Raises BackendError for a name that nobody offers or two packages do, and for a package that
     does not load.
@@ -173,4 +190,4 @@ def find(name: str) -> Target:
     if lacks:
         raise BackendError(f"what a package offers as device {name!r} has no {', '.join(lacks)}; "
                            f"see tegg.planning.target.Target")
-    return made
+    return made.configured(settings) if settings and isinstance(made, Configured) else made

@@ -15,7 +15,7 @@ from tegg.errors import ArgumentError, DTypeError, ShapeError, WeightsError
 from tegg.locks import WEIGHTS
 from tegg.planning.plan import Plan
 from tegg.ir.signature import Signature
-from tegg.planning.target import Target, find
+from tegg.planning.target import Configured, Target, find
 from tegg.runtime.devicecalls import DeviceCalls
 from tegg.runtime.fastcall import FastCalls
 from tegg.runtime.workspace import Workspace, Workspaces, address, aligned, result
@@ -260,13 +260,15 @@ class Compiled:
     def __getstate__(self) -> dict[str, Any]:
         with WEIGHTS:
             weights = {s: _data(w) for s, w in self._weights.items()}
+        settings = self.target.settings if isinstance(self.target, Configured) else {}
         return {"signature": self.signature, "plan": self.plan, "target": self.target.name,
+                "settings": dict(settings),
                 "weights": {s: np.array(a) for s, a in weights.items()},
                 "explanation": self._explanation}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         Compiled.__init__(self, state["signature"], state["plan"], state["weights"],
-                          find(state["target"]), state["explanation"])
+                          find(state["target"], state.get("settings")), state["explanation"])
 
 
 class Bound:
@@ -292,7 +294,7 @@ class Bound:
         key, space = p._prepared(self._arrays, self._sizes, self._results)
         keep = (space, self._arrays, self._results)
         self._run = p._executable.bound(space.pointers, key, keep, *self._extra)
-        self._generation = space.generation
+        self._space, self._generation = (space.pointers, key), space.generation
 
     def __call__(self) -> None:
         """Run on the bound arrays. Calls from several threads run one after the other."""
@@ -302,6 +304,12 @@ class Bound:
             with self._busy:
                 self._prepare()
         self._run()
+
+    def timed(self, repeats: int) -> list[float] | None:
+        """Seconds of each of several runs by the device's own clock, without copies of arrays of
+        the host; None where it has no clock."""
+        clock = getattr(self._program._executable, "timed", None)
+        return None if clock is None else clock(*self._space, repeats, *self._extra)
 
 
 def _data(weight: Any) -> np.ndarray:

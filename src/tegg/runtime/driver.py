@@ -93,6 +93,14 @@ def plan_graph(graph: Graph, options: Options) -> Plan:
     return _plan(graph, Signature.of(graph), stack, target, options)[0]
 
 
+def candidate_plans(graph: Graph, options: Options, wanted: Wanted) -> list[Plan]:
+    """The best plan of a graph by prediction, then others that are worth a try; none is built."""
+    stack, target = resolve(options)
+    classes, _, _ = _saturated(graph, stack, target, options)
+    costs = target.costs().with_ops(stacked(stack, graph.table).cost)
+    return [p for p, _ in _planned(classes, Signature.of(graph), target, costs, options, wanted)]
+
+
 def _program(graph: Graph, signature: Signature, stack: Sequence[Compiler], target: Target,
              options: Options) -> Compiled:
     weights = {i: s.source for i, s in enumerate(graph.inputs) if s.kind == "weight"}
@@ -155,8 +163,9 @@ def _cached(cache: Cache | None, key: str) -> tuple[Plan, str] | None:
     return None if data is None else pickle.loads(data)
 
 
-def _make(graph: Graph, signature: Signature, stack: Sequence[Compiler], target: Target,
-          options: Options) -> tuple[Plan, str]:
+def _saturated(graph: Graph, stack: Sequence[Compiler], target: Target,
+               options: Options) -> tuple[EClasses, str, float]:
+    """The classes of a graph, what the rules did, and in how many seconds."""
     from tegg.rewrite.egraph import saturate
     start = time.perf_counter()
     saturated = saturate(graph, stack, precision=options.precision,
@@ -167,12 +176,18 @@ def _make(graph: Graph, signature: Signature, stack: Sequence[Compiler], target:
             warnings.warn(f"phase {phase.name} of the rules was {phase.stopped}; the program is "
                           f"right, and may be slower than it could be; bound that rule by "
                           f"'grows:', or give the phase other limits", LimitWarning, stacklevel=2)
+    return saturated.classes, saturated.report.show(), seconds
+
+
+def _make(graph: Graph, signature: Signature, stack: Sequence[Compiler], target: Target,
+          options: Options) -> tuple[Plan, str]:
+    classes, story, seconds = _saturated(graph, stack, target, options)
     costs = target.costs().with_ops(stacked(stack, graph.table).cost)
-    plan = _measured(graph, saturated.classes, signature, stack, target, costs, options) \
+    plan = _measured(graph, classes, signature, stack, target, costs, options) \
         if options.search == "measure" else \
-        _planned(saturated.classes, signature, target, costs, options)[0][0]
+        _planned(classes, signature, target, costs, options)[0][0]
     plan.stats["saturate_seconds"] = seconds
-    return plan, saturated.report.show()
+    return plan, story
 
 
 def _measured(graph: Graph, classes: EClasses, signature: Signature, stack: Sequence[Compiler],

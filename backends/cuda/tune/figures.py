@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from tegg.extract.cost import Costs
-
-from .cubin import cubin
-from .driver import Device, Memory
-from .replay import Launch
+from ..driver import Device, Memory
+from ..replay import Launch
 
 THREADS, ROUNDS = 256, 4096
 _FAR = 1 << 28  # bytes that no L2 holds
 
 _SOURCE = r"""
-#define KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads)
 KERNEL(256) empty(float *a, long long n) {}
 KERNEL(256) fill(float *a, long long n) {
   for (long long i = blockIdx.x * 256ll + threadIdx.x; i < n; i += gridDim.x * 256ll) a[i] = 0.0f;
@@ -57,18 +53,17 @@ _TENSOR = r"""
 // Products of 16 by 16 by 8, four sums that do not wait for one another.
 KERNEL(256) tensor(float *a, long long rounds) {
   float d[4][4] = {};
-  unsigned x = __float_as_uint(a[threadIdx.x]), y = x + 1;
+  uint32_t x[4], y[2];
+  for (int k = 0; k < 4; k++) x[k] = (uint32_t)a[threadIdx.x + k];
+  for (int k = 0; k < 2; k++) y[k] = (uint32_t)a[threadIdx.x + 8 + k];
   for (long long r = 0; r < rounds; r++)
-    for (int k = 0; k < 4; k++)
-      asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, "
-                   "{%4,%5,%4,%5}, {%4,%5}, {%0,%1,%2,%3};"
-                   : "+f"(d[k][0]), "+f"(d[k][1]), "+f"(d[k][2]), "+f"(d[k][3]) : "r"(x), "r"(y));
+    for (int k = 0; k < 4; k++) mma_h(d[k], x, y);
   float total = 0;
   for (int k = 0; k < 4; k++) total += d[k][0] + d[k][3];
   if (total == -1.0f) a[blockIdx.x * 256 + threadIdx.x] = total;
 }
 """
-TENSOR_CORES = 80  # from this architecture on with products of this shape
+TENSOR_CORES = 75  # from this architecture on
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +86,13 @@ STEPS = ("launches", "memory", "L2", "multiply-adds", "tensor cores", "shared me
 class _Bench:
     """The measuring kernels on a device."""
 
-    def __init__(self, device: Device, quick: bool) -> None:
+    def __init__(self, device: Device, code: bytes, quick: bool) -> None:
         self.device, self.quick = device, quick
         self.tensor = device.architecture >= TENSOR_CORES
         names = ["empty", "fill", "copy", "multiply_add", "shared",
                  *(["tensor"] if self.tensor else [])]
-        made = cubin(source(device.architecture), device.architecture)
         with device.current():
-            self._module = device.load(made.code, names)
+            self._module = device.load(code, names)
 
     def median(self, name: str, blocks: int, arguments: Sequence[int], each: int = 1) -> float:
         """Seconds of a launch: the median of several, of ``each`` launches between events."""
@@ -122,14 +116,15 @@ class _Bench:
 
 
 def source(architecture: int) -> str:
-    """The measuring kernels for an architecture."""
+    """The measuring kernels for an architecture; they stand below the header of all kernels."""
     return _SOURCE + (_TENSOR if architecture >= TENSOR_CORES else "")
 
 
-def figures(device: Device, quick: bool = False, far: int = _FAR,
+def figures(device: Device, code: bytes, quick: bool = False, far: int = _FAR,
             rounds: int = ROUNDS, step: Callable[[str], None] = lambda name: None) -> Figures:
-    """Measure a device. ``step`` is told each of ``STEPS`` when it is done."""
-    bench = _Bench(device, quick)
+    """Measure a device. code: of ``source``, compiled. ``step`` is told each of ``STEPS``
+    when it is done."""
+    bench = _Bench(device, code, quick)
     found = []
     for name, value in zip(STEPS, _measured(bench, far, rounds)):
         found.append(value)
@@ -153,18 +148,6 @@ def _measured(bench: _Bench, far: int, rounds: int) -> Iterator[float]:
     yield (threads // 32 * rounds * warp / bench.median("tensor", blocks, (some.address, rounds))
            if bench.tensor else 0.0)
     yield threads * rounds * 16 / bench.median("shared", blocks, (some.address, rounds))
-
-
-def fitted(shipped: Costs, found: Figures, device: Device) -> Costs:
-    """A profile for a device: the shipped one with what was measured in its place."""
-    each = device.multiprocessors
-    near, far = shipped.levels[0], shipped.levels[-1]
-    levels = (replace(near, size=float(device.l2_bytes) / 2, thread=found.l2 / each,
-                      total=found.l2),
-              replace(far, thread=1.05 * found.memory / each, total=found.memory))
-    rate = found.multiply_adds / each
-    return replace(shipped, name=f"cuda/{device.name}", threads=each, launch=found.launch,
-                   loop_rate=0.5 * rate, product_rate=0.6 * rate, levels=levels)
 
 
 def shown(found: Figures) -> Mapping[str, float]:

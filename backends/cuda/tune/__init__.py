@@ -1,0 +1,1 @@
+"""Measures a GPU, and fits the profile that prices kernels on it."""

@@ -1,0 +1,51 @@
+"""From the figures of a GPU and the times of our kernels on it to its profile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tegg.extract.cost import Costs
+
+from ...tuning.fitting import Parameter, Timed, chains, dtype_ratio, searched, template, weights
+from .figures import Figures
+
+PLAIN = "CudaTiled"  # the form whose rate is the profile's; others are told against it
+
+
+def from_figures(shipped: Costs, found: Figures, multiprocessors: int, l2_bytes: int) -> Costs:
+    """A profile with what was measured of the machine in the place of what is shipped."""
+    near, far = shipped.levels[0], shipped.levels[-1]
+    levels = (replace(near, size=float(l2_bytes) / 2, thread=found.l2 / multiprocessors,
+                      total=found.l2),
+              replace(far, thread=1.05 * found.memory / multiprocessors, total=found.memory))
+    rate = found.multiply_adds / multiprocessors
+    return replace(shipped, name="cuda/measured", threads=multiprocessors, launch=found.launch,
+                   loop_rate=0.5 * rate, product_rate=0.6 * rate, levels=levels)
+
+
+def fitted(base: Costs, timed: Sequence[Timed]) -> Costs:
+    """The profile that tells these times best; what none tells of stays as in ``base``.
+
+    Events between launches add to each time: as much as they add to a kernel that does nothing.
+    """
+    added = min((max(0.0, t.seconds - base.launch) for t in timed if t.case.small), default=0.0)
+    least = 0.1 * base.launch
+    mine = [replace(t, seconds=max(least, t.seconds - added)) for t in timed]
+    loops = [t for t in mine if not t.case.anchors]
+    return _products(weights(chains(base, loops), loops), [t for t in mine if t.case.anchors])
+
+
+def _products(costs: Costs, mine: Sequence[Timed]) -> Costs:
+    """The rate of tiles in float32, then every other form against it, then other dtypes."""
+    plain = [t for t in mine if t.case.dtype.name == "f32" and t.case.of == PLAIN]
+    rate: Parameter = (lambda c: c.product_rate, lambda c, v: replace(c, product_rate=v), 1e8, 1e14)
+    costs = searched(costs, plain, [rate])
+    narrow = ("f32", "f16", "bf16")  # all of which sum float32
+    for name in sorted({t.case.of for t in mine} - {PLAIN}):
+        costs = searched(costs, [t for t in mine if t.case.of == name
+                                 and t.case.dtype.name in narrow], [template(name)])
+    ratios = dict(costs.product_dtypes)
+    for dtype in sorted({t.case.dtype.name for t in mine} - set(narrow)):
+        ratios[dtype] = dtype_ratio(costs, [t for t in mine if t.case.dtype.name == dtype], dtype)
+    return replace(costs, product_dtypes=ratios)

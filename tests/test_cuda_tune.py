@@ -1,0 +1,202 @@
+"""What measures a GPU: its kernels run and compile, and the profile tells what was timed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from simt import fake_driver
+from tegg.backends.cuda import nvrtc
+from tegg.backends.cuda.cubin import cubin
+from tegg.backends.cuda.driver import open_device
+from tegg.backends.cuda.program import prelude, source_of
+from tegg.backends.cuda.target import Cuda, target
+from tegg.backends.cuda.tune import figures, measure
+from tegg.backends.cuda.tune.cases import QUICK, Sizes, cases
+from tegg.backends.cuda.tune.figures import Figures, shown
+from tegg.backends.cuda.tune.fit import fitted, from_figures
+from tegg.backends.tuning.fitting import Timed, error
+
+import tegg
+from tegg.cli import main
+from tegg.errors import LoweringError
+from tegg.extract.cost import load_costs
+from tegg.ir.graph import Graph
+from tegg.runtime import search
+from tegg.runtime.driver import Options, compile_graph
+
+SMALL = Sizes((4, 12), 256, ("f32", "f64"), 256, 3, ("Exp2",),
+              {"product": (40, 72, 64), "row": (1, 64, 128)}, ("f16",), ())
+FOUND = Figures(3e-6, 2e12, 6e12, 40e12, 400e12, 20e12)
+
+
+@pytest.fixture
+def gpu(monkeypatch, tmp_path):
+    monkeypatch.setenv("TEGG_CACHE", str(tmp_path))
+    with fake_driver.installed() as fake:
+        yield fake
+
+
+# ---- figures of the machine
+@pytest.mark.parametrize("major, minor", [(7, 0), (9, 0)])
+def test_figures(gpu, major, minor):
+    gpu.set(major=major, minor=minor)
+    told, device = [], open_device()
+    code = cubin(prelude() + figures.source(10 * major + minor), 10 * major + minor).code
+    found = figures.figures(device, code, quick=True, far=4096, rounds=2, step=told.append)
+    assert told == list(figures.STEPS) and (found.tensor > 0) == (major > 7)
+    assert all(v > 0 for n, v in shown(found).items() if n != "tensor")
+    names = {name for name, _, _ in gpu.launched}
+    assert names == {"empty", "fill", "copy", "multiply_add", "shared", *["tensor"] * (major > 7)}
+    # events are 0.25 ms apart on the played device: a copy reads and writes 4096 bytes once
+    assert found.memory == pytest.approx(2 * 4096 / 0.25e-3)
+
+
+@pytest.mark.parametrize("architecture", [75, 80, 90])
+def test_they_compile(architecture):
+    if nvrtc.find() is None:
+        pytest.skip("NVRTC is not installed")
+    _, log = nvrtc.find().compile(prelude() + figures.source(architecture), architecture)
+    assert "'tensor'" in log
+
+
+def test_a_profile_of_figures():
+    made = from_figures(load_costs("cuda/generic"), FOUND, 100, 50 << 20)
+    assert made.launch == 3e-6 and made.threads == 100
+    assert [level.total for level in made.levels] == [6e12, 2e12]
+    assert made.levels[0].size == 25 << 20 and made.levels[1].size == float("inf")
+    assert made.name == "cuda/measured" and made.product_rate > made.loop_rate
+
+
+# ---- our kernels
+def test_every_form_of_a_product_is_a_case():
+    made = cases(Cuda(90), SMALL)
+    forms = {c.of for c in made if c.anchors}
+    assert {"CudaTiled", "CudaMma", "CudaRows"} <= forms
+    assert [c.name for c in made] == [c.name for c in cases(Cuda(90), SMALL)]
+    assert not any("f16" in c.name and c.of == "CudaMma" for c in cases(Cuda(70), SMALL))
+    loops = {c.of for c in cases(Cuda(90), replace(SMALL, ops=None)) if not c.anchors}
+    assert {"Exp2", "Sin", "Sqrt", "f64", "start"} <= loops
+
+
+def test_what_the_target_refuses_is_left_out(monkeypatch):
+    made = cases(Cuda(90), SMALL)
+    lower = Cuda.lower
+
+    def refusing(self, fragment, name, constant):
+        if fragment.anchors and fragment.anchors[0].op.name == "CudaMma":
+            raise LoweringError("no")
+        return lower(self, fragment, name, constant)
+    monkeypatch.setattr(Cuda, "lower", refusing)
+    plan, taken = measure.plan_of(made, Cuda(90))
+    assert len(taken) == len(plan.kernels) == sum(c.of != "CudaMma" for c in made) < len(made)
+    assert [k.name for k in plan.kernels] == [f"tune{i}" for i in range(len(taken))]
+
+
+@pytest.mark.parametrize("architecture", [75, 80, 90])
+def test_the_kernels_compile(architecture):
+    if nvrtc.find() is None:
+        pytest.skip("NVRTC is not installed")
+    small = replace(SMALL, products=QUICK.products)
+    plan, made = measure.plan_of(cases(Cuda(architecture), small), Cuda(architecture))
+    code, _ = nvrtc.find().compile(source_of(plan), architecture)
+    assert code and len(made) > 8
+
+
+def test_times_are_told_again():
+    """From times that a device of known costs would take, the fit finds these costs."""
+    base = from_figures(load_costs("cuda/sm_90"), FOUND, 132, 50 << 20)
+    truth = replace(base, loop_rate=base.loop_rate * 0.7, product_rate=base.product_rate * 0.6,
+                    ops={"Exp2": 9.0, "Sin": 30.0}, loop_dtypes={**base.loop_dtypes, "f64": 3.0},
+                    templates={"CudaMma": 0.05, "CudaRows": 2.0},
+                    product_dtypes={**base.product_dtypes, "f64": 5.0})
+    sizes = replace(QUICK, ops=("Exp2", "Sin"), slow=("f64",))
+    added = 2e-6  # what events add to each
+    timed = [Timed(c, 132, c.seconds(truth, 132) + added) for c in cases(Cuda(90), sizes)]
+    found = fitted(base, timed)
+    clean = [replace(t, seconds=t.seconds - added) for t in timed]
+    assert error(found, clean) < 0.12 < 0.5 * error(base, clean)
+    assert found.loop_rate == pytest.approx(truth.loop_rate, rel=0.1)
+    assert found.product_rate == pytest.approx(truth.product_rate, rel=0.2)
+    assert found.ops["Sin"] == pytest.approx(30.0, rel=0.15)
+    assert found.templates["CudaMma"] == pytest.approx(0.05, rel=0.3)
+    assert found.product_dtypes["f64"] == pytest.approx(5.0, rel=0.3)
+    assert found.loop_dtypes["f64"] == pytest.approx(3.0, rel=0.2)
+
+
+# ---- the whole
+@pytest.fixture
+def quick(gpu, monkeypatch):
+    """The played device, few small cases, and figures of a device that is not played."""
+    monkeypatch.setattr(measure, "QUICK", SMALL)
+    monkeypatch.setattr(measure, "figures", lambda device, code, quick, step: (
+        [step(s) for s in figures.STEPS], FOUND)[1])
+    return gpu
+
+
+def test_tuning(quick, monkeypatch):
+    """On the played device, where all takes as long; what is written is then in use."""
+    before = target().costs()
+    assert before.name == "cuda/sm_90"
+
+    def run(*args):
+        done = CliRunner().invoke(main, ["tune", "--device", "cuda", *args])
+        assert done.exit_code == 0, done.output
+        return done.output
+    assert "shipped; tegg tune --device cuda measures this machine" in " ".join(
+        run("--show").split())
+    told = json.loads(run("--quick", "--json"))
+    assert told["machine"] == "Simulated GPU, sm_90" and told["profile"]["name"] == "cuda/measured"
+    assert told["figures"]["tensor"] == FOUND.tensor
+    made = target().costs()
+    assert made.name == "cuda/measured" and made.launch == FOUND.launch and made.threads == 1
+    assert Cuda(90).costs() == before, "a plan for no GPU in particular takes what is shipped"
+    assert "measured on" in run("--show")
+    monkeypatch.setenv("TEGG_COSTS", "cuda/generic")
+    assert target().costs().name == "cuda/generic"
+
+
+def test_each_step_is_told(quick):
+    told: list[str] = []
+    target().tune(True, told.append)
+    assert len(told) == target().tune_steps(True)
+    assert {name for name, _, _ in quick.launched} >= {"tune0_0"}
+
+
+# ---- search="measure"
+def test_plans_are_timed_by_events(gpu, monkeypatch):
+    """The played device's events tell how many runs stand between them, not how long they took."""
+    monkeypatch.setattr(search, "PLANS", 3)
+    monkeypatch.setattr(search, "RUNS", 2)
+    w = np.random.default_rng(0).normal(size=(48, 40)).astype(np.float32)
+    x = np.random.default_rng(1).normal(size=(33, 48)).astype(np.float32)
+    f = tegg.compile(lambda x: tegg.softmax(x @ w, -1), device="cuda", search="measure",
+                     search_s=60.0)
+    np.testing.assert_allclose(f(x).sum(-1), 1.0, atol=1e-5)
+    tried = f.plan.tried
+    assert len(tried) >= 2 and all(t.seconds == pytest.approx(0.25e-3) for t in tried)
+    assert tried[0].note == "chosen", "none is clearly faster than the first"
+
+
+def test_one_copy_for_many_runs(gpu):
+    """States change with every run; arrays of the host are copied once."""
+    g = Graph()
+    x = g.input("x", (64,), "f32")
+    g.outputs["y"] = g.op("Add", x, x)
+    program = compile_graph(g, Options(device="cuda"))
+    a = np.arange(64, dtype=np.float32)
+    bound = program.bind(a)
+    before = gpu.count("cuMemcpyHtoDAsync_v2")
+    assert bound.timed(5) == pytest.approx([0.25e-3] * 5)
+    assert gpu.count("cuMemcpyHtoDAsync_v2") == before + 1
+    np.testing.assert_array_equal(bound.outputs["y"], 2 * a)
+
+
+def test_the_cpu_has_no_clock_of_its_own():
+    g = Graph()
+    x = g.input("x", (64,), "f32")
+    g.outputs["y"] = g.op("Add", x, x)
+    assert compile_graph(g, Options()).bind(np.zeros(64, np.float32)).timed(3) is None
