@@ -66,7 +66,7 @@ def close(got, want, rtol=2e-5):
 
 
 # ---- the kit, as tests/test_testing.py runs it for the CPU
-# Rows that programs of views move by, and those that are drawn by tests/test_scattering.py.
+# Rows that programs of views move by, and updates: tests/test_simt_scatter.py.
 ELSEWHERE = {"Expand", "Flip", "Full", "Gather", "Input", "Iota", "Pad", "Permute", "Reshape",
              "Scatter", "ScatterAlong", "Size", "Slice", "Window"}
 
