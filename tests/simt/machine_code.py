@@ -23,7 +23,7 @@ CHOSEN = 128  # bytes that the assembler may spill for more blocks at a time
 REPORT = "TEGG_KERNEL_REPORT"  # the environment's name for a file that gets a line for each kernel
 # Functions of the prelude that older devices have no instruction for, and the first that have one.
 _SINCE = {"mma_g": 80, "mma_t": 80}
-_NAME = re.compile(r"^KERNEL\(\d+\) (\w+)\(", re.MULTILINE)
+_NAME = re.compile(r"^KERNEL\([\d, ]+\) (\w+)\(", re.MULTILINE)
 _real, _seen = nvrtc.find, set()  # tests put another compiler in its place
 
 
@@ -43,7 +43,7 @@ def unnamed(source: str) -> str:
 def kernels(source: str) -> list[str]:
     """The kernels of a program that has the prelude above them."""
     below = source.removeprefix(prelude())
-    first, *found = re.split(r"^(?=KERNEL\(\d+\) )", below, flags=re.MULTILINE)
+    first, *found = re.split(r"^(?=KERNEL\([\d, ]+\) )", below, flags=re.MULTILINE)
     return found if not first.strip() else [below]
 
 
@@ -82,9 +82,10 @@ def compiled(compiler: nvrtc.Nvrtc, texts: Sequence[str], architecture: int) -> 
 
 def one_block(text: str) -> str:
     """The prelude with kernels of which one block at a time is enough."""
-    bounds = "__launch_bounds__(threads)"
-    assert text.count(bounds) == 1
-    return text.replace(bounds, "__launch_bounds__(threads, 1)")
+    changed, count = re.subn(r"^#define KERNEL\(.*$", '#define KERNEL(threads, ...) extern "C" '
+                             "__global__ void __launch_bounds__(threads, 1)", text, flags=re.MULTILINE)
+    assert count == 1
+    return changed
 
 
 def _report(found: Sequence[Resources], architecture: int) -> None:
