@@ -143,6 +143,28 @@ def test_too_much_shared_memory(gpu):
         device.allow_shared(0, 300_000)
 
 
+def test_shared_memory_that_was_not_asked_for(gpu):
+    """A launch with more than 48 KiB is refused until the kernel was allowed it."""
+    device = driver.open_device()
+    source = ('extern "C" __global__ void __launch_bounds__(32) f(float *a) '
+              '{ ROOM(room); room[98303] = 1; if (threadIdx.x == 0) *a = room[98303]; }')
+    code, _ = nvrtc.find().compile(source, 90)
+    with device.current():
+        module, memory = device.load(code, ["f"]), device.allocate(4)
+        launch = Launch(module.functions["f"], 1, 1, 96 << 10, (memory.address,))
+    with pytest.raises(BackendError, match="more shared memory than the kernel was allowed"), \
+            device.current():
+        device.launch(launch, 0)
+    with device.current():
+        device.allow_shared(module.functions["f"], 96 << 10)
+        device.launch(launch, 0)
+        device.wait(0)
+    small = Launch(module.functions["f"], 1, 1, 64 << 10, (memory.address,))
+    with pytest.raises(BackendError, match="a kernel failed"), device.current():
+        device.launch(small, 0)
+        device.wait(0)
+
+
 def test_a_grid_beyond_what_devices_have(gpu):
     """Launches are cut to blocks that take several points; one that was not is refused."""
     device = driver.open_device()
@@ -174,7 +196,7 @@ def test_arrays_of_more_than_2_31_elements(gpu):
         device.wait(0)
     (_, blocks, threads), = gpu.launched
     assert blocks == device.most_blocks and blocks * threads < 2**31
-    assert "int64_t" in program.source().split("KERNEL(256)")[-1]
+    assert "int64_t" in program.source().split("KERNEL(256")[-1]
 
 
 def test_nothing_is_left_behind(gpu):

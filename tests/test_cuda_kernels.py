@@ -66,7 +66,7 @@ def test_four_neighbours_move_at_once():
         agree(unit, c, number % 3)
     loads = {name for name, c in zip(WIDE, found) if "wide_load" in c.code.source}
     stores = {name for name, c in zip(WIDE, found) if "wide_store" in c.code.source}
-    assert loads == {"added", "rows", "columns", "aligned", "numbers", "counted"}
+    assert loads == {"added", "rows", "columns", "aligned", "numbers", "counted", "narrowed"}
     assert stores == set(WIDE)
 
 

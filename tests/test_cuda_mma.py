@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from test_cuda_contraction import SIZES
 from test_cuda_kernels import agree
 from tegg.backends.cuda.emit import CudaC
 from tegg.backends.cuda.mma import lower_mma
-from tegg.backends.cuda.mma_forms import _HALF, _WHOLE, MmaTile
+from tegg.backends.cuda.mma_forms import _HALF, _LARGE, _WHOLE, MmaTile, mma_tiles
 
 from tegg.dtype import f32
 from tegg.errors import LoweringError
@@ -123,7 +124,7 @@ def compiled_text(dtype: str, *compilers) -> str:
 def test_float32_is_rounded_only_where_a_compiler_says_so(compilers, letter):
     """2 w has no bound, so float16 is no choice either."""
     source = compiled_text("float32", *compilers)
-    body = source[source.index("KERNEL(256)"):]
+    body = source[source.index("KERNEL(256"):]
     assert {n for n in "hgt" if f"mma_{n}(" in body} == set(letter)
 
 
@@ -138,12 +139,12 @@ def test_float16_multiplies_what_is_in_its_range():
             want = (np.sin(x) if core else x) @ w
             np.testing.assert_allclose(run(*args), want, atol=2e-2)
             source = run.program(*args).source()
-            assert ("mma_h(" in source[source.index("KERNEL(256)"):]) == core
+            assert ("mma_h(" in source[source.index("KERNEL(256"):]) == core
 
 
 def test_halves_are_multiplied_as_they_are():
     body = compiled_text("float16")
-    assert "mma_h(" in body[body.index("KERNEL(256)"):]
+    assert "mma_h(" in body[body.index("KERNEL(256"):]
 
 
 def several_tiles() -> cases.Case:
@@ -159,7 +160,8 @@ MUTANTS = {
     "a copy is never committed": (r"copies_commit\(\);(\s*const)", r"\1"),
     "the wrong stage": (r"ahead = step \+ 3", "ahead = step + 2"),
     "the wrong lane": (r"lane_id\(\) / 16 \* 8", "lane_id() / 8 * 8"),
-    "the wrong row of a result": (r"lane_id\(\) / 4, at_n", "lane_id() % 8, at_n"),
+    "the wrong row of a result": (r"% 2 \* 8 \+ lane_id\(\) / 4;", "% 2 * 8 + lane_id() % 8;"),
+    "the wrong columns of a result": (r"lane_id\(\) % 2 \* 8 \+ c", "lane_id() / 2 % 2 * 8 + c"),
     "two columns exchanged": (r"\+ 2 \* \(j % 2\)", "+ 2 * (1 - j % 2)"),
     "swizzled on one side": (r"\^ \(\(line\) / 2 % 4\)", "^ ((line) % 4)"),
     "past the depth": (r"at_k < 152", "at_k < 160"),
@@ -188,7 +190,36 @@ def test_what_has_no_room_is_refused():
         lowered("k", g, [total], terms, MmaTile("bf16", 128, 128, 32, 3))
 
 
-@pytest.mark.parametrize("kind, tile", [(k, t) for k, tiles in KINDS.items() for t in tiles[:2]])
+@pytest.mark.parametrize("tile", _LARGE)
+def test_tiles_of_more_shared_memory_than_comes_by_itself(tile):
+    """The launch asks for it; a byte less, and the simulator sees accesses beyond its end."""
+    g = Draw()
+    out = g.op("Tanh", matmul(g, wide(g, "bf16", 136, 160), wide(g, "bf16", 160, 280)))
+    anchor = next(n for n in g.reachable([out]) if n.op.name == "Contract")
+    c = lowered("k", g, [out], [anchor], MmaTile("bf16", *tile))
+    (stage,) = c.code.stages
+    rows, columns, depth, stages = tile
+    assert stage.launch.shared == 2 * depth * stages * (rows + columns) > 48 << 10
+    unit = cases.module([c.code])
+    agree(unit, c, 2, 8000)
+    less = replace(stage, launch=replace(stage.launch, shared=stage.launch.shared - 16))
+    c.code = replace(c.code, stages=(less,))
+    with pytest.raises(SimulatorError, match="shared memory|belongs to nobody|out of bounds|outside"):
+        cases.run(unit, c)
+
+
+def test_large_tiles_are_offered_where_there_is_work_for_them():
+    large = [(*t, 1) for t in _LARGE]
+    assert mma_tiles((4096, 4096), (4096, 4096), "a,k;k,b;a,b", "f16", 90)[:2] == large
+    for m, kind, architecture in ((4096, "f16", 75), (4096, "tf32", 90), (256, "f16", 90)):
+        found = mma_tiles((m, m), (m, m), "a,k;k,b;a,b", kind, architecture)
+        assert not set(large) & set(found)
+
+
+LARGE = [(k, t) for k, tiles in KINDS.items() for t in tiles[:2]] + [("f16", t) for t in _LARGE]
+
+
+@pytest.mark.parametrize("kind, tile", LARGE)
 def test_large_tiles_spill_nothing(kind, tile):
     g = Draw()
     x, w = wide(g, kind, 512, 512), wide(g, kind, 512, 512)

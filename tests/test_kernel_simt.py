@@ -7,9 +7,10 @@ from tegg.testing.draw import Draw
 from tegg.backends.cuda.emit import CudaC
 
 from tegg.dim import dim
+from tegg.dtype import f32
 from tegg.kernel.code import Launch
 from tegg.kernel.lower import lower
-from tegg.kernel.simt import LIMITS, THREADS, WARP, WIDE
+from tegg.kernel.simt import LIMITS, THREADS, WARP
 
 N = dim("n", 0, 4096, hint=300)
 
@@ -21,25 +22,37 @@ def launches(record):
     return [s.launch for s in code.stages], code.source
 
 
-@pytest.mark.parametrize("record, points, team", [
-    (lambda g: g.exp(g.x(41, 75)), 3075, 1),                    # a thread each
-    (lambda g: g.exp(g.x(40, 75)), 3000 // WIDE, 1),            # four neighbours are a thread's
-    (lambda g: g.slice(g.x(40, 77), (0, 40, 1), (1, 77, 1)), 3040 // WIDE, 1),
-    (lambda g: g.permute(g.x(40, 76), (1, 0)), 3040, 1),
-    (lambda g: g.total(g.x(500, 8), 1), 500, 1),                # short rows: a thread makes one
-    (lambda g: g.total(g.x(500, 100), 1), 500, WARP),           # rows: a warp each
-    (lambda g: g.softmax(g.x(500, 100), 1), 500, WARP),
-    (lambda g: g.softmax(g.x(500, 5000), 1), 500, THREADS),     # long rows: a block each
-    (lambda g: g.softmax(g.x(3, 500), 1), 3, THREADS),          # few rows: a block each
-    (lambda g: g.total(g.x(100, 5000), 0), 5000, 1),            # columns: neighbours side by side
-    (lambda g: g.total(g.x(700), 0), 1, THREADS),
-    (lambda g: g.op("CumSum", g.x(50, 60), 1), 50, 1),          # carried along its axis
-    (lambda g: g.exp(g.x(N, 10)), 10 * N, 1),
-    (lambda g: g.softmax(g.x(5, N), 1), 5, THREADS),
+@pytest.mark.parametrize("record, values, team, wide", [
+    (lambda g: g.exp(g.x(41, 75)), 3075, 1, 4),                 # neighbours are a thread's
+    (lambda g: g.exp(g.x(40, 75, dtype="f16")), 3000, 1, 8),
+    (lambda g: g.op("Neg", g.x(40, 75, dtype="i8")), 3000, 1, 16),
+    (lambda g: g.op("Neg", g.x(40, 75, dtype="f64")), 3000, 1, 2),
+    (lambda g: g.cast(g.x(40, 76, dtype="u8"), f32), 3040, 1, 8),
+    (lambda g: g.slice(g.x(40, 77), (0, 40, 1), (1, 77, 1)), 3040, 1, 4),
+    (lambda g: g.add(g.x(40, 76, dtype="f16"), g.x(76, dtype="f16")), 3040, 1, 4),
+    (lambda g: g.add(g.x(40, 77), g.x(77)), 3080, 1, 1),        # rows begin anywhere
+    (lambda g: g.permute(g.x(40, 75), (1, 0)), 3000, 1, 1),           # read along, stored across
+    (lambda g: g.total(g.x(500, 8), 1), 500, 1, 1),             # short rows: a thread makes one
+    (lambda g: g.total(g.x(500, 100), 1), 500, WARP, 1),        # rows: a warp each
+    (lambda g: g.softmax(g.x(500, 100), 1), 500, WARP, 1),
+    (lambda g: g.softmax(g.x(500, 5000), 1), 500, THREADS, 1),  # long rows: a block each
+    (lambda g: g.softmax(g.x(3, 500), 1), 3, THREADS, 1),       # few rows: a block each
+    (lambda g: g.total(g.x(100, 5000), 0), 5000, 1, 1),         # columns: neighbours side by side
+    (lambda g: g.total(g.x(700), 0), 1, THREADS, 1),
+    (lambda g: g.op("CumSum", g.x(50, 60), 1), 50, 1, 1),       # carried along its axis
+    (lambda g: g.exp(g.x(N, 10)), 10 * N, 1, 4),
+    (lambda g: g.softmax(g.x(5, N), 1), 5, THREADS, 1),
 ])
-def test_teams(record, points, team):
+def test_teams(record, values, team, wide):
     (launch,), _ = launches(record)
-    assert launch.nests == ((points, THREADS // team),)
+    assert launch.nests == ((values, THREADS // team * wide),)
+
+
+def test_rows_of_symbolic_length_have_two_forms():
+    """One for lengths whose rows all begin at a multiple of 16 bytes, and one for all others."""
+    (launch,), source = launches(lambda g: g.add(g.x(6, N), g.x(N)))
+    assert launch.nests == ((6 * N, 4 * THREADS), (6 * N, THREADS))
+    assert "if (S_n % 4 == 0) {" in source and source.count("wide_store_4") == 1
 
 
 def test_a_long_sum_is_made_of_parts():

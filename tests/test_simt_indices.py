@@ -7,6 +7,7 @@ from simt import cases
 from tegg.testing.draw import Draw
 
 from tegg.dim import dim
+from tegg.dtype import f32
 
 SMALL, LARGE = dim("n", 0, 4096, hint=300), dim("n", 0, 1 << 31, hint=300)
 GREAT = 1 << 15
@@ -29,7 +30,7 @@ def source(record, kit=cases.METAL) -> str:
 def test_what_fits_is_narrow(record):
     text = source(record)
     assert "for (int point" in text and "const int64_t i" not in text
-    assert "for (int64_t point" in source(record, cases.CUDA)
+    assert "for (int point" in source(record, cases.CUDA)
 
 
 @pytest.mark.parametrize("record", [
@@ -37,6 +38,8 @@ def test_what_fits_is_narrow(record):
     lambda g: g.total(g.x(2 * GREAT, GREAT), 1),                                 # addresses
     lambda g: g.exp(g.x(LARGE)),                                                 # a size
     lambda g: g.slice(g.x(2 * GREAT, GREAT), (2 * GREAT - 4, 2 * GREAT, 1), (0, 8, 1)),  # an offset
+    lambda g: g.named("Mul", g.x(SMALL), g.size(SMALL * SMALL * SMALL, f32)),            # a value
 ])
 def test_what_does_not_is_wide(record):
     assert "for (int64_t point" in source(record)
+    assert "for (int64_t point" in source(record, cases.CUDA)

@@ -33,7 +33,11 @@ class CudaC(SimtC):
         return "__syncthreads();"
 
     def head(self, name: str, buffers: Mapping[int, DType], symbols: Sequence[str],
-             rooms: Sequence[str] = ()) -> list[str]:
+             rooms: Sequence[str] = (), index: str = "int64_t",
+             alone: bool = False) -> list[str]:
         args = [f"{_MEMORY[MEMORY[d.name]]} *const b{slot}" for slot, d in buffers.items()]
-        args += [f"const int64_t S_{s}" for s in symbols]
-        return [f"KERNEL({THREADS}) {name}({', '.join(args)}) {{"]
+        given = "S" if index == "int64_t" else "size"
+        args += [f"const int64_t {given}_{s}" for s in symbols]
+        return [f"KERNEL({THREADS}{', 1' if alone else ''}) {name}({', '.join(args)}) {{",
+                *(f"  const {index} S_{s} = ({index})size_{s};" for s in symbols
+                  if given == "size")]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tegg.backends.cexpr import dim
 from tegg.backends.cuda.emit import CudaC
-from tegg.backends.cuda.mma_forms import MmaTile
+from tegg.backends.cuda.mma_forms import PLAIN_SHARED, MmaTile
 from tegg.backends.cuda.mma_operand import LETTERS, Operand
+from tegg.backends.simt.ends import Ends
 from tegg.backends.simt.evaluate import Evaluator, padded
 from tegg.backends.simt.printer import SimtPrinter
 from tegg.backends.simt.products import Products, loads, nothing, products_of, stage
@@ -16,13 +17,14 @@ from tegg.dim import Dim
 from tegg.dtype import f32
 from tegg.errors import LoweringError
 from tegg.ir.graph import Graph, Node
+from tegg.kernel.accesses import NONE
 from tegg.kernel.code import KernelCode, Temporary
 from tegg.kernel.contraction_classify import Contraction, Group, Term
 from tegg.kernel.domain import spread
-from tegg.kernel.loops import Store
 from tegg.kernel.simt import THREADS
 
 _SUMS = 128        # registers of a thread that sums may take
+_COLUMNS = 8       # neighbours of a row that a lane gets together
 
 
 def lower_mma(graph: Graph, outputs: Sequence[Node], anchors: Sequence[Node], name: str,
@@ -66,21 +68,23 @@ class _Kernel:
         groups = [_Product(self, g) for g in c.groups]
         p = self._printer()
         room = max(x.bytes for g in groups for x in g.rooms())
-        p.line(f"__shared__ __align__(16) uint8_t room[{room}];")
+        asked = room if room > PLAIN_SHARED else 0  # that much only a launch can have
+        p.line("ROOM(room);" if asked else f"__shared__ __align__(16) uint8_t room[{room}];")
         for group in groups:
             group.write(Evaluator(c.propagation, self.language, p))
         sums = {self.partial(t): f32 for g in c.groups for t in g.terms} if split else {}
         ends = loads(found.results, found.sums)
         made = [stage(self.language, self.name, found.symbols, p.lines,
                       {**loads(found.operands), **({} if split else ends)}, sums or found.writes,
-                      self._tiles())]
+                      self._tiles(), True, asked, self.index)]
         if split:
             p = self._printer()
             for group in groups:
                 group.total(Evaluator(c.propagation, self.language, p))
             made.append(stage(self.language, f"{self.name}_total", found.symbols, p.lines,
                               {**ends, **sums}, found.writes,
-                              tuple((self._points(g), THREADS) for g in c.groups)))
+                              tuple((self._points(g), THREADS) for g in c.groups),
+                              index=self.index))
         own = tuple(Temporary(f32, self.tile.parts * self._points(g))
                     for g in c.groups for _ in g.terms) if split else ()
         b = found.before
@@ -89,8 +93,15 @@ class _Kernel:
                           found.symbols, found.work(4 if self.tile.kind == "tf32" else 2),
                           (f"{self.tile}",))
 
+    @property
+    def index(self) -> str:
+        """The type of what counts."""
+        t = self.tile
+        return self.products.index(max(t.rows, t.columns, t.depth * t.stages), t.parts)
+
     def _printer(self) -> SimtPrinter:
-        return SimtPrinter(self.language.dialect, self.contraction.propagation.algebra)
+        return SimtPrinter(replace(self.language.dialect, index=self.index),
+                           self.contraction.propagation.algebra)
 
     def partial(self, term: Term) -> int:
         """The slot of a term's partial sums."""
@@ -125,22 +136,22 @@ class _Product:
 
     def write(self, at: Evaluator) -> None:
         """All tiles, as many at a time as there are blocks."""
-        c, t, p = self.kernel.contraction, self.kernel.tile, at.p
+        c, t, p, index = self.kernel.contraction, self.kernel.tile, at.p, at.p.dialect.index
         m, n, batch = dim(spread(c.m)), dim(spread(self.group.n)), dim(spread(c.batch))
         across, (i, j) = t.warps[1], t.fragments
         with p.braces(""):
-            p.line(f"const int64_t down = ({m} + {t.rows - 1}) / {t.rows}, "
+            p.line(f"const {index} down = ({m} + {t.rows - 1}) / {t.rows}, "
                    f"across = ({n} + {t.columns - 1}) / {t.columns}, steps = "
                    f"({dim(c.depth)} + {t.depth - 1}) / {t.depth};")
             p.line(f"const int warp_m = thread_id() / 32 / {across} * {16 * i}, "
                    f"warp_n = thread_id() / 32 % {across} * {8 * j};")
-            with p.braces(f"for (int64_t tile = block_id(); tile < {t.parts} * {batch} * down * "
+            with p.braces(f"for ({index} tile = block_id(); tile < {t.parts} * {batch} * down * "
                           "across; tile += block_count())"):
-                p.line(f"const int64_t item = tile / (down * across) % {batch};")
+                p.line(f"const {index} item = tile / (down * across) % {batch};")
                 at.unpack("item", c.batch)
-                p.line(f"const int64_t m_from = tile % down * {t.rows}, "
+                p.line(f"const {index} m_from = tile % down * {t.rows}, "
                        f"n_from = tile / down % across * {t.columns};")
-                p.line(f"const int64_t part = tile / (down * across) / {batch}, first = "
+                p.line(f"const {index} part = tile / (down * across) / {batch}, first = "
                        f"steps * part / {t.parts}, end = steps * (part + 1) / {t.parts};")
                 for term in self.group.terms:
                     p.line(f"float sums{term.anchor}[{i}][{j}][4] = {{}};")
@@ -151,23 +162,23 @@ class _Product:
     def _sum(self, at: Evaluator, term: Term) -> None:
         """The products of one term, a pipeline of stages: copies run ahead by all but one of them,
         and what has to be computed is held in registers over the products of a step."""
-        t, p = self.kernel.tile, at.p
+        t, p, index = self.kernel.tile, at.p, at.p.dialect.index
         x, y = self.operands(term)
         held = [o for o in (x, y) if o.source is None]
         p.line(f"{x.type} *const left = ({x.type} *)room;")
         p.line(f"{y.type} *const right = ({y.type} *)(room + {x.bytes});")
         for o in held:
             p.line(f"uint32_t held_{o.name}[{o.chunks}][4];")
-        with p.braces(f"for (int64_t ahead = first; ahead < first + {t.stages - 1}; ahead++)"):
+        with p.braces(f"for ({index} ahead = first; ahead < first + {t.stages - 1}; ahead++)"):
             with p.braces("if (ahead < end)"):
                 self._bring(at, (x, y), "ahead")
                 for o in held:
                     o.put(at, f"ahead % {t.stages}")
             p.line("copies_commit();")
-        with p.braces("for (int64_t step = first; step < end; step++)"):
+        with p.braces(f"for ({index} step = first; step < end; step++)"):
             p.line(f"copies_wait({t.stages - 2});")
             p.line("__syncthreads();")
-            p.line(f"const int64_t ahead = step + {t.stages - 1};")
+            p.line(f"const {index} ahead = step + {t.stages - 1};")
             with p.braces("if (ahead < end)"):
                 self._bring(at, (x, y), "ahead")
             p.line("copies_commit();")
@@ -181,8 +192,8 @@ class _Product:
 
     def _bring(self, at: Evaluator, operands: Sequence[Operand], step: str) -> None:
         """Copies of a step's tiles start, values of others are computed."""
-        t, batch = self.kernel.tile, self.kernel.contraction.batch
-        at.p.line(f"const int64_t k_from = {step} * {t.depth};")
+        t, batch, index = self.kernel.tile, self.kernel.contraction.batch, at.p.dialect.index
+        at.p.line(f"const {index} k_from = {step} * {t.depth};")
         for o in operands:
             if o.source is not None:
                 o.copies(at, f"{step} % {t.stages}")
@@ -209,46 +220,54 @@ class _Product:
     # ---- results
     def _results(self, at: Evaluator) -> None:
         """Store what the sums become, or the sums of this part."""
-        c, t, p = self.kernel.contraction, self.kernel.tile, at.p
+        t, p, ends, index = self.kernel.tile, at.p, self.ends(at), at.p.dialect.index
+        count, even = ends.together(_COLUMNS)
+        if t.parts > 1:
+            count = _COLUMNS
+        if count == 1:
+            self._single(at, ends)
+            return
         i, j = t.fragments
-        m, n = dim(spread(c.m)), dim(spread(self.group.n))
+        p.line("UNROLL")
+        p.line(f"for (int i = 0; i < {i}; i++)")
+        p.line("  UNROLL")
+        with p.braces(f"  for (int j = 0; j < {j}; j += 2)"):
+            p.line(f"const {index} at_m = m_from + warp_m + 16 * i + lane_id() / 2 % 2 * 8 + "
+                   "lane_id() / 4;")
+            for u in self.group.terms:
+                p.line(f"float all{u.anchor}[{_COLUMNS}];")
+                p.line(f"eight_columns(all{u.anchor}, sums{u.anchor}[i][j], "
+                       f"sums{u.anchor}[i][j + 1]);")
+            p.line("UNROLL")
+            with p.braces(f"for (int c = 0; c < {_COLUMNS}; c += {count})"):
+                p.line(f"const {index} from_n = n_from + warp_n + 8 * j + lane_id() % 2 * 8 + c;")
+                if t.parts > 1:
+                    ends.part([self.kernel.partial(u) for u in self.group.terms],
+                              [f"all{u.anchor}[{{u}}]" for u in self.group.terms], "from_n",
+                              count, "sf_word({})".format)
+                else:
+                    ends.store({u.sum.id: f"all{u.anchor}[c + {{u}}]" for u in self.group.terms},
+                               "from_n", count, even)
+
+    def _single(self, at: Evaluator, ends: Ends) -> None:
+        """One result after the other, where neighbours in memory are not those of a row."""
+        (i, j), p, index = self.kernel.tile.fragments, at.p, at.p.dialect.index
         for name, count in (("i", i), ("j", j), ("e", 4)):
             p.line("UNROLL")
             p.line(f"for (int {name} = 0; {name} < {count}; {name}++)")
         with p.braces(""):
-            p.line("const int64_t at_m = m_from + warp_m + 16 * i + e / 2 * 8 + lane_id() / 4, "
-                   "at_n = n_from + warp_n + 8 * j + lane_id() % 4 * 2 + e % 2;")
-            with p.braces(f"if (at_m < {m} && at_n < {n})"):
-                if t.parts > 1:
-                    for term in self.group.terms:
-                        p.line(f"b{self.kernel.partial(term)}[((part * {dim(spread(c.batch))} + "
-                               f"item) * {m} + at_m) * {n} + at_n] = sums{term.anchor}[i][j][e];")
-                else:
-                    self._ends(at, {u.sum.id: f"sums{u.anchor}[i][j][e]" for u in self.group.terms})
+            p.line(f"const {index} at_m = m_from + warp_m + 16 * i + e / 2 * 8 + lane_id() / 4, "
+                   "from_n = n_from + warp_n + 8 * j + lane_id() % 4 * 2 + e % 2;")
+            ends.store({u.sum.id: f"sums{u.anchor}[i][j][e]" for u in self.group.terms}, "from_n",
+                       1, NONE)
+
+    def ends(self, at: Evaluator) -> Ends:
+        return Ends(at, self.kernel.contraction, self.group)
 
     def total(self, at: Evaluator) -> None:
-        """The parts of each sum, always in the same order, and what the sums become."""
-        c, p = self.kernel.contraction, at.p
-        m, n = dim(spread(c.m)), dim(spread(self.group.n))
-        points = dim(spread(c.batch) * spread(c.m) * spread(self.group.n))
-        with p.braces(f"for (int64_t point = (int64_t)block_id() * {THREADS} + thread_id(); "
-                      f"point < {points}; point += (int64_t)block_count() * {THREADS})"):
-            p.line(f"const int64_t at_n = point % {n}, at_m = point / {n} % {m};")
-            at.unpack(f"point / ({m} * {n})", c.batch)
-            for t in self.group.terms:
-                p.line(f"float sum{t.anchor} = 0;")
-                p.line(f"for (int part = 0; part < {self.kernel.tile.parts}; part++) "
-                       f"sum{t.anchor} += b{self.kernel.partial(t)}[part * {points} + point];")
-            self._ends(at, {t.sum.id: f"sum{t.anchor}" for t in self.group.terms})
-
-    def _ends(self, at: Evaluator, given: dict[int, str]) -> None:
-        c = self.kernel.contraction
-        needs = list(dict.fromkeys(v for w in self.group.writes for v in w.needs()))
-        at.unpack("at_m", c.m)
-        at.unpack("at_n", self.group.n)
-        at.ensure(needs, (*c.batch, *c.m, *self.group.n), given)
-        at.p.block([Store(w) for w in self.group.writes])
-        at.p.at.given = {}
+        """What the sums of all parts become."""
+        self.ends(at).total([(t, self.kernel.partial(t)) for t in self.group.terms],
+                            self.kernel.tile.parts, "f")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from tegg.backends.simt.templates import BUSY, PARTS_DEEP, shares
 from tegg.contraction import Spec
 from tegg.dim import Shape, hint, product
 from tegg.dtype import f32
@@ -18,13 +19,17 @@ if TYPE_CHECKING:
     from tegg.rewrite.view import View
 
 WARPS = 8
-# Rows, columns, depth and stages of tiles, largest first: what fits into 48 KiB of shared memory.
+PLAIN_SHARED = 48 << 10  # bytes of shared memory that a block gets without being asked for
+# Rows, columns, depth and stages of tiles, largest first. The large ones take 96 KiB of shared
+# memory, which devices from 8.0 on give to a block that asks.
+_LARGE = ((128, 256, 32, 4), (128, 128, 64, 3))
+_LARGE_LEAST = 80
 _HALF = ((128, 128, 32, 3), (64, 64, 32, 4), (32, 64, 32, 4), (16, 128, 32, 4))
 _WHOLE = ((128, 128, 16, 2), (64, 64, 16, 3), (32, 64, 16, 4), (16, 128, 16, 3))
 _LEAST = {"f16": 75, "bf16": 80, "tf32": 80}  # the architecture that multiplies a kind
 _READ = 40.0        # multiply-adds that reading an element of a tile's sides takes as long as
-_BUSY = 264         # tiles that keep a device busy
-_PARTS_DEEP = 256   # terms of a sum that a part has at least
+_MEET = 4.0         # terms of the depth that a barrier takes as long as
+_PARTS = 16         # parts of a sum at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +64,13 @@ class MmaTile:
 
 
 def _executes(own: tuple, e: Extents) -> Execution:
+    """Each step of the depth has a barrier, which takes as long as some of its terms."""
     t = MmaTile(*own)
     down, across = -(-e.m // t.rows), -(-e.n // t.columns)
     depth = -(-e.k // t.depth) * t.depth
     area = t.rows * t.columns
     speed = area / (area + _READ * (t.rows + t.columns)) / (2 if t.kind == "tf32" else 1)
+    speed *= t.depth / (t.depth + _MEET)
     return Execution(2.0 * e.batch * down * across * area * depth, speed,
                      max(1, e.batch * down * across * t.parts),
                      aside=t.parts * e.batch * e.m * e.n if t.parts > 1 else 0,
@@ -84,9 +91,10 @@ def mma_tile_of(attrs: tuple) -> MmaTile:
     return MmaTile(*attrs[OWN:])
 
 
-def mma_tiles(x: Shape, y: Shape, spec: str, kind: str) -> list[tuple[int, int, int, int, int]]:
+def mma_tiles(x: Shape, y: Shape, spec: str, kind: str,
+              architecture: int) -> list[tuple[int, int, int, int, int]]:
     """Tiles for a product that it fills half at least, or the one that wastes least; few of them
-    share out the depth as well."""
+    share out the depth as well. Large ones, where there is work for most of a device."""
     s = Spec.parse(spec)
     size = s.sizes(x, y)
     b, m, n, k = (hint(product(tuple(size[c] for c in letters)))
@@ -94,12 +102,12 @@ def mma_tiles(x: Shape, y: Shape, spec: str, kind: str) -> list[tuple[int, int, 
     tiles = _WHOLE if kind == "tf32" else _HALF
     found = [t for t in tiles if 2 * m >= t[0] and 2 * n >= t[1]]
     found = found[:2] or [min(tiles, key=lambda t: -(-m // t[0]) * t[0] * (-(-n // t[1])) * t[1])]
+    if kind != "tf32" and architecture >= _LARGE_LEAST and k >= PARTS_DEEP:
+        found = [*(t for t in _LARGE if 4 * b * -(-m // t[0]) * -(-n // t[1]) >= BUSY), *found]
     out = []
     for t in found:
         out.append((*t, 1))
-        blocks, parts = b * -(-m // t[0]) * -(-n // t[1]), 1
-        while 2 * parts * blocks <= _BUSY and k // (2 * parts) >= _PARTS_DEEP and parts < 16:
-            parts *= 2
+        parts = shares(b * -(-m // t[0]) * -(-n // t[1]), k, _PARTS)
         if parts > 1:
             out.append((*t, parts))
     return out
@@ -125,7 +133,7 @@ class MmaForms:
         if relation in LICENCE or not x.dtype is y.dtype is f32:
             return []
         return [(kind, *tile) for kind, least in _LEAST.items() if least <= self.architecture
-                for tile in mma_tiles(x.shape, y.shape, spec, kind)]
+                for tile in mma_tiles(x.shape, y.shape, spec, kind, self.architecture)]
 
     def facts(self, view: View) -> Iterable[tuple[Any, ...]]:
         for _, n in view.having("Contract"):

@@ -12,9 +12,10 @@ from tegg.dim import Dim, exact_div
 from tegg.dtype import DTYPES
 from tegg.kernel.domain import spread
 from tegg.kernel.index import Form, Var
-from tegg.kernel.simt import THREADS, WIDE
+from tegg.kernel.simt import THREADS
 from tegg.kernel.value import Load, Val
 
+_FOUR = 4  # neighbours that are computed together
 LETTERS = {"f16": "h", "bf16": "g", "tf32": "t"}  # of the functions of a kind of product
 
 
@@ -141,16 +142,16 @@ class Operand:
     def fetch(self, at: Evaluator, batch: tuple[Var, ...]) -> None:
         """Compute this thread's chunks of a tile into registers, four words each."""
         with self._each(at):
-            if self._even(WIDE):
-                for first in range(0, self.chunk, WIDE):
-                    self._values(at, batch, first, WIDE)
+            if self._even(_FOUR):
+                for first in range(0, self.chunk, _FOUR):
+                    self._values(at, batch, first, _FOUR)
             else:
                 for first in range(0, self.chunk, 2):
                     self._values(at, batch, first, 2)
 
     def _values(self, at: Evaluator, batch: tuple[Var, ...], first: int, count: int) -> None:
         """``count`` neighbours: at once where they are inside together, else one by one."""
-        p, together = at.p, count == WIDE
+        p, together = at.p, count == _FOUR
         words = count // 2 if self.half else count
         with p.braces(""):
             p.line(f"float some[{count}] = {{}};")
@@ -159,7 +160,7 @@ class Operand:
                 p.line("UNROLL")
             with p.braces("" if together else f"for (int u = 0; u < {count}; u++)"):
                 moved = "at_k" if self.along else f"at_{self.side}"
-                p.line(f"const int64_t here = {moved} + {first}{step};")
+                p.line(f"const {p.dialect.index} here = {moved} + {first}{step};")
                 other = f"at_{self.side}" if self.along else "at_k"
                 k, place = ("here", other) if self.along else (other, "here")
                 with p.braces(f"if ({k} < {dim(self.depth)} && {place} < "
@@ -167,7 +168,7 @@ class Operand:
                     at.unpack(k, self.k)
                     at.unpack(place, self.vars)
                     inner = (self.k if self.along else self.vars)[-1:]
-                    with p.wide(inner[0] if together else None):
+                    with p.wide(inner[0] if together else None, count):
                         at.ensure([self.value], (*batch, *self.vars, *self.k))
                         for u in range(count if together else 1):
                             p.line(f"some[{u if together else 'u'}] = {p.ref(self.value, u)};")
@@ -195,7 +196,7 @@ class Operand:
                    f"chunk = e % {per};")
             with p.braces(f"if (e < {total})" if total % THREADS else ""):
                 if places:
-                    p.line(f"const int64_t at_k = k_from + {k}, at_{self.side} = "
+                    p.line(f"const {p.dialect.index} at_k = k_from + {k}, at_{self.side} = "
                            f"{self.side}_from + {place};")
                 yield
 

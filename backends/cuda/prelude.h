@@ -18,8 +18,12 @@ typedef unsigned long long uint64_t;
 #define __builtin_inf() __longlong_as_double(0x7ff0000000000000ll)
 #endif
 
-#define KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads)
+// KERNEL(threads), or KERNEL(threads, 1): a block that has all registers where it needs them
+#define KERNEL(...) extern "C" __global__ void __launch_bounds__(__VA_ARGS__)
 #define INL static __device__ __forceinline__
+#ifdef __CUDACC__
+#define ROOM(name) extern __shared__ __align__(16) uint8_t name[]  // of the size that a launch says
+#endif
 #define FULL 0xffffffffu
 
 // ---- where a thread stands
@@ -213,17 +217,6 @@ MEMORY(l, int64_t)
 MEMORY(u, uint8_t)
 MEMORY(c, int8_t)
 #undef MEMORY
-// Four neighbours at once, from an address that is a multiple of 16.
-typedef float4 wide_f;
-typedef int4 wide_i;
-INL float4 wide_load(const float *p) { return *(const float4 *)p; }
-INL int4 wide_load(const int32_t *p) { return *(const int4 *)p; }
-INL void wide_store(float *p, float a, float b, float c, float d) {
-  *(float4 *)p = make_float4(a, b, c, d);
-}
-INL void wide_store(int32_t *p, int32_t a, int32_t b, int32_t c, int32_t d) {
-  *(int4 *)p = make_int4(a, b, c, d);
-}
 #define HALF(L) \
   INL float s##L##_load(const uint16_t *p) { return L##_to_f(*p); } \
   INL void s##L##_store(uint16_t *p, float x) { *p = f_to_##L(x); }
@@ -307,6 +300,65 @@ TWO(two_g, "bf16x2")
 INL uint32_t two_h(float low, float high) { return f_to_h(low) | (uint32_t)f_to_h(high) << 16; }
 INL uint32_t two_g(float low, float high) { return f_to_g(low) | (uint32_t)f_to_g(high) << 16; }
 #endif
+
+// ---- neighbours move as words of 32 bits, up to four at once, or as two of 64, from addresses that
+// divide by as much
+typedef int4 wide_4;
+typedef int2 wide_2;
+typedef int wide_1;
+typedef longlong2 wide_l;
+typedef double2 wide_d;
+INL int4 wide_load_4(const void *p) { return *(const int4 *)p; }
+INL int2 wide_load_2(const void *p) { return *(const int2 *)p; }
+INL int wide_load_1(const void *p) { return *(const int *)p; }
+INL void wide_store_4(void *p, int a, int b, int c, int d) { *(int4 *)p = make_int4(a, b, c, d); }
+INL void wide_store_2(void *p, int a, int b) { *(int2 *)p = make_int2(a, b); }
+INL void wide_store_1(void *p, int a) { *(int *)p = a; }
+INL longlong2 wide_load_l(const int64_t *p) { return *(const longlong2 *)p; }
+INL double2 wide_load_d(const double *p) { return *(const double2 *)p; }
+INL void wide_store_l(int64_t *p, int64_t a, int64_t b) { *(longlong2 *)p = make_longlong2(a, b); }
+INL void wide_store_d(double *p, double a, double b) { *(double2 *)p = make_double2(a, b); }
+// What a word holds, and the word of some values: the first are the lowest bits.
+INL float sf_of(int w) { return __int_as_float(w); }
+INL int sf_word(float x) { return __float_as_int(x); }
+INL int32_t si_of(int w) { return w; }
+INL int si_word(int32_t x) { return x; }
+INL float sh_of(int w, int k) { return h_to_f((uint16_t)((uint32_t)w >> 16 * k)); }
+INL int sh_word(float a, float b) { return (int)two_h(a, b); }
+INL float sg_of(int w, int k) { return g_to_f((uint16_t)((uint32_t)w >> 16 * k)); }
+INL int sg_word(float a, float b) { return (int)two_g(a, b); }
+INL uint8_t su_of(int w, int k) { return (uint8_t)((uint32_t)w >> 8 * k); }
+INL int su_word(uint8_t a, uint8_t b, uint8_t c, uint8_t d) {
+  return (int)((uint32_t)a | (uint32_t)b << 8 | (uint32_t)c << 16 | (uint32_t)d << 24);
+}
+INL int8_t sc_of(int w, int k) { return (int8_t)su_of(w, k); }
+INL int sc_word(int8_t a, int8_t b, int8_t c, int8_t d) {
+  return su_word((uint8_t)a, (uint8_t)b, (uint8_t)c, (uint8_t)d);
+}
+INL int sb_of(int w, int k) { return su_of(w, k) != 0; }
+INL int sb_word(int a, int b, int c, int d) {
+  return su_word((uint8_t)(a != 0), (uint8_t)(b != 0), (uint8_t)(c != 0), (uint8_t)(d != 0));
+}
+
+// Four lanes side by side have each two columns of two fragments, of rows eight apart in each: lane t
+// gets all eight columns of fragment t % 2, row t / 2.
+INL void eight_columns(float *all, const float *first, const float *second) {
+  const bool odd = lane_id() & 1, low = lane_id() & 2;
+  float own[2][2][2];
+  for (int row = 0; row < 2; row++)
+    for (int e = 0; e < 2; e++) {
+      const float a = first[2 * row + e], b = second[2 * row + e];
+      const float given = __shfl_xor_sync(FULL, odd ? a : b, 1);
+      own[row][0][e] = odd ? given : a;
+      own[row][1][e] = odd ? b : given;
+    }
+  for (int lane = 0; lane < 2; lane++)
+    for (int e = 0; e < 2; e++) {
+      const float given = __shfl_xor_sync(FULL, low ? own[0][lane][e] : own[1][lane][e], 2);
+      all[2 * lane + e] = low ? given : own[0][lane][e];
+      all[2 * lane + 4 + e] = low ? own[1][lane][e] : given;
+    }
+}
 
 // ---- teams: each thread brings one value, all get the same result, in a fixed order of joining.
 // A block leaves its warps' values in shared memory; the second barrier lets it be used again.

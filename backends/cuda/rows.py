@@ -23,12 +23,13 @@ from tegg.kernel.code import KernelCode
 from tegg.kernel.contraction_classify import Group, Term
 from tegg.kernel.domain import spread
 from tegg.kernel.loops import Store
-from tegg.kernel.simt import THREADS, WARP, WIDE
+from tegg.kernel.simt import THREADS, WARP
 
 if TYPE_CHECKING:
     from tegg.rewrite.view import View
 
 _MOST = 8      # rows that a thread has sums of
+_STEP = 4      # neighbours of the depth that a thread takes at once
 _AHEAD = 4     # steps of the depth whose loads are under way at once
 _WARPS = THREADS // WARP
 
@@ -108,7 +109,8 @@ class _Kernel:
             nests.append(writer.write())
         ends = loads(found.results, found.sums)
         source, made = stage(self.language, self.name, found.symbols, p.lines,
-                             {**loads(found.operands), **ends}, found.writes, tuple(nests))
+                             {**loads(found.operands), **ends}, found.writes, tuple(nests),
+                             alone=True)
         b = found.before
         return KernelCode(self.name, "\n".join([*b.sources, source]), (*b.stages, made),
                           b.temporaries, found.symbols, found.work(4), (f"rows {self.rows}",))
@@ -166,7 +168,7 @@ class _Rows:
                           f"{WARP}; tile < {tiles}; tile += (int64_t)block_count() * {_WARPS})"):
                 self._at()
                 p.line("const int64_t at_n = tile % across;")
-                step = WIDE if c.k and exact_div(c.k[-1].extent, WIDE) is not None else 1
+                step = _STEP if c.k and exact_div(c.k[-1].extent, _STEP) is not None else 1
                 for t in self.group.terms:
                     p.line(f"{self.type} sums{t.anchor}[{self.kernel.rows}] = {{}};")
                     p.line(f"UNROLL_BY({_AHEAD})")
@@ -233,7 +235,7 @@ class _Rows:
         _, m, _ = self._sizes()
         self.at.unpack("at_k", c.k)
         self.at.unpack("at_n", self.group.n)
-        with p.wide(c.k[-1] if step > 1 else None):
+        with p.wide(c.k[-1] if step > 1 else None, step):
             self.at.ensure([t.b], (*c.batch, *self.group.n, *c.k))
             for u in range(step):
                 p.line(f"const {self.type} y{u} = {p.ref(t.b, u)};")

@@ -35,10 +35,6 @@ class Msl(SimtC):
         return Dialect(self.width, _SCALAR, _SCALAR, _MEMORY, WRAPPING_OPS)
 
     @property
-    def narrows(self) -> bool:
-        return True
-
-    @property
     def shared(self) -> str:
         return "SHARED"
 
@@ -47,7 +43,8 @@ class Msl(SimtC):
         return "threadgroup_barrier(mem_flags::mem_threadgroup);"
 
     def head(self, name: str, buffers: Mapping[int, DType], symbols: Sequence[str],
-             rooms: Sequence[str] = ()) -> list[str]:
+             rooms: Sequence[str] = (), index: str = "int64_t",
+             alone: bool = False) -> list[str]:
         if any(d.name == "f64" for d in buffers.values()):
             raise LoweringError(NO_F64)
         args = ["device uchar *fixed [[buffer(0)]]", "device uchar *memory [[buffer(1)]]",
@@ -59,7 +56,7 @@ class Msl(SimtC):
         for at, (slot, d) in enumerate(buffers.items()):
             kind = f"device {_MEMORY[MEMORY[d.name]]} *"
             lines.append(f"  {kind}const b{slot} = ({kind})lies(fixed, memory, given[{at + 1}]);")
-        lines += [f"  const int64_t S_{s} = given[{len(buffers) + 1 + i}];"
+        lines += [f"  const {index} S_{s} = ({index})given[{len(buffers) + 1 + i}];"
                   for i, s in enumerate(symbols)]
         if rooms:
             lines.append(f"  const int threads_of_block = {THREADS};")

@@ -47,7 +47,7 @@ class MatrixSums(Sums):
     memory. A result passes through a strip of that memory, since which lane holds which element
     of a matrix is nowhere said."""
 
-    pad = 4
+    together = 1
 
     def __init__(self, tile: MatrixTile, language: SimtC, letter: str, terms: int) -> None:
         super().__init__(tile, language, letter, terms)
@@ -95,7 +95,7 @@ class MatrixSums(Sums):
         return [*lines, "}"]
 
     @contextmanager
-    def results(self, p: SimtPrinter, anchors: Sequence[int]) -> Iterator[list[str]]:
+    def results(self, p: SimtPrinter, anchors: Sequence[int], count: int) -> Iterator[list[str]]:
         width = 8 * self.across
         with p.braces(f"for (int i = 0; i < {self.down}; i++)"):
             for i in range(self.down):
@@ -107,7 +107,7 @@ class MatrixSums(Sums):
             p.line("simdgroup_barrier(mem_flags::mem_threadgroup);")
             with p.braces(f"for (int e = lane_id(); e < {self.strip}; e += {WARP})"):
                 p.line(f"const int64_t at_m = m_from + down_from + 8 * i + e / {width}, "
-                       f"at_n = n_from + across_from + e % {width};")
+                       f"from_n = n_from + across_from + e % {width};")
                 yield [f"strip{number}[group][e]" for number in range(len(anchors))]
             p.line("simdgroup_barrier(mem_flags::mem_threadgroup);")
 

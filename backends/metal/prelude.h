@@ -215,16 +215,48 @@ HALF(g, ushort)
 #undef HALF
 INL int sb_load(const device uint8_t *p) { return (int)(*p != 0); }
 INL void sb_store(device uint8_t *p, int x) { *p = (uint8_t)(x != 0); }
-// Four neighbours at once, from an address that is a multiple of 16.
-typedef float4 wide_f;
-typedef int4 wide_i;
-INL float4 wide_load(const device float *p) { return *(const device float4 *)p; }
-INL int4 wide_load(const device int *p) { return *(const device int4 *)p; }
-INL void wide_store(device float *p, float a, float b, float c, float d) {
-  *(device float4 *)p = float4(a, b, c, d);
-}
-INL void wide_store(device int *p, int a, int b, int c, int d) {
+#define UNROLL _Pragma("unroll")
+
+// ---- neighbours move as words of 32 bits, up to four at once, or as two of 64, from addresses that
+// divide by as much
+typedef int4 wide_4;
+typedef int2 wide_2;
+typedef int wide_1;
+typedef long2 wide_l;
+INL int4 wide_load_4(const device void *p) { return *(const device int4 *)p; }
+INL int2 wide_load_2(const device void *p) { return *(const device int2 *)p; }
+INL int wide_load_1(const device void *p) { return *(const device int *)p; }
+INL void wide_store_4(device void *p, int a, int b, int c, int d) {
   *(device int4 *)p = int4(a, b, c, d);
+}
+INL void wide_store_2(device void *p, int a, int b) { *(device int2 *)p = int2(a, b); }
+INL void wide_store_1(device void *p, int a) { *(device int *)p = a; }
+INL long2 wide_load_l(const device int64_t *p) { return *(const device long2 *)p; }
+INL void wide_store_l(device int64_t *p, int64_t a, int64_t b) {
+  *(device long2 *)p = long2(a, b);
+}
+// What a word holds, and the word of some values: the first are the lowest bits.
+INL float sf_of(int w) { return as_type<float>(w); }
+INL int sf_word(float x) { return as_type<int>(x); }
+INL int32_t si_of(int w) { return w; }
+INL int si_word(int32_t x) { return x; }
+INL float sh_of(int w, int k) { return h_to_f(as_type<half>((ushort)((uint)w >> (16 * k)))); }
+INL int sh_word(float a, float b) {
+  return (int)((uint)as_type<ushort>(f_to_h(a)) | (uint)as_type<ushort>(f_to_h(b)) << 16);
+}
+INL float sg_of(int w, int k) { return g_to_f((ushort)((uint)w >> (16 * k))); }
+INL int sg_word(float a, float b) { return (int)((uint)f_to_g(a) | (uint)f_to_g(b) << 16); }
+INL uint8_t su_of(int w, int k) { return (uint8_t)((uint)w >> (8 * k)); }
+INL int su_word(uint8_t a, uint8_t b, uint8_t c, uint8_t d) {
+  return (int)((uint)a | (uint)b << 8 | (uint)c << 16 | (uint)d << 24);
+}
+INL int8_t sc_of(int w, int k) { return (int8_t)su_of(w, k); }
+INL int sc_word(int8_t a, int8_t b, int8_t c, int8_t d) {
+  return su_word((uint8_t)a, (uint8_t)b, (uint8_t)c, (uint8_t)d);
+}
+INL int sb_of(int w, int k) { return (int)(su_of(w, k) != 0); }
+INL int sb_word(int a, int b, int c, int d) {
+  return su_word((uint8_t)(a != 0), (uint8_t)(b != 0), (uint8_t)(c != 0), (uint8_t)(d != 0));
 }
 
 // ---- teams: each thread brings one value, all get the same result, in a fixed order of joining.

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tegg.backends.cexpr import REGISTER, dim
-from tegg.backends.simt.contraction_before import Before
+from tegg.backends.simt.ends import Ends
 from tegg.backends.simt.evaluate import Evaluator, follows, padded
 from tegg.backends.simt.language import SimtC
 from tegg.backends.simt.printer import SimtPrinter
-from tegg.backends.simt.products import nothing, products_of
+from tegg.backends.simt.products import Products, loads, nothing, products_of, stage
 from tegg.backends.simt.sums import Sums
 from tegg.backends.simt.templates import Tile, register
-from tegg.dim import hint
+from tegg.dim import Dim, hint
 from tegg.dtype import DType
 from tegg.ir.graph import Graph, Node
-from tegg.kernel.code import KernelCode, Launch, Stage, Work
-from tegg.kernel.contraction_classify import Contraction, Group
+from tegg.kernel.code import KernelCode, Stage, Temporary, Work
+from tegg.kernel.contraction_classify import Contraction, Group, Term
 from tegg.kernel.domain import spread
 from tegg.kernel.flops import flops
 from tegg.kernel.index import Var
-from tegg.kernel.loops import Store
 from tegg.kernel.simt import THREADS
-from tegg.kernel.value import Val, reachable
+from tegg.kernel.value import Val
 from tegg.kernel.work import bytes_read, bytes_written
 
 def lower_contraction(graph: Graph, outputs: Sequence[Node], anchors: Sequence[Node], name: str,
@@ -39,8 +38,7 @@ def lower_contraction(graph: Graph, outputs: Sequence[Node], anchors: Sequence[N
     found = products_of(graph, outputs, anchors, name, language)
     if found is None:
         return nothing(name)
-    return _Kernel(name, found.contraction, tile, language, found.symbols, found.before,
-                   how).code()
+    return _Kernel(name, found, tile, language, how).code()
 
 
 @dataclass(slots=True)
@@ -48,48 +46,75 @@ class _Kernel:
     """One kernel being written."""
 
     name: str
-    contraction: Contraction
+    products: Products
     tile: Tile
     language: SimtC
-    symbols: tuple[str, ...]
-    before: Before
     how: type[Sums]
 
+    @property
+    def contraction(self) -> Contraction:
+        return self.products.contraction
+
     def code(self) -> KernelCode:
-        buffers = self._buffers()
-        p = SimtPrinter(self.language.dialect, self.contraction.propagation.algebra)
+        c, found, split = self.contraction, self.products, self.tile.parts > 1
+        p = self._printer()
         shared: dict[str, None] = {}
-        for group in self.contraction.groups:
-            letter = REGISTER[register(group.terms[0].sum.dtype).name]
+        for group in c.groups:
+            letter = REGISTER[group_register(group).name]
             sums = self.how(self.tile, self.language, letter, len(group.terms))
             shared |= dict.fromkeys(sums.shared())
             _Tiles(self, group, p, sums).write()
-        head = self.language.head(self.name, buffers, self.symbols)
-        source = "\n".join([*head, *(f"  {line}" for line in shared), *p.lines, "}"]) + "\n"
-        stage = Stage(self.name, frozenset(v.attr.slot for v in self._values() if v.op == "load"),
-                      frozenset(w.slot for g in self.contraction.groups for w in g.writes), True,
-                      self._launch(tuple(buffers)))
-        b = self.before
-        return KernelCode(self.name, "\n".join([*b.sources, source]), (*b.stages, stage),
-                          b.temporaries, self.symbols, self._work(), (f"{self.tile}",))
+        ends = loads(found.results, found.sums)
+        parts = {self.partial(t): group_register(g) for g in c.groups for t in g.terms}
+        lines = [*(f"  {line}" for line in shared), *p.lines]
+        made = [stage(self.language, self.name, found.symbols, lines,
+                      {**loads(found.operands), **({} if split else ends)},
+                      parts if split else found.writes, self._tiles(), alone=True,
+                      index=self.index)]
+        if split:
+            made.append(self._total(ends, parts))
+        own = tuple(Temporary(group_register(g), self.tile.parts * Ends(self.at(p), c, g).points)
+                    for g in c.groups for _ in g.terms) if split else ()
+        b = found.before
+        return KernelCode(self.name, "\n".join([*b.sources, *(s for s, _ in made)]),
+                          (*b.stages, *(s for _, s in made)), (*b.temporaries, *own),
+                          found.symbols, self._work(), (f"{self.tile}",))
 
-    def _values(self) -> list[Val]:
-        groups = self.contraction.groups
-        return reachable([self.contraction.a, *(t.b for g in groups for t in g.terms),
-                          *(v for g in groups for w in g.writes for v in w.needs())])
+    def _total(self, reads: dict[int, DType], parts: dict[int, DType]) -> tuple[str, Stage]:
+        """What the sums of all parts become."""
+        c, p = self.contraction, self._printer()
+        for group in c.groups:
+            Ends(self.at(p), c, group).total([(t, self.partial(t)) for t in group.terms],
+                                             self.tile.parts,
+                                             REGISTER[group_register(group).name])
+        points = tuple((Ends(self.at(p), c, g).points, THREADS) for g in c.groups)
+        return stage(self.language, f"{self.name}_total", self.products.symbols, p.lines,
+                     {**reads, **parts}, self.products.writes, points, index=self.index)
 
-    def _buffers(self) -> dict[int, DType]:
-        out = {v.attr.slot: v.dtype for v in self._values() if v.op == "load"}
-        out.update({w.slot: w.value.dtype for g in self.contraction.groups for w in g.writes})
-        return dict(sorted(out.items()))
+    @property
+    def index(self) -> str:
+        """The type of what counts."""
+        t = self.tile
+        return self.products.index(max(t.rows, t.columns, t.depth), t.parts)
 
-    def _launch(self, buffers: tuple[int, ...]) -> Launch:
+    def _printer(self) -> SimtPrinter:
+        return SimtPrinter(replace(self.language.dialect, index=self.index),
+                           self.contraction.propagation.algebra)
+
+    def at(self, p: SimtPrinter) -> Evaluator:
+        """What prints values at places of the tiles."""
+        return Evaluator(self.contraction.propagation, self.language, p)
+
+    def partial(self, term: Term) -> int:
+        """The slot of a term's partial sums."""
+        return self.products.extra + [t for g in self.contraction.groups
+                                      for t in g.terms].index(term)
+
+    def _tiles(self) -> tuple[tuple[Dim, int], ...]:
         """At least a block for each tile: of symbolic sizes, the tiles at the edges count whole."""
         c, t = self.contraction, self.tile
-        area = t.rows * t.columns
-        tiles = tuple((spread(c.batch) * padded(spread(c.m), t.rows)
-                       * padded(spread(g.n), t.columns), area) for g in c.groups)
-        return Launch(THREADS, tiles, buffers)
+        return tuple((t.parts * spread(c.batch) * padded(spread(c.m), t.rows)
+                      * padded(spread(g.n), t.columns), t.rows * t.columns) for g in c.groups)
 
     def _work(self) -> Work:
         c = self.contraction
@@ -111,20 +136,23 @@ class _Tiles:
 
     @property
     def at(self) -> Evaluator:
-        """What prints values at places of the tiles."""
-        return Evaluator(self.kernel.contraction.propagation, self.kernel.language, self.p)
+        return self.kernel.at(self.p)
 
     def write(self) -> None:
-        c, t, p = self.kernel.contraction, self.kernel.tile, self.p
+        c, t, p, index = self.kernel.contraction, self.kernel.tile, self.p, self.p.dialect.index
         m, n = dim(spread(c.m)), dim(spread(self.group.n))
         with p.braces(""):
-            p.line(f"const int64_t down = ({m} + {t.rows - 1}) / {t.rows}, "
+            p.line(f"const {index} down = ({m} + {t.rows - 1}) / {t.rows}, "
                    f"across = ({n} + {t.columns - 1}) / {t.columns};")
             p.line(self.sums.place())
-            with p.braces(f"for (int64_t tile = block_id(); tile < {dim(spread(c.batch))} * down * "
+            p.line(f"const {index} batches = {dim(spread(c.batch))}, steps = "
+                   f"({dim(c.depth)} + {t.depth - 1}) / {t.depth};")
+            with p.braces(f"for ({index} tile = block_id(); tile < {t.parts} * batches * down * "
                           "across; tile += block_count())"):
-                self.at.unpack("tile / (down * across)", c.batch)
-                p.line(f"const int64_t m_from = tile / across % down * {t.rows}, "
+                p.line(f"const {index} item = tile / (down * across) % batches, "
+                       "part = tile / (down * across) / batches;")
+                self.at.unpack("item", c.batch)
+                p.line(f"const {index} m_from = tile / across % down * {t.rows}, "
                        f"n_from = tile % across * {t.columns};")
                 for term in self.group.terms:
                     for line in self.sums.start(term.anchor):
@@ -133,9 +161,11 @@ class _Tiles:
                 self._results()
 
     def _products(self, anchor: int, left: Val, right: Val) -> None:
-        """All terms of the sums of one contraction, a depth of tiles at a time."""
-        c, t, p = self.kernel.contraction, self.kernel.tile, self.p
-        with p.braces(f"for (int64_t k_from = 0; k_from < {dim(c.depth)}; k_from += {t.depth})"):
+        """The terms of this part of the sums of one contraction, a depth of tiles at a time."""
+        c, t, p, index = self.kernel.contraction, self.kernel.tile, self.p, self.p.dialect.index
+        with p.braces(f"for ({index} step = steps * part / {t.parts}; "
+                      f"step < steps * (part + 1) / {t.parts}; step++)"):
+            p.line(f"const {index} k_from = step * {t.depth};")
             self._load(f"left_{self.sums.letter}", left, c.m, "m", t.rows)
             self._load(f"right_{self.sums.letter}", right, self.group.n, "n", t.columns)
             p.line(self.kernel.language.barrier)
@@ -146,13 +176,13 @@ class _Tiles:
     def _load(self, where: str, operand: Val, vars: tuple[Var, ...], letter: str,
               size: int) -> None:
         """A tile of an operand; beyond its edges there are zeros. Neighbours read side by side."""
-        c, t, p = self.kernel.contraction, self.kernel.tile, self.p
+        c, t, p, index = self.kernel.contraction, self.kernel.tile, self.p, self.p.dialect.index
         with p.braces(f"for (int e = thread_id(); e < {size * t.depth}; e += {THREADS})"):
             if follows(operand, (c.k or (None,))[-1], (vars or (None,))[-1]):
                 p.line(f"const int d = e % {t.depth}, s = e / {t.depth};")
             else:
                 p.line(f"const int d = e / {size}, s = e % {size};")
-            p.line(f"const int64_t at_k = k_from + d, at_{letter} = {letter}_from + s;")
+            p.line(f"const {index} at_k = k_from + d, at_{letter} = {letter}_from + s;")
             p.line(f"{self.sums.type} value = 0;")
             with p.braces(f"if (at_k < {dim(c.depth)} && at_{letter} < {dim(spread(vars))})"):
                 self.at.unpack("at_k", c.k)
@@ -162,14 +192,21 @@ class _Tiles:
             p.line(f"{where}[d][s] = value;")
 
     def _results(self) -> None:
-        """Store what the sums become."""
-        c, p = self.kernel.contraction, self.p
-        needs = list(dict.fromkeys(v for w in self.group.writes for v in w.needs()))
-        with self.sums.results(p, [t.anchor for t in self.group.terms]) as names:
-            given = {t.sum.id: name for t, name in zip(self.group.terms, names)}
-            with p.braces(f"if (at_m < {dim(spread(c.m))} && at_n < {dim(spread(self.group.n))})"):
-                self.at.unpack("at_m", c.m)
-                self.at.unpack("at_n", self.group.n)
-                self.at.ensure(needs, (*c.batch, *c.m, *self.group.n), given)
-                p.block([Store(w) for w in self.group.writes])
-        p.at.given = {}
+        """Store what the sums become, or the sums of this part."""
+        ends, terms = Ends(self.at, self.kernel.contraction, self.group), self.group.terms
+        count, even = ends.together(self.sums.together)
+        split = self.kernel.tile.parts > 1
+        count = self.sums.together if split else count
+        with self.sums.results(self.p, [t.anchor for t in terms], count) as names:
+            if split:
+                word = f"s{self.sums.letter}_word({{}})" if self.sums.letter in "fi" else None
+                ends.part([self.kernel.partial(t) for t in terms], names, "from_n", count,
+                          word and word.format)
+            else:
+                ends.store({t.sum.id: name for t, name in zip(terms, names)}, "from_n", count,
+                           even)
+
+
+def group_register(group: Group) -> DType:
+    """The dtype in which the sums of a group are kept."""
+    return register(group.terms[0].sum.dtype)

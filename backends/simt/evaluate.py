@@ -33,7 +33,7 @@ class Evaluator:
             text = f"({flat})"
             text += f" / ({' * '.join(after)})" if after else ""
             text += f" % {dim(v.extent)}" if i else ""
-            self.p.line(f"const int64_t {self.p.name(v)} = {text};")
+            self.p.line(f"const {self.p.dialect.index} {self.p.name(v)} = {text};")
             after.insert(0, dim(v.extent))
 
     def ensure(self, wanted: Sequence[Val], scope: Iterable[Var],

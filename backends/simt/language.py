@@ -39,11 +39,6 @@ class SimtC(ABC):
         """Types of registers and memory, and the spelling of ops."""
 
     @property
-    def narrows(self) -> bool:
-        """Whether indices are of 32 bits where they fit, for those of 64 are slow."""
-        return False
-
-    @property
     @abstractmethod
     def shared(self) -> str:
         """What qualifies an array that a block shares."""
@@ -55,10 +50,12 @@ class SimtC(ABC):
 
     @abstractmethod
     def head(self, name: str, buffers: Mapping[int, DType], symbols: Sequence[str],
-             rooms: Sequence[str] = ()) -> list[str]:
+             rooms: Sequence[str] = (), index: str = "int64_t",
+             alone: bool = False) -> list[str]:
         """The lines that open a kernel: pointers ``b<slot>``, then sizes ``S_<symbol>``.
 
-        rooms: letters of the registers that its blocks reduce.
+        rooms: letters of the registers that its blocks reduce. index: the type of sizes.
+        alone: whether a block may have all the registers that there are.
         """
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,8 +14,9 @@ from tegg.backends.simt.wide import WidePrinter
 from tegg.kernel.code import Launch
 from tegg.kernel.index import Algebra, Var
 from tegg.kernel.lane import Lanes
-from tegg.kernel.loops import Block, Finish, Fetch, Function, Keep, Loop, Stmt, Store, Turn
-from tegg.kernel.simt import THREADS, WARP, WIDE, Deal, chain, deal, shares_wide
+from tegg.kernel.loops import Block, Fetch, Finish, Function, Keep, Let, Loop, Stmt, Store, Turn
+from tegg.kernel.passes import Pass, passes
+from tegg.kernel.simt import THREADS, WARP, Deal, deal
 
 if TYPE_CHECKING:
     from tegg.backends.simt.language import SimtC
@@ -28,7 +30,9 @@ def deals(dialect: Dialect, algebra: Algebra, function: Function) -> list[Deal]:
 
 def launch(dialect: Dialect, algebra: Algebra, function: Function) -> Launch:
     """How a function is started: its pointers in the order of their slots, then its sizes."""
-    return Launch(THREADS, tuple((d.points, d.each) for d in deals(dialect, algebra, function)),
+    found = deals(dialect, algebra, function)
+    found += [d.plain for d in found if d.plain is not None]
+    return Launch(THREADS, tuple(dict.fromkeys((d.values, d.each) for d in found)),
                   tuple(sorted(function.buffers)))
 
 
@@ -37,13 +41,13 @@ def print_kernel(language: SimtC, algebra: Algebra, function: Function) -> str:
     header's of the device."""
     dialect = language.dialect
     found = deals(dialect, algebra, function)
-    if language.narrows and narrow(function, found):
+    if narrow(function, found):  # indices of 64 bits are slow
         dialect = replace(dialect, index="int")
     p = SimtPrinter(dialect, algebra)
     for d in found:
         p.nest(d)
     head = language.head(function.name, dict(sorted(function.buffers.items())), function.symbols,
-                         p.rooms)
+                         p.rooms, dialect.index, p.keeps)
     return "\n".join([*head, *p.lines, "}"]) + "\n"
 
 
@@ -56,16 +60,27 @@ class SimtPrinter(WidePrinter):
         self.deal: Deal | None = None
         self.dealt: frozenset[Var] = frozenset()
         self.rooms: list[str] = []  # registers that blocks reduce, by letter
+        self.keeps = False          # whether threads keep values of a row
 
     def nest(self, d: Deal) -> None:
         """All points of a nest, as many at a time as there are threads or teams."""
-        self.deal, self.dealt = d, frozenset(loop.var for loop in d.loops)
+        if d.plain is None:
+            self._nest(d)
+            return
+        tests = sorted(f"{dim(x)} % {by} == 0" for x, by in d.even)
+        with self.braces(f"if ({' && '.join(tests)})"):
+            self._nest(d)
+        with self.braces("else"):
+            self._nest(d.plain)
+
+    def _nest(self, d: Deal) -> None:
+        self.deal, self.dealt, self.even = d, frozenset(loop.var for loop in d.loops), d.even
         first, step = _points(d.team, self.dialect.index)
-        with self.braces(f"for ({self.dialect.index} point = {first}, points = {dim(d.points)}; "
+        counts = [self._count(loop, d.wide if loop is d.loops[-1] else 1) for loop in d.loops]
+        with self.braces(f"for ({self.dialect.index} point = {first}, points = {_times(counts)}; "
                          f"point < points; point += {step})"), self._team(d.team):
             self._unpack("point", d.loops, d.wide)
-            with self.wide(d.loops[-1].var if d.wide else None):
-                self.block(d.body)
+            self.block(d.body)
 
     @contextmanager
     def _team(self, size: int):
@@ -73,39 +88,58 @@ class SimtPrinter(WidePrinter):
         yield
         self.team = saved
 
-    def _unpack(self, flat: str, loops: Sequence[Loop], wide: bool = False) -> None:
-        """Loop variables from a number that counts the points of all loops."""
+    def _count(self, loop: Loop, wide: int) -> str:
+        """How many groups of neighbours a loop has."""
+        n = loop.var.extent
+        if wide == 1:
+            return dim(n)
+        return str(-(-n // wide)) if isinstance(n, int) else f"(({dim(n)} + {wide - 1}) / {wide})"
+
+    def _range(self, loop: Loop, wide: int = 1) -> tuple[str, str]:
+        """The first group of a loop here, and how many there are."""
+        n, share = self._count(loop, wide), self._share(loop)
+        if loop.part is None or share is None:
+            return "0", n
+        low, high = f"({n} * {share[0]} / {share[1]})", f"({n} * ({share[0]} + 1) / {share[1]})"
+        return low, f"({high} - {low})"
+
+    def _unpack(self, flat: str, loops: Sequence[Loop], wide: int) -> None:
+        """Loop variables from a number that counts the points of all loops. Neighbours of the last
+        loop begin at ``<its name>_from``."""
         inner: list[str] = []
         for loop in reversed(loops):
-            low, count = self._range(loop)
-            last = wide and loop is loops[-1]
-            count = f"({count} / {WIDE})" if last else count
+            last = wide > 1 and loop is loops[-1]
+            low, count = self._range(loop, wide if last else 1)
             text = flat
             if inner:
                 text += f" / ({' * '.join(inner)})"
             if len(inner) + 1 < len(loops):
                 text += f" % {count}"
-            text = f"{text} * {WIDE}" if last else text if low == "0" else f"{low} + {text}"
-            self.line(f"const {self.dialect.index} {self.name(loop.var)} = {text};")
+            text = text if low == "0" else f"{low} + {text}"
+            name = self.name(loop.var)
+            self.line(f"const {self.dialect.index} {name}_from = ({text}) * {wide};" if last else
+                      f"const {self.dialect.index} {name} = {text};")
             inner.insert(0, count)
 
     def _share(self, s: Loop) -> tuple[str, str] | None:
         """A part of a reduction does its share; what threads do is dealt out instead."""
         return None if s.part is None else super()._share(s)
 
-    def _range(self, loop: Loop) -> tuple[str, str]:
-        """The first value of a loop's variable here, and how many there are."""
-        n, share = dim(loop.var.extent), self._share(loop)
-        if loop.part is None or share is None:
-            return "0", n
-        low, high = f"({n} * {share[0]} / {share[1]})", f"({n} * ({share[0]} + 1) / {share[1]})"
-        return low, f"({high} - {low})"
+    # ---- statements
+    def block(self, stmts: Sequence[Stmt]) -> None:
+        found = (passes(stmts, self.deal.shares, self.team, self.even)
+                 if self.deal is not None and self.at.vector is None else {})
+        for at, s in enumerate(stmts):
+            mine = found.get(at)
+            if mine is None or s.var in self.dealt or (self.team == 1 and not mine.turns):
+                self.statement(s)
+            else:
+                self._pass(mine)
 
     def statement(self, s: Stmt) -> None:
         assert not isinstance(s, (Keep, Fetch, Turn)), f"{s} needs scratch; threads have none"
         if isinstance(s, Loop) and s.var in self.dealt:
-            with self.braces(""):
-                self.block(s.body)
+            self._dealt(s)
         elif self.team == 1:
             super().statement(s)
         elif isinstance(s, Store):
@@ -118,27 +152,79 @@ class SimtPrinter(WidePrinter):
             if self.team == THREADS and letter not in self.rooms:
                 self.rooms.append(letter)
             self._define(r, lambda u: f"{name}(a{r.id})")
-        elif isinstance(s, Loop) and self.deal is not None and self.deal.shares(s):
-            self._shared_loop(s, self.deal)
         else:
             super().statement(s)
 
-    def _shared_loop(self, s: Loop, d: Deal) -> None:
-        """Each thread of a team takes every so manieth iteration, or as many groups of four."""
-        loops, body = chain(s, d)
-        wide = shares_wide(loops[-1], body)
-        flat = f"q{len(self.lines)}"
-        total = " * ".join(self._range(loop)[1] for loop in loops)
-        total = f"{total} / {WIDE}" if wide else total
-        with self.braces(f"for ({self.dialect.index} {flat} = {_rank(self.team)}; "
-                         f"{flat} < {total}; {flat} += {self.team})"), self._team(1):
-            self._unpack(flat, loops, wide)
-            with self.wide(loops[-1].var if wide else None):
-                self.block(body)
+    def _dealt(self, s: Loop) -> None:
+        """The body of a loop whose value is known; of its last, of several of them."""
+        d = self.deal
+        assert d is not None
+        with self.braces(""):
+            if d.wide > 1 and s is d.loops[-1]:
+                self.together(s.var, d.wide, f"{self.name(s.var)}_from",
+                              lambda u: self.block(s.body))
+            else:
+                self.block(s.body)
+
+    def _pass(self, p: Pass) -> None:
+        """Each thread of a team takes every so manieth iteration, or as many groups of neighbours.
+        Of the first ones values stay in registers."""
+        flat, index, team = f"q{len(self.lines)}", self.dialect.index, self.team
+        rank = _rank(team)
+        total = _times([self._range(loop, p.count if loop is p.loops[-1] else 1)[1]
+                        for loop in p.loops])
+        for s in p.rest if p.keeps else ():
+            if isinstance(s, Let) and s.value.id in p.keeps:
+                self.line(f"{self._type(s.value.dtype, False)} "
+                          f"k{s.value.id}[{p.turns}][{p.count}];")
+        if p.turns:
+            self.keeps = True
+            self.line("UNROLL")
+            with self.braces(f"for (int g = 0; g < {p.turns}; g++)"):
+                self.line(f"const {index} {flat} = {_plus(rank, f'g * {team}')};")
+                with self.braces(f"if ({flat} < {total})"), self._team(1):
+                    self._iteration(p, flat, p.rest)
+        if not p.whole:
+            start = _plus(rank, str(p.turns * team)) if p.turns else rank
+            with self.braces(f"for ({index} {flat} = {start}; {flat} < {total}; "
+                             f"{flat} += {team})"), self._team(1):
+                self._iteration(replace(p, keeps=frozenset(), reads=()), flat, p.body)
+
+    def _iteration(self, p: Pass, flat: str, body: Sequence[Stmt]) -> None:
+        """What is done for one group of neighbours."""
+        self._unpack(flat, p.loops, p.count)
+
+        def inside(u: str | None) -> None:
+            for v in p.reads:
+                self._define(v, lambda c, v=v: f"k{v.id}[g][{c if u is None else u}]")
+            for s in body:
+                self.statement(s)
+                if isinstance(s, Let) and s.value.id in p.keeps:
+                    for c in self._copies_of(s.value):
+                        at = c if u is None else u
+                        self.line(f"k{s.value.id}[g][{at}] = {self.ref(s.value, c)};")
+
+        if p.count > 1:
+            self.together(p.last, p.count, f"{self.name(p.last)}_from", inside)
+        else:
+            inside(None)
+
+
+def _times(counts: Sequence[str]) -> str:
+    """How many there are of all together."""
+    if all(c.isdigit() for c in counts):
+        return str(math.prod(map(int, counts)))
+    return " * ".join(counts)
+
+
+def _plus(a: str, b: str) -> str:
+    return b if a == "0" else f"{a} + {b}"
 
 
 def _rank(team: int) -> str:
     """The number of a thread in its team."""
+    if team == 1:
+        return "0"
     return "lane_id()" if team == WARP else "thread_id()"
 
 

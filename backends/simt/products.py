@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tegg.backends.simt.contraction_before import Before, stored_reductions
+from tegg.backends.simt.indices import narrow_products
 from tegg.backends.simt.language import SimtC
 from tegg.dim import Dim, hint
 from tegg.dtype import DType
@@ -46,6 +47,16 @@ class Products:
     @property
     def writes(self) -> dict[int, DType]:
         return {w.slot: w.value.dtype for g in self.contraction.groups for w in g.writes}
+
+    def index(self, tile: int, parts: int) -> str:
+        """The type of what counts and addresses. tile: no side of a tile is longer."""
+        c = self.contraction
+        down, depth = spread(c.m) + tile, c.depth + tile
+        counts = [parts * (spread(c.batch) + 1) * down * (spread(g.n) + tile) for g in c.groups]
+        fits = narrow_products(below([*self.operands, *self.results]),
+                               [w for g in c.groups for w in g.writes],
+                               [*counts, parts * depth])
+        return "int" if fits else "int64_t"
 
     def work(self, itemsize: int) -> Work:
         """What one run executes, operands and results in elements of some bytes."""
@@ -97,9 +108,12 @@ def loads(roots: Iterable[Val], taken: frozenset[int] = frozenset()) -> dict[int
 
 def stage(language: SimtC, name: str, symbols: Sequence[str], lines: Sequence[str],
           reads: dict[int, DType], writes: dict[int, DType],
-          nests: tuple[tuple[Dim, int], ...]) -> tuple[str, Stage]:
-    """One function of these lines, and how it is called."""
+          nests: tuple[tuple[Dim, int], ...], alone: bool = False,
+          shared: int = 0, index: str = "int64_t") -> tuple[str, Stage]:
+    """One function of these lines, and how it is called. alone, index: of its head; shared: of its
+    launch."""
     buffers = dict(sorted({**reads, **writes}.items()))
-    source = "\n".join([*language.head(name, buffers, symbols), *lines, "}"]) + "\n"
+    head = language.head(name, buffers, symbols, (), index, alone)
+    source = "\n".join([*head, *lines, "}"]) + "\n"
     return source, Stage(name, frozenset(reads), frozenset(writes), True,
-                         Launch(THREADS, nests, tuple(buffers)))
+                         Launch(THREADS, nests, tuple(buffers), shared))

@@ -11,16 +11,22 @@ from tegg.backends.simt.templates import Tile
 
 
 class Sums:
-    """A thread makes every sixteenth sum of every sixteenth row, from tiles in shared memory.
+    """A thread makes up to four neighbouring sums at a time of as many rows, every sixteen times as
+    many, from tiles in shared memory.
 
     letter: the register of sums. terms: products that one result is made of.
     """
 
-    pad = 1  # a column more, so that a tile that is filled down its columns meets every bank
+    pad = 4  # columns more, so that a tile that is filled down its columns meets more of the banks
 
     def __init__(self, tile: Tile, language: SimtC, letter: str, terms: int) -> None:
         self.tile, self.language, self.letter, self.terms = tile, language, letter, terms
         self.type = language.dialect.scalar[letter]
+
+    @property
+    def together(self) -> int:
+        """Neighbouring columns whose sums a thread has."""
+        return min(4, self.tile.mine[1])
 
     def shared(self) -> list[str]:
         """Declarations of arrays that a block shares: the tiles of both operands."""
@@ -39,22 +45,39 @@ class Sums:
 
     def multiply(self, anchor: int) -> list[str]:
         """The terms of the tiles that are in shared memory."""
-        (a, b), letter = self.tile.mine, self.letter
+        (a, b), letter, four = self.tile.mine, self.letter, self.together
+        down = min(4, a)
+        row, column = _place("row", "i", down), _place("column", "j", four)
         more = (f"s{letter}_fma(x[i], y[j], sums{anchor}[i][j])" if letter in "fd" else
                 f"s{letter}_add(sums{anchor}[i][j], s{letter}_mul(x[i], y[j]))")
         return [f"for (int k = 0; k < {self.tile.depth}; k++) {{",
                 f"  {self.type} x[{a}], y[{b}];",
-                f"  for (int i = 0; i < {a}; i++) x[i] = left_{letter}[k][row + 16 * i];",
-                f"  for (int j = 0; j < {b}; j++) y[j] = right_{letter}[k][column + 16 * j];",
+                "  UNROLL",
+                f"  for (int i = 0; i < {a}; i++) x[i] = left_{letter}[k][{row}];",
+                "  UNROLL",
+                f"  for (int j = 0; j < {b}; j++) y[j] = right_{letter}[k][{column}];",
+                "  UNROLL",
                 f"  for (int i = 0; i < {a}; i++)",
+                "    UNROLL",
                 f"    for (int j = 0; j < {b}; j++) sums{anchor}[i][j] = {more};",
                 "}"]
 
     @contextmanager
-    def results(self, p: SimtPrinter, anchors: Sequence[int]) -> Iterator[list[str]]:
-        """Once for each result of a thread, at row ``at_m`` and column ``at_n``: the sums."""
-        a, b = self.tile.mine
-        with p.braces(f"for (int i = 0; i < {a}; i++)"), p.braces(
-                f"for (int j = 0; j < {b}; j++)"):
-            p.line("const int64_t at_m = m_from + row + 16 * i, at_n = n_from + column + 16 * j;")
-            yield [f"sums{anchor}[i][j]" for anchor in anchors]
+    def results(self, p: SimtPrinter, anchors: Sequence[int], count: int) -> Iterator[list[str]]:
+        """Once for every ``count`` neighbours of a thread, at row ``at_m`` from column ``from_n``
+        on: the sums."""
+        (a, b), index = self.tile.mine, p.dialect.index
+        down, four = min(4, a), self.together
+        p.line("UNROLL")
+        with p.braces(f"for (int i = 0; i < {a}; i++)"):
+            p.line("UNROLL")
+            with p.braces(f"for (int j = 0; j < {b}; j += {count})"):
+                p.line(f"const {index} at_m = m_from + {_place('row', 'i', down)}, "
+                       f"from_n = n_from + {_place('column', 'j', four)};")
+                yield [f"sums{anchor}[i][j + {{u}}]" for anchor in anchors]
+
+
+def _place(of: str, number: str, some: int) -> str:
+    """Where the numbered one of a thread's rows or columns lies, of which ``some`` are
+    neighbours."""
+    return f"{of} * {some} + {number} / {some} * {16 * some} + {number} % {some}"

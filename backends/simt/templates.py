@@ -19,16 +19,21 @@ if TYPE_CHECKING:
 
 # Rows, columns and depth of tiles. Each thread of a block makes rows * columns / 256 sums.
 TILES = ((128, 128, 8), (64, 64, 16), (32, 32, 32))
+BUSY = 264         # tiles that keep a device busy
+PARTS_DEEP = 256   # terms of a sum that a part has at least
+_PARTS = 32         # parts of a sum at most
 _READ = 2.0  # multiply-adds that a read of shared memory takes as long as
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A tile of the result in sums: ``rows x columns`` of a block, ``depth`` terms at a time."""
+    """A tile of the result in sums: ``rows x columns`` of a block, ``depth`` terms at a time; the
+    whole depth is shared out to ``parts`` blocks."""
 
     rows: int
     columns: int
     depth: int
+    parts: int = 1
 
     @property
     def side(self) -> int:
@@ -52,13 +57,17 @@ def _executes(own: tuple, e: Extents) -> Execution:
     depth = -(-e.k // tile.depth) * tile.depth
     a, b = tile.mine
     return Execution(2.0 * e.batch * down * tile.rows * across * tile.columns * depth,
-                     a * b / (a * b + _READ * (a + b)), max(1, e.batch * down * across))
+                     a * b / (a * b + _READ * (a + b)),
+                     max(1, e.batch * down * across * tile.parts),
+                     aside=tile.parts * e.batch * e.m * e.n if tile.parts > 1 else 0,
+                     stages=int(tile.parts > 1))
 
 
 @cache
 def templates(device: str) -> tuple[Op, ...]:
     """The rows of a device, whose name theirs begin with."""
-    return (template(f"{device}Tiled", (("rows", "int"), ("columns", "int"), ("depth", "int")),
+    return (template(f"{device}Tiled", (("rows", "int"), ("columns", "int"), ("depth", "int"),
+                                          ("parts", "int")),
                      _executes, "tiles of both operands in shared memory, sums in registers"),)
 
 
@@ -67,19 +76,37 @@ def tile_of(attrs: tuple) -> Tile:
     return Tile(*attrs[OWN:])
 
 
-def tiles(x: Shape, y: Shape, spec: str) -> list[tuple[int, int, int]]:
-    """Tiles for a product: the smallest, and those that the result fills half at least."""
+def tiles(x: Shape, y: Shape, spec: str) -> list[tuple[int, int, int, int]]:
+    """Tiles for a product: the smallest, and those that the result fills half at least. Where they
+    are few, and sums are long, the depth is shared out as well."""
     s = Spec.parse(spec)
     size = s.sizes(x, y)
-    m, n = (hint(product(tuple(size[c] for c in letters))) for letters in (s.m, s.n))
-    return [t for t in TILES if t == TILES[-1] or (2 * m >= t[0] and 2 * n >= t[1])]
+    b, m, n, k = (hint(product(tuple(size[c] for c in letters)))
+                  for letters in (s.batch, s.m, s.n, s.k))
+    out = []
+    for t in TILES:
+        if t == TILES[-1] or (2 * m >= t[0] and 2 * n >= t[1]):
+            out.append((*t, 1))
+            parts = shares(b * -(-m // t[0]) * -(-n // t[1]), k, _PARTS)
+            if parts > 1:
+                out.append((*t, parts))
+    return out
+
+
+def shares(blocks: int, depth: int, most: int) -> int:
+    """How many parts of a depth keep a device busy that has so many tiles to make."""
+    parts = 1
+    while 2 * parts * blocks <= BUSY and depth // (2 * parts) >= PARTS_DEEP and parts < most:
+        parts *= 2
+    return parts
 
 
 @dataclass(frozen=True, slots=True)
 class Forms:
     """Which forms of a contraction x, y, spec could win on a device, for rules to build.
 
-    ``(DEVICE-tile x y i r c d)``: tiles of r rows and c columns, d terms at a time.
+    ``(DEVICE-tile x y i r c d p)``: tiles of r rows and c columns, d terms at a time, p parts of
+    the depth.
     """
 
     device: str
@@ -92,7 +119,7 @@ class Forms:
     @property
     def relations(self) -> Mapping[str, tuple[str, ...]]:
         return MappingProxyType({
-            f"{self.device}-tile": ("Tensor", "Tensor", "String", "i64", "i64", "i64")})
+            f"{self.device}-tile": ("Tensor", "Tensor", "String", *("i64",) * 4)})
 
     def completions(self, relation: str, *given: Any) -> list[tuple[Any, ...]]:
         """What a relation says of two operands and a spec."""

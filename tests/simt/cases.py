@@ -106,7 +106,8 @@ def launch(unit: Module, code: KernelCode, addresses: Sequence[int], sizes: Mapp
             values = [addresses[b] for b in stage.launch.buffers]
             values += [sizes[s] for s in code.symbols]
             if not isinstance(unit, MetalModule):
-                unit.run(stage.function, blocks, stage.launch.threads, values, order)
+                unit.run(stage.function, blocks, stage.launch.threads, values, order,
+                         stage.launch.shared)
                 continue
             given = Memory(8 * (len(values) + 1), "given")
             given.write(np.array([0, *values], np.int64))

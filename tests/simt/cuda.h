@@ -9,8 +9,9 @@
 #define __device__
 #define __forceinline__ inline __attribute__((always_inline, unused))
 #define __restrict__ __restrict
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 #define __shared__ static __attribute__((section("simt_shared")))
+#define ROOM(name) uint8_t *const name = (uint8_t *)simt_dynamic()
 #define __align__(n) __attribute__((aligned(n)))
 
 // Fields that are calls: reading where a thread stands touches no memory.
@@ -49,12 +50,18 @@ template <class To, class From> SIMT_PLAIN static To simt_bits(From x) {
 #define __int_as_float(x) simt_bits<float>((int)(x))
 #define __float_as_int(x) simt_bits<int>((float)(x))
 
-// 16 bytes move at once, and only from addresses that divide by 16.
+// 8 or 16 bytes move at once, and only from addresses that divide by as much.
 struct alignas(16) float4 { float x, y, z, w; };
 struct alignas(16) int4 { int x, y, z, w; };
+struct alignas(8) int2 { int x, y; };
+struct alignas(16) longlong2 { long long x, y; };
+struct alignas(16) double2 { double x, y; };
 SIMT_PLAIN static inline float4 make_float4(float x, float y, float z, float w) {
   return {x, y, z, w};
 }
+SIMT_PLAIN static inline longlong2 make_longlong2(long long x, long long y) { return {x, y}; }
+SIMT_PLAIN static inline double2 make_double2(double x, double y) { return {x, y}; }
+SIMT_PLAIN static inline int2 make_int2(int x, int y) { return {x, y}; }
 SIMT_PLAIN static inline int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
 
 // ---- tensor cores and asynchronous copies, as prelude.h has them in PTX

@@ -21,7 +21,7 @@ extern "C" {
 void simt_add(void *, size_t, const char *, int);
 void simt_drop(void *);
 void simt_known(void *, size_t);
-int simt_launch(void (*)(void *), void *, unsigned, unsigned, int, void *, void *);
+int simt_launch(void (*)(void *), void *, unsigned, unsigned, int, void *, void *, size_t);
 const char *simt_message(void);
 }
 
@@ -138,14 +138,15 @@ Result copied(void *to, const void *from, size_t n, bool to_device, bool from_de
   if (to_device) simt_known(to, n);
   return OK;
 }
-Result run(Function *f, unsigned blocks, unsigned threads, std::vector<int64_t> arguments) {
+Result run(Function *f, unsigned blocks, unsigned threads, unsigned shared,
+           std::vector<int64_t> arguments) {
   counts["kernels"]++;
   log_text += f->name + " " + std::to_string(blocks) + " " + std::to_string(threads) + "\n";
   if (settings["dry"]) return OK;
   std::vector<void *> table;
   for (auto &a : arguments) table.push_back(&a);
   if (simt_launch(f->body, table.data(), blocks, threads, order++ % 3, f->module->low,
-                  f->module->high)) {
+                  f->module->high, shared)) {
     words = f->name + ": " + simt_message();
     return FAILED;
   }
@@ -341,7 +342,7 @@ Result cuLaunchKernel(Function *f, unsigned gx, unsigned gy, unsigned gz, unsign
   const unsigned grid[] = {gx, gy, gz}, block[] = {bx, by, bz};
   if (Result r = checked(f, grid, block, shared)) return r;
   auto arguments = values(f, parameters);
-  put(s, of([=] { return run(f, gx, bx, arguments); }));
+  put(s, of([=] { return run(f, gx, bx, shared, arguments); }));
   return OK;
 }
 
@@ -488,7 +489,7 @@ Result cuGraphLaunch(Graph *g, void *s) {
       if (ready) pick = i;
     }
     Node now = *left[pick];
-    put(s, of([=] { return run(now.function, now.blocks, now.threads, now.arguments); }));
+    put(s, of([=] { return run(now.function, now.blocks, now.threads, now.shared, now.arguments); }));
     left.erase(left.begin() + pick);
   }
   return OK;

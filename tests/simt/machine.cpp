@@ -36,6 +36,7 @@ struct Cell {
   bool known, flying;              // flying: an asynchronous copy may write it at any time
 };
 const uint16_t ANY = 0xffff;
+const size_t ROOM = 4096;
 struct Region {
   char *low;
   size_t size;
@@ -60,6 +61,8 @@ char *stacks;
 std::map<char *, Region> regions;  // by first byte
 Region *last;
 char *shared_low, *shared_high;
+char *dynamic_low;  // memory of the block whose size the launch says
+size_t dynamic_size;
 std::vector<int> order;
 unsigned thread_count, block_count, block, live, waiting;
 int me = -1, barrier_line;
@@ -69,6 +72,7 @@ void (*body)(void *);
 void *arguments;
 bool failed;
 char message[1024];
+uint64_t moved[2];  // bytes of device memory that threads have read and written in this launch
 
 void step_to(int to) {
   const int from = me;
@@ -185,6 +189,7 @@ void access(void *pointer, size_t n, bool write) {
   if ((n & (n - 1)) == 0 && n <= 16 && (uintptr_t)p % n)
     simt_fail("misaligned %s of %zu bytes in %s at byte %zu", write ? "write" : "read", n,
               r->name.data(), (size_t)(p - r->low));
+  if (!r->shared) moved[write] += n;
   for (size_t i = 0; i < n; i++) touch(*r, p - r->low + i, write);
 }
 
@@ -200,6 +205,7 @@ void arrange(int how) {
 void run_block() {
   block_first = device_since = shared_since = ++epoch;
   if (shared_low) memset(shared_low, 0xff, shared_high - shared_low);
+  if (dynamic_size) memset(dynamic_low, 0xff, dynamic_size);
   live = thread_count, waiting = 0;
   for (unsigned i = 0; i < thread_count; i++) flights[i].assign(1, Group());
   for (unsigned w = 0; w * LANES < thread_count; w++) warps[w] = Warp{};
@@ -320,16 +326,21 @@ void simt_known(void *p, size_t n) {  // the host has written it
   Region *r = find((char *)p);
   for (size_t i = 0; r && i < n; i++) r->cells[(char *)p - r->low + i].known = true;
 }
+uint64_t simt_moved(int written) { return moved[written]; }
+void *simt_dynamic(void) { return dynamic_low; }
 int simt_launch(void (*kernel)(void *), void *args, unsigned blocks, unsigned threads, int how,
-                void *low, void *high) {
+                void *low, void *high, size_t dynamic) {
   if (threads < 1 || threads > MOST) return 2;
   if (!stacks)
     stacks = (char *)mmap(nullptr, STACK * MOST, PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   body = kernel, arguments = args, thread_count = threads, block_count = blocks;
-  failed = false, message[0] = 0;
+  failed = false, message[0] = 0, moved[0] = moved[1] = 0;
   shared_low = (char *)low, shared_high = (char *)high;
   if (high > low) simt_add(low, shared_high - shared_low, "shared memory", 1);
+  std::vector<char> room(dynamic + 2 * ROOM);  // nobody's bytes stand around it
+  dynamic_low = (char *)(((uintptr_t)room.data() + ROOM) / 128 * 128), dynamic_size = dynamic;
+  if (dynamic) simt_add(dynamic_low, dynamic, "dynamic shared memory", 1);
   launch_first = ++epoch;
   arrange(how);
   for (unsigned b = 0; b < blocks && !failed; b++) {
@@ -338,6 +349,8 @@ int simt_launch(void (*kernel)(void *), void *args, unsigned blocks, unsigned th
   }
   me = -1;
   if (high > low) simt_drop(low);
+  if (dynamic) simt_drop(dynamic_low);
+  dynamic_size = 0;
   return failed;
 }
 

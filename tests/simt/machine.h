@@ -11,6 +11,7 @@ unsigned simt_thread(void);
 unsigned simt_block(void);
 unsigned simt_threads(void);
 unsigned simt_blocks(void);
+void *simt_dynamic(void);  // the shared memory whose size the launch says
 void simt_barrier(int line);
 // Which memory it orders: 1, that of all blocks, 2, that of the block, 3, both.
 void simt_barrier_of(int line, int memory);

@@ -70,7 +70,8 @@ class MetalModule(Module):
     DEVICE = "metal"
     HEAD = f'#include "{HERE}/metal/metal_stdlib"'
     FILE = "program_source"
-    WARNINGS = ("-Wno-attributes", "-Wno-builtin-macro-redefined", f"-I{HERE}/metal")
+    WARNINGS = ("-Wno-unknown-pragmas", "-Wno-attributes", "-Wno-builtin-macro-redefined",
+                f"-I{HERE}/metal")
 
     def found(self, source: str) -> list[str]:
         self.kernels = {k.name: k for k in kernels(source)}

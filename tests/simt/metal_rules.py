@@ -118,7 +118,8 @@ def threadgroup_bytes(source: str, name: str) -> int:
 
 def _recursive(text: str) -> list[str]:
     """Functions that reach themselves. Every text is short enough to look at all pairs."""
-    spots = [(m.group(1), m.end()) for m in _FUNCTION.finditer(text)]
+    spots = [(m.group(1), m.end()) for m in _FUNCTION.finditer(text)
+             if m.group(1) not in ("if", "for", "while", "switch")]
     calls: dict[str, set[str]] = {}
     names = {n for n, _ in spots}
     for n, at in spots:

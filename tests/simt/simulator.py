@@ -56,6 +56,7 @@ def machine() -> ctypes.CDLL:
     """The machine; kernels that are loaded later find it among the global names."""
     lib = ctypes.CDLL(str(machine_path()), mode=ctypes.RTLD_GLOBAL)
     lib.simt_message.restype = ctypes.c_char_p
+    lib.simt_moved.restype = ctypes.c_uint64
     return lib
 
 
@@ -135,10 +136,11 @@ class Module:
         low, high = ctypes.c_void_p(), ctypes.c_void_p()
         self._library.simt_shared_range(ctypes.byref(low), ctypes.byref(high))
         self._shared = low, high
+        self.moved = [0, 0]  # bytes of device memory that all launches have read and written
 
     def found(self, source: str) -> list[str]:
         """The names of the kernels of a text."""
-        return (re.findall(r"^KERNEL\(\d+\) (\w+)\(", source, re.MULTILINE)
+        return (re.findall(r"^KERNEL\(\d+(?:, 1)?\) (\w+)\(", source, re.MULTILINE)
                 + re.findall(r"^extern \"C\" __global__ void (?:__launch_bounds__\(\d+\) )?"
                              r"(\w+)\(", source, re.MULTILINE))
 
@@ -147,8 +149,9 @@ class Module:
         return f"SIMT_EXPORT({name})"
 
     def run(self, name: str, blocks: int, threads: int, arguments: Sequence[int],
-            order: int = 0) -> None:
-        """Launch a kernel on addresses and sizes. Raises SimulatorError for what it did wrong."""
+            order: int = 0, shared: int = 0) -> None:
+        """Launch a kernel on addresses and sizes, with ``shared`` bytes beside what it declares.
+        Raises SimulatorError for what it did wrong."""
         if name not in self.names:
             raise SimulatorError(f"no kernel {name!r}; there are {', '.join(self.names)}")
         count = self._library[f"simt_arguments_{name}"]()
@@ -157,6 +160,7 @@ class Module:
         values = [ctypes.c_int64(a) for a in arguments]
         table = (ctypes.c_void_p * max(1, len(values)))(*map(ctypes.addressof, values))
         failed = machine().simt_launch(self._library[f"simt_body_{name}"], table, blocks, threads,
-                                       order, *self._shared)
+                                       order, *self._shared, ctypes.c_size_t(shared))
         if failed:
             raise SimulatorError(f"{name}: {machine().simt_message().decode()}")
+        self.moved = [n + machine().simt_moved(i) for i, n in enumerate(self.moved)]

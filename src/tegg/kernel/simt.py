@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from tegg.dim import Dim, hint, product
-from tegg.dtype import DType
+from tegg.dim import Dim, hint
+from tegg.kernel.accesses import NONE, Even, accesses, neighbours, wanted
 from tegg.kernel.domain import spread
-from tegg.kernel.index import Form, Var
+from tegg.kernel.index import Var
 from tegg.kernel.lane import Lanes
 from tegg.kernel.loops import Accumulate, Block, Let, Loop, Start, Stmt, Store, walk
+from tegg.kernel.passes import passes, straight
 from tegg.kernel.place import Limits
 
 WARP = 32
@@ -23,7 +24,6 @@ THREADS = 256        # of a block
 _TEAM = 32           # iterations inside of a point from which a team shares them
 _WARP_MOST = 1024    # and up to which a warp is team enough, where there are enough points
 _POINTS = 16         # points from which warps keep the device busy
-WIDE = 4             # elements of 4 bytes that a thread moves at once
 _COLUMNS = 2048      # points from which one thread each reads columns side by side
 
 # Values are computed where they are needed: a thread has no rows of scratch, lanes are threads.
@@ -34,31 +34,28 @@ LIMITS = Limits(keep=math.inf, hoist=math.inf, scratch=0, vector=False)
 class Deal:
     """One nest: its statements, the loops whose points are dealt out, and who takes a point.
 
-    team: threads that take a point together; 1: each thread takes points by itself. wide: a thread
-    takes ``WIDE`` neighbouring values of the last loop as one point.
+    team: threads that take a point together; 1: each thread takes points by itself. wide: so many
+    neighbouring values of the last loop are one point, the last of its points may have fewer.
+    even: what must be so for this, beyond what is known of sizes; ``plain`` is how it is done else.
     """
 
     body: tuple[Stmt, ...]
     loops: tuple[Loop, ...]
     team: int
     parallel: frozenset[Var]
-    wide: bool = False
+    wide: int = 1
+    even: Even = NONE
+    plain: Deal | None = None
 
     @property
-    def counts(self) -> tuple[Dim, ...]:
-        """How many values each loop has points for."""
-        out = tuple(loop.var.extent for loop in self.loops)
-        return (*out[:-1], out[-1] // WIDE) if self.wide else out
-
-    @property
-    def points(self) -> Dim:
-        """How many points there are."""
-        return product(self.counts)
+    def values(self) -> Dim:
+        """How many values the loops have together."""
+        return spread(tuple(loop.var for loop in self.loops))
 
     @property
     def each(self) -> int:
-        """Points that a block takes at a time."""
-        return THREADS // self.team
+        """Values that a block takes at a time."""
+        return THREADS // self.team * self.wide
 
     def shares(self, loop: Loop) -> bool:
         """Whether the iterations of a loop may run at once: it writes apart, or is a reduction."""
@@ -84,60 +81,68 @@ def deal(block: Block, lanes: Lanes) -> Deal:
     if width >= _TEAM and not (heavy == len(loops) and points >= _COLUMNS
                                and _columns(levels[heavy], dealt, lanes)):
         team = WARP if width <= _WARP_MOST and points >= _POINTS else THREADS
-    wide = (team == 1 and heavy == len(loops) and bool(dealt) and dealt[-1] is loops[-1]
-            and _wide(levels, dealt[-1].var))
-    return Deal(block.body, dealt, team, parallel, wide)
+    plain = Deal(block.body, dealt, team, parallel)
+    straight_on = (team == 1 and heavy == len(loops) and bool(dealt) and dealt[-1] is loops[-1])
+    found = _wide(plain, levels, straight_on, NONE)
+    even = _even(plain, levels, straight_on)
+    if not even:
+        return found
+    better = _wide(plain, levels, straight_on, even)
+    return found if _same(better, found) else replace(better, plain=found)
 
 
-def _wide(levels: Sequence[Sequence[Stmt]], v: Var) -> bool:
-    """Whether neighbours along a loop may be one thread's: straight code, of which all stores and
-    some memory move whole."""
-    if not isinstance(v.extent, int) or v.extent % WIDE:
+def _wide(d: Deal, levels: Sequence[Sequence[Stmt]], straight_on: bool, even: Even) -> Deal:
+    """Neighbours along the last loop as one thread's, where that is straight code of which all that
+    is stored moves by several."""
+    count = 1
+    body = [s for stmts in levels for s in stmts]
+    if straight_on and straight(body):
+        v = d.loops[-1].var
+        found = accesses(body)
+        count = neighbours(found, v, even)
+        if any(a.chunk(v, count, even) == 1 for a in found if a.stores):
+            count = 1
+    return replace(d, wide=count, even=even)
+
+
+def _even(d: Deal, levels: Sequence[Sequence[Stmt]], straight_on: bool) -> Even:
+    """What sizes would have to be for neighbours to move together."""
+    if straight_on:
+        return wanted(accesses(s for stmts in levels for s in stmts), d.loops[-1].var)
+    out: set = set()
+    for stmts in _levels(d):
+        for p in passes(stmts, d.shares, d.team).values():
+            if d.team > 1 and straight(p.body):
+                out |= wanted(accesses(p.body), p.last)
+    return frozenset(out)
+
+
+def _same(a: Deal, b: Deal) -> bool:
+    """Whether as many move together in both, chunk by chunk."""
+    if a.wide != b.wide:
         return False
-    if any(not isinstance(s, (Let, Store)) or (isinstance(s, Let) and s.value.op == "scan")
-           for stmts in levels for s in stmts):
-        return False
-    return all(s.write.mode == "store" and moves_whole(s.write.form, v, s.write.value.dtype)
-               for s in levels[-1] if isinstance(s, Store))
+    for stmts in _levels(a):
+        x, y = (passes(stmts, d.shares, d.team, d.even) for d in (a, b))
+        for at, p in x.items():
+            for access in accesses(p.body):
+                if (access.chunk(p.last, p.count, a.even)
+                        != access.chunk(p.last, y[at].count, b.even)):
+                    return False
+    return a.wide == 1 or all(
+        access.chunk(a.loops[-1].var, a.wide, a.even) == access.chunk(
+            a.loops[-1].var, b.wide, b.even)
+        for access in accesses(s for s, _ in walk(a.body)))
 
 
-def moves_whole(form: Form, v: Var, dtype: DType) -> bool:
-    """Whether ``WIDE`` neighbours along a loop lie side by side from a multiple of 16 bytes.
-
-    The loop's values start at multiples of ``WIDE``, and so must all else in the index.
-    """
-    rest = [k for atom, k in form.terms.items() if atom != v]
-    return (dtype.itemsize * WIDE == 16 and form.terms.get(v) == 1
-            and all(isinstance(k, int) and k % WIDE == 0 for k in (form.const, *rest))
-            and not any(v in Form(0, {a: 1}).vars() for a in form.terms if a != v))
-
-
-def chain(loop: Loop, deal: Deal) -> tuple[tuple[Loop, ...], tuple[Stmt, ...]]:
-    """Loops that a team shares as one, and what each iteration of all of them does."""
-    loops, body = [loop], loop.body
-    before: list[Stmt] = []
-    while body and isinstance(body[-1], Loop) and deal.shares(body[-1]) and all(
-            isinstance(s, Let) and s.value.op != "scan" for s in body[:-1]):
-        before += body[:-1]
-        loops.append(body[-1])
-        body = body[-1].body
-    return tuple(loops), (*before, *body)
-
-
-def shares_wide(loop: Loop, body: Sequence[Stmt]) -> bool:
-    """Whether a thread of a team may take ``WIDE`` neighbours of a loop at once: all that is done
-    for each is computed, summed or stored, and some memory moves whole."""
-    v = loop.var
-    if not isinstance(v.extent, int) or v.extent % WIDE or loop.part is not None:
-        return False
-    if any(not isinstance(s, (Let, Accumulate, Store)) or (isinstance(s, Let)
-           and s.value.op == "scan") for s in body):
-        return False
-    if any(isinstance(s, Accumulate) and v not in s.value.attr.vars for s in body):
-        return False
-    return any(moves_whole(s.write.form, v, s.write.value.dtype) if isinstance(s, Store) else
-               isinstance(s, Let) and s.value.op == "load"
-               and moves_whole(s.value.attr.form, v, s.value.dtype) for s in body)
+def _levels(d: Deal) -> Iterator[Sequence[Stmt]]:
+    """The statements that a team is at together, a list for each loop that it is inside of."""
+    todo: list[Sequence[Stmt]] = [d.body]
+    dealt = {loop.var for loop in d.loops}
+    while todo:
+        stmts = todo.pop()
+        yield [s for s in stmts if not (isinstance(s, Loop) and s.var in dealt)]
+        todo.extend(s.body for s in stmts if isinstance(s, Loop)
+                    and (s.var in dealt or not d.shares(s)))
 
 
 def _spine(body: Sequence[Stmt]) -> tuple[list[tuple[Stmt, ...]], list[Loop]]:

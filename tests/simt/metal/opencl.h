@@ -21,11 +21,16 @@ typedef unsigned int uint32_t;
   typedef T T##2 __attribute__((ext_vector_type(2))); \
   typedef T T##4 __attribute__((ext_vector_type(4)));
 VECTOR(float) VECTOR(half) VECTOR(int) VECTOR(uint) VECTOR(ushort) VECTOR(ulong)
+VECTOR(long)
 // Vectors are made of as many numbers as they have, as a call; upstream clang has a cast for it.
 float4 make_float4(float a, float b, float c, float d);
 half4 make_half4(half a, half b, half c, half d);
 int4 make_int4(int a, int b, int c, int d);
 ulong2 make_ulong2(ulong a, ulong b);
+int2 make_int2(int a, int b);
+long2 make_long2(long a, long b);
+#define int2(...) make_int2(__VA_ARGS__)
+#define long2(...) make_long2(__VA_ARGS__)
 #define float4(...) make_float4(__VA_ARGS__)
 #define half4(...) make_half4(__VA_ARGS__)
 #define ulong2(...) make_ulong2(__VA_ARGS__)
