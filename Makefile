@@ -20,9 +20,10 @@ test: $(VENV)/.dev  ## the tests (10 minutes on 2 cores; 2 of them CUDA and Meta
 test-long: $(VENV)/.dev  ## every test, with many more examples
 	$(BIN)/python -m pytest -n $(JOBS) --hypothesis-profile=long
 
-bench: $(VENV)/.dev  ## times against NumPy, and PyTorch where it is installed
+bench: $(VENV)/.dev  ## times against NumPy and PyTorch, and the error of halves
 	$(BIN)/python benchmarks/run.py
 	$(BIN)/python benchmarks/run.py --suite along --no-compile
+	$(BIN)/python benchmarks/halves.py
 
 bench-peers: $(VENV)/.peers  ## times against PyTorch, JAX, ONNX Runtime, Numba, NumPy: slow
 	$(BIN)/python benchmarks/peers/run.py

@@ -1,11 +1,12 @@
 """``make metal``: on a Mac, is every family of kernels right, and how fast is it.
 
-    python benchmarks/metal.py [--scale 1.0] [--only softmax,matmul] [--json FILE]
+    python benchmarks/metal.py [--scale 1.0] [--only softmax,matmul] [--through metal]
 
-First each family runs on the GPU and is compared with the CPU backend, then a small sentence
-encoder. Then come times, beside NumPy and MLX where it is installed: the seconds of kernels (one
-command buffer each, with the wait for it), bytes and flops a second, and the targets: 85 % of the
-speed of a copy for what memory bounds, 1.2 times of MLX's time for products.
+First each family runs on the GPU and is compared with the CPU backend, then small demo models:
+a sentence encoder, GPT-2 and Llama with their caches, ViT, ResNet. Then come times, beside NumPy
+and MLX where it is installed: the seconds of kernels (one command buffer each, with the wait for
+it), bytes and flops a second, and the targets: 85 % of the speed of a copy for what memory bounds,
+1.2 times of MLX's time for products. The models are timed at real sizes, with random weights.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ import numpy as np
 
 import tegg
 from tegg.errors import BackendError
-from tegg.models.bert import Bert, BertConfig, SentenceEncoder
+
+sys.path.insert(0, str(Path(__file__).parent))
+import metal_models
+from metal_models import error_of
 
 HERE = Path(__file__).parent
 COPY_SHARE, MLX_SHARE = 0.85, 1.2
@@ -81,6 +85,15 @@ FAMILIES = {
                      lambda mx, x, w: x @ w),
     "matmul f16": Family(lambda x, w: x @ w, ((2048, 2048), (2048, 2048)), "flops", None,
                          lambda mx, x, w: x @ w, "f16"),
+    "matmul bf16": Family(lambda x, w: x @ w, ((2048, 2048), (2048, 2048)), "flops",
+                          dtype="bf16"),
+    "one row": Family(lambda x, w: x @ w, ((1, 4096), (4096, 4096)), "bytes", np.matmul,
+                      lambda mx, x, w: x @ w),
+    "one row turned": Family(lambda x, w: x @ w.T, ((1, 4096), (4096, 4096)), "bytes",
+                             lambda x, w: x @ w.T, lambda mx, x, w: x @ w.T),
+    "few rows f16": Family(lambda x, w: x @ w.T, ((8, 4096), (4096, 4096)), "bytes", None,
+                           lambda mx, x, w: x @ w.T, "f16"),
+    "scatter": Family(lambda x, y: x.index_add(0, (y * 0).cast("i32"), x), ((4096, 64), (4096,))),
     "mlp": Family(lambda x, w, v: (x @ w).gelu() @ v, ((1024, 512), (512, 2048), (2048, 512)),
                   "flops"),
     "attention": Family(_attention, ((16, 512, 64), (16, 512, 64), (16, 512, 64)), "flops"),
@@ -94,28 +107,11 @@ def arrays(family: Family, scale: float) -> list[np.ndarray]:
             for shape in family.shapes]
 
 
-def error_of(got: np.ndarray, want: np.ndarray) -> float:
-    """The largest difference, relative to the largest value."""
-    got, want = (np.asarray(a).astype(np.float64) for a in (got, want))
-    return float(np.abs(got - want).max() / max(np.abs(want).max(), 1e-30))
-
-
 def check(family: Family, scale: float) -> float:
     """How far the GPU is from the CPU."""
     given = arrays(family, min(scale, 0.0625))
-    return error_of(tegg.compile(family.fn, device="metal")(*given),
+    return error_of(tegg.compile(family.fn, *metal_models.gpu())(*given),
                     tegg.compile(family.fn)(*given))
-
-
-def check_encoder() -> float:
-    """The same of a sentence encoder of the shape of MiniLM, two layers of it, random weights."""
-    encoder = SentenceEncoder(Bert(BertConfig(
-        vocab_size=64, hidden_size=64, num_hidden_layers=2, num_attention_heads=4,
-        intermediate_size=128, max_position_embeddings=32)))
-    ids, mask = RNG.integers(0, 64, (2, 11)), np.ones((2, 11), np.int64)
-    mask[0, 7:] = 0
-    return error_of(tegg.compile(encoder, device="metal")(ids, mask),
-                    tegg.compile(encoder)(ids, mask))
 
 
 def best(run: Callable[[], Any], repeats: int) -> float:
@@ -130,7 +126,7 @@ def best(run: Callable[[], Any], repeats: int) -> float:
 def measure(family: Family, scale: float, repeats: int) -> dict[str, float]:
     """Seconds, and bytes or flops a second of the kernels."""
     given = arrays(family, scale)
-    program = tegg.trace(family.fn, given).graph.compile([tegg.Generic()], device="metal")
+    program = tegg.trace(family.fn, given).graph.compile(metal_models.gpu())
     rows = program.profile(*given, repeats=repeats)
     out = {"seconds": sum(r["seconds"] for r in rows), "dispatches": float(len(rows))}
     result = program(*given)
@@ -154,6 +150,8 @@ def verdicts(times: dict[str, dict[str, float]]) -> dict[str, bool]:
     copy = times.get("copy", {}).get("bytes_per_second")
     out = {}
     for name, row in times.items():
+        if name not in FAMILIES:
+            continue
         if FAMILIES[name].bound == "bytes" and copy:
             out[f"{name} at {COPY_SHARE:.0%} of a copy"] = (
                 row["bytes_per_second"] >= COPY_SHARE * copy)
@@ -168,26 +166,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     p.add_argument("--scale", type=float, default=1.0, help="of every extent")
     p.add_argument("--only", default="", help="comma-separated families")
     p.add_argument("--repeats", type=int, default=20)
+    p.add_argument("--models", default=",".join(metal_models.MODELS), help="comma-separated")
+    p.add_argument("--small", action="store_true", help="time the models at the sizes of the check")
+    p.add_argument("--through", default="metalcompute", help="or metal: Apple's framework itself")
     p.add_argument("--json", type=Path, default=None, help="default: results/DATE-metal.json")
     args = p.parse_args(argv)
     chosen = args.only.split(",") if args.only else list(FAMILIES)
+    models = [m for m in args.models.split(",") if m]
     try:
-        tegg.Metal()
+        metal_models.THROUGH = args.through
+        metal_models.gpu()
     except BackendError as e:
         print(e, file=sys.stderr)
         return 2
-    report: dict[str, Any] = {"machine": platform.platform(), "scale": args.scale, "errors": {},
-                              "times": {}}
-    for name in chosen:
-        report["errors"][name] = check(FAMILIES[name], args.scale)
-        print(f"{name:12} differs by {report['errors'][name]:.1e}")
-    report["errors"]["encoder"] = check_encoder()
-    print(f"{'encoder':12} differs by {report['errors']['encoder']:.1e}")
+    report: dict[str, Any] = {"machine": platform.platform(), "through": args.through,
+                              "device": metal_models.gpu()[1].target.chip, "scale": args.scale,
+                              "errors": errors_of(chosen, models, args.scale), "times": {}}
     wrong = [n for n, e in report["errors"].items()
              if not e < (2e-2 if n in FAMILIES and FAMILIES[n].dtype != "f32" else 1e-3)]
-    for name in chosen if not wrong else ():
-        row = report["times"][name] = measure(FAMILIES[name], args.scale, args.repeats)
-        print(f"{name:12} " + "  ".join(f"{k} {v:.3g}" for k, v in row.items()))
+    if not wrong:
+        report["times"] = times_of(chosen, models, args)
     report["targets"] = verdicts(report["times"])
     for what, met in report["targets"].items():
         print(f"{'met ' if met else 'MISSED'}  {what}")
@@ -195,6 +193,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     path.write_text(json.dumps(report, indent=1))
     print(f"{path}{'; WRONG: ' + ', '.join(wrong) if wrong else ''}")
     return bool(wrong)
+
+
+def errors_of(chosen: Sequence[str], models: Sequence[str], scale: float) -> dict[str, float]:
+    """How far families and models are from the CPU; said as they come."""
+    out = {}
+    for name in (*chosen, *models):
+        out[name] = (check(FAMILIES[name], scale) if name in FAMILIES else
+                     metal_models.check(name))
+        print(f"{name:14} differs by {out[name]:.1e}")
+    return out
+
+
+def times_of(chosen: Sequence[str], models: Sequence[str],
+             args: argparse.Namespace) -> dict[str, dict[str, float]]:
+    """What was measured of families and models; said as it comes."""
+    out = {}
+    for name in (*chosen, *models):
+        out[name] = (measure(FAMILIES[name], args.scale, args.repeats) if name in FAMILIES else
+                     metal_models.measure(name, args.repeats, args.small))
+        print(f"{name:14} " + "  ".join(f"{k} {v:.3g}" for k, v in out[name].items()))
+    return out
 
 
 if __name__ == "__main__":

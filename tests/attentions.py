@@ -36,7 +36,7 @@ class Drawn:
 
     def inputs(self, sizes: dict[str, int], seed: int) -> dict[int, np.ndarray]:
         """Random values; those of masks are -inf at some places, now and then in whole rows."""
-        from kernels import random_inputs
+        from tegg.testing.kernels import random_inputs
         found = random_inputs(self.g, sizes, seed, high=20)
         rng = np.random.default_rng(seed)
         for slot in self.special:

@@ -14,13 +14,10 @@ from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
-from kernels import random_inputs
-
 from tegg.dim import evaluate as size_of
 from tegg.ir.graph import Graph, Node
-from tegg.ir.oracle import evaluate
 from tegg.kernel.code import KernelCode
-from tegg.testing.tolerance import close
+from tegg.testing.kernels import check_results, random_inputs
 
 FLAGS = ("-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fwrapv",
          "-fno-strict-aliasing", "-std=gnu11", "-w")
@@ -150,7 +147,5 @@ class Standalone:
         f, sizes = self.fragments[number], sizes or {}
         inputs = random_inputs(f.graph, sizes) if inputs is None else inputs
         got = self.run(number, inputs, sizes, threads, off)
-        for g, w, node in zip(got, evaluate(f.outputs, inputs, sizes), f.outputs):
-            why = close(g, w, node.dtype, slack)
-            assert why is None, f"kernel {number} at {sizes}, {threads} threads: {why}"
+        check_results(f.outputs, got, inputs, sizes, slack, f"kernel {number}, {threads} threads")
         return got

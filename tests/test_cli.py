@@ -167,9 +167,44 @@ def test_unknown_names(program):
         "rules", "show", "q", code=1).output
     assert "no package offers a device 'cuba'" in run(
         "rules", "why", f"{program}:softmax", "--device", "cuba", code=1).output
-    assert "is no .egg file" in run("rules", "list", "--stack", "generik", code=1).output
+    for near in ("generik", "Generic"):
+        assert "no rules are called so; did you mean 'generic'?" in run(
+            "rules", "list", "--stack", near, code=1).output
+    assert "is no .egg file" in run("rules", "list", "--stack", "qqqqqq", code=1).output
+    assert "an empty text names no rule file" in run("rules", "check", "", code=1).output
 
 
 def test_a_shipped_file_is_checked_by_its_path(monkeypatch):
     monkeypatch.chdir(Path(__file__).parent.parent)
     assert "1 rules, 2 checks, 0 problems" in run("rules", "check", "rules/fuse/exp.egg").output
+
+
+HOSTILE = {
+    "raises": ("def f(x):\n    return 1 / 0\nf.example_inputs = (0,)",
+               "p.py:f, as it is recorded, fails at {0}/p.py:2: ZeroDivisionError: division by zero"),
+    "examples": ("def f(x): ...\nf.example_inputs = lambda: {}['a']", "p.py:2: KeyError: 'a'"),
+    "import": ("import nosuchmodule", "p.py fails at {0}/p.py:1: ModuleNotFoundError: No module"),
+    "syntax": ("def f(:", "p.py fails: SyntaxError: invalid syntax (p.py, line 1)"),
+    "exit": ("raise SystemExit(3)", "p.py fails at {0}/p.py:1: SystemExit: 3; run it in Python")}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+@pytest.mark.parametrize("command", [("rules", "why"), ("view",)], ids=" ".join)
+def test_programs_that_fail_are_told_with_their_line(tmp_path, monkeypatch, what, command):
+    monkeypatch.chdir(tmp_path)
+    text, words = HOSTILE[what]
+    Path("p.py").write_text(text)
+    out = run(*command, "p.py:f", code=1).output
+    assert words.format(tmp_path) in out and "Traceback" not in out
+
+
+def test_programs_import_what_lies_beside_them_and_hold_dataclasses(tmp_path, monkeypatch):
+    (tmp_path / "beside").mkdir()
+    (tmp_path / "beside" / "tegg_beside.py").write_text("two = 2.0")
+    (tmp_path / "beside" / "p.py").write_text(
+        "from __future__ import annotations\nfrom dataclasses import dataclass\n"
+        "import numpy as np\nfrom tegg_beside import two\n"
+        "@dataclass\nclass Config:\n    n: int = 3\n"
+        "def f(x):\n    return x * two\nf.example_inputs = (np.ones(Config().n),)")
+    monkeypatch.chdir(tmp_path)
+    assert "k0 elementwise -> f64[3]" in run("rules", "why", "beside/p.py:f").output

@@ -14,7 +14,8 @@ from tegg.dim import evaluate as size_of
 from tegg.cache import default
 from tegg.errors import BackendError, LoweringError
 from tegg.testing.draw import Draw
-from kernels import build, check, random_inputs
+from kernels import build, check
+from tegg.testing.kernels import random_inputs
 
 SIZES = [dict(m=m, b=b, s=s) for m, b, s in (
     (0, 1, 0), (1, 0, 5), (7, 3, 1), (9, 1, 17), (128, 2, 40), (300, 1, 131))]

@@ -7,7 +7,7 @@ from contractions import CASES, SYMBOLIC
 from tegg.testing.draw import Draw
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kernels import random_inputs
+from tegg.testing.kernels import random_inputs
 from simt import cases
 from test_contraction_random import fragment
 from test_cuda_kernels import agree

@@ -12,21 +12,18 @@ from tegg.backends.cuda.emit import CudaC
 
 from tegg.dtype import DTYPES, f32
 from tegg.errors import LoweringError
-from tegg.ir.oracle import evaluate
 from tegg.kernel.lower import lower
 from tegg.kernel.simt import LIMITS
 from tegg.testing.draw import Draw
+from tegg.testing.kernels import check_results
 from tegg.testing.rows import N
 from tegg.testing.strategies import views
-from tegg.testing.tolerance import close
 
 
 def agree(unit, c, order: int, slack: float = 1.0) -> None:
     """A case gives what the oracle says."""
-    for i, (got, want, node) in enumerate(zip(cases.run(unit, c, order),
-                                              evaluate(c.outputs, c.inputs, c.sizes), c.outputs)):
-        why = close(got, want, node.dtype, slack)
-        assert why is None, f"{c.code.name}, output {i} at {dict(c.sizes)}, order {order}: {why}"
+    check_results(c.outputs, cases.run(unit, c, order), c.inputs, c.sizes, slack,
+                  f"{c.code.name}, order {order}")
 
 
 @pytest.mark.parametrize("part", range(4))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tegg
 from contractions import CASES, SYMBOLIC, matmul, product
-from kernels import random_inputs
+from tegg.testing.kernels import random_inputs
 from simt import cases, fake_driver
 from simt.assembled import assembled
 from simt.simulator import Module, SimulatorError

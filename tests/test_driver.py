@@ -14,6 +14,7 @@ from tegg.runtime.driver import Options, compile_graph
 from tegg.errors import ArgumentError, BackendError, LoweringError
 from tegg.ir.graph import Graph
 from tegg.ir.op import OPS, Op
+from tegg.ir.oracle import evaluate
 from tegg.planning.target import find
 
 
@@ -83,6 +84,36 @@ def test_a_damaged_plan_in_the_cache_is_made_again(monkeypatch, tmp_path):
     plan.write_bytes(b"garbage")
     x = np.arange(3, dtype=np.float32)
     np.testing.assert_array_equal(compile_graph(doubled(), Options())(x)["y"], x * 2)
+
+
+def test_where_a_template_is_refused_another_one_computes_the_contraction(monkeypatch):
+    g, rng, target = Graph(), np.random.default_rng(0), find("cpu")
+    x = g.input("x", (1, 16, 12, 12), "f32")
+    given = {"x": rng.standard_normal((1, 16, 12, 12), np.float32)}
+    for i in range(4):  # the last one is not even tried
+        v, w = x, g.input(f"w{i}", (32, 16, 3, 3), "f32")
+        given[f"w{i}"] = rng.standard_normal((32, 16, 3, 3), np.float32)
+        for axis in (2, 4):
+            v = g.op("Window", v, axis, 3, 1, 1)
+        g.outputs[f"y{i}"] = g.op("Exp", g.op("Contract", w, v, "o,c,k,l;n,c,p,k,q,l;n,o,p,q",
+                                              (1, 32, 10, 10)))
+    tried: list[str] = []
+    whole = type(target).lower
+
+    def lower(self, fragment, name, constant):
+        tried.extend(a.op.name for a in fragment.anchors)
+        if len(fragment.anchors) == 1 and fragment.anchors[0].op.name == "CpuDirect":
+            raise LoweringError("not in a test")
+        return whole(self, fragment, name, constant)
+
+    monkeypatch.setattr(type(target), "lower", lower)
+    program = compile_graph(g, Options(cache=False))
+    assert "CpuPacked" in tried and all("CpuDirect" not in c.label for c in program.plan.run)
+    assert tried.count("CpuDirect") <= 3
+    got = program(*given.values())
+    want = evaluate(g.outputs.values(), dict(enumerate(given.values())))
+    for name, y in zip(g.outputs, want):
+        np.testing.assert_allclose(got[name], y, 1e-3)
 
 
 def test_a_refused_kernel_is_taken_out_and_the_choice_made_again(monkeypatch):

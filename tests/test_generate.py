@@ -62,6 +62,13 @@ def test_logits_of_prefill_and_decode_agree(name):
     np.testing.assert_allclose(np.stack(got, 1), whole[:, 1:], atol=1e-4)
 
 
+def test_a_stack_of_ones_own(llama):
+    stack = (tegg.Generic(), tegg.Bf16())
+    own = Generator(llama, compilers=stack)
+    assert own(IDS, 2).shape == (2, 7)
+    assert own.prefill._options["compilers"] == own.decode._options["compilers"] == stack
+
+
 def test_caches_are_written_in_place(generator, llama):
     """No copy of a cache in the plan, and none in the arena."""
     caches = llama.caches(40, 2)

@@ -8,7 +8,8 @@ import pytest
 from profiles import examples
 from tegg.testing.draw import Draw
 from hypothesis import given, settings
-from kernels import build, call, check, random_inputs
+from kernels import build, call, check
+from tegg.testing.kernels import random_inputs
 from tegg.backends.cpu.emit import C
 
 from tegg.dim import dim

@@ -7,7 +7,8 @@ import re
 import numpy as np
 import pytest
 from tegg.testing.draw import Draw
-from kernels import build, call, check, random_inputs
+from kernels import build, call, check
+from tegg.testing.kernels import random_inputs
 from tegg.backends.cpu.emit import C
 
 from tegg.dim import dim

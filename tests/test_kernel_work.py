@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+import tegg
 from tegg.testing.draw import Draw
 from tegg.backends.cpu.emit import C
 
@@ -171,3 +173,12 @@ def test_scatter_inside_a_nest_is_refused():
     p = Propagation(g, frozenset())
     with pytest.raises(LoweringError, match="Scatter cannot stand inside a loop nest"):
         p.at(y, p.bind(y.shape, ())[1])
+
+
+def test_stores_that_go_from_page_to_page_are_dear():
+    """An index of the lanes alone is not worth a walk over all images for each vector of a row."""
+    x = np.zeros((256, 64, 64), np.float32)
+    f = tegg.compile(lambda x: tegg.pad(x, (2, 2, 2, 2), "reflect"), cache=False)
+    source = f.program(x).source()
+    outermost = source[source.index("for (int64_t", source.index("void k0_0(")):]
+    assert outermost.startswith("for (int64_t i0 = 256 * tid")

@@ -17,10 +17,13 @@ from contractions import BYTES, CASES as PRODUCTS, FORMS, NARROW, SYMBOLIC
 from hypothesis import HealthCheck, given, settings
 from profiles import examples
 from standalone import Fragment, Standalone
+
 from test_contraction_narrow import bytes_product, extreme, whole
+from test_direct import CASES as CONVOLUTIONS, convolution, tiled
 from test_kernel_cases import CASES as KERNELS
 
 from tegg.backends.cpu.contraction import lower_contraction
+from tegg.backends.cpu.direct import lower_direct
 from tegg.backends.cpu.emit import C
 from tegg.errors import LoweringError
 from tegg.kernel.contraction_shape import Tile
@@ -98,6 +101,16 @@ def byte_products(width: int) -> list[Fragment]:
     return out
 
 
+def convolutions(width: int, cases=CONVOLUTIONS) -> list[Fragment]:
+    out = []
+    for n, c, o, size, taps, stride, dilation, pad, rows, vectors in cases:
+        g = Draw()
+        y = convolution(g, n, c, o, size, taps, stride, dilation, pad)
+        how = tiled(y, taps, stride, dilation, width, rows, vectors)
+        out.append(Fragment(g, [y], lower_direct(g, [y], [y], f"k{len(out)}", C(width), how)))
+    return out
+
+
 def check_all(made: Standalone, threads=(1, 3), off: int = 0) -> None:
     """Every kernel against the oracle; on any number of threads the same bits."""
     for i, f in enumerate(made.fragments):
@@ -130,6 +143,12 @@ def test_products_touch_only_their_memory(name: str, off: int) -> None:
 @pytest.mark.parametrize("part", range(6))
 def test_loops_touch_only_their_memory(part: int) -> None:
     check_all(Standalone(loops(list(KERNELS)[part::6], 16), 16, sanitised()), off=8)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("width", (16, 8))
+def test_convolutions_touch_only_their_memory(width: int) -> None:
+    check_all(Standalone(convolutions(width), width, sanitised()), off=8)
 
 
 @pytest.mark.long
@@ -184,6 +203,12 @@ def test_products_on_neon(name: str) -> None:
 def test_loops_on_neon(part: int) -> None:
     compiler, runner = arm()
     check_all(Standalone(loops(list(KERNELS)[part::3], 4), 4, compiler, runner), threads=(2,))
+
+
+@pytest.mark.long
+def test_convolutions_on_neon() -> None:
+    compiler, runner = arm()
+    check_all(Standalone(convolutions(4), 4, compiler, runner))
 
 
 @pytest.mark.long

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import platform
 import re
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from simt import fake_metal
+from simt import fake_metal, fake_objc
 
 import tegg
 from tegg.backends.metal.target import Metal
@@ -32,20 +33,31 @@ def gpu(monkeypatch, tmp_path):
 
 
 def test_it_checks_measures_and_reports(gpu, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(bench, "check_encoder", lambda: 0.0)
     path = tmp_path / "out.json"
-    assert bench.main(["--scale", "0.01", "--only", "copy,matmul,half", "--repeats", "1", "--json", str(path)]) == 0
+    assert bench.main(["--scale", "0.01", "--only", "copy,matmul,half", "--models", "resnet", "--small", "--repeats", "1", "--json", str(path)]) == 0
     report = json.loads(path.read_text())
-    assert set(report["errors"]) == {"copy", "matmul", "half", "encoder"}
+    assert set(report["errors"]) == {"copy", "matmul", "half", "resnet"}
+    assert report["times"]["resnet"]["seconds"] > 0
     assert report["times"]["matmul"]["flops_per_second"] > 0
     assert "copy at 85% of a copy" in report["targets"]
     assert "MISSED" in capsys.readouterr().out or all(report["targets"].values())
 
 
-def test_what_is_wrong_is_not_measured(gpu, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(bench, "check_encoder", lambda: 0.5)
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="messages are played for x86-64 alone")
+def test_it_runs_past_metalcompute(tmp_path, monkeypatch):
+    monkeypatch.setenv("TEGG_CACHE", str(tmp_path))
     path = tmp_path / "out.json"
-    assert bench.main(["--scale", "0.01", "--only", "copy", "--json", str(path)]) == 1
+    monkeypatch.setattr(bench.metal_models, "THROUGH", "metalcompute")  # and back afterwards
+    with fake_objc.installed():
+        assert bench.main(["--scale", "0.01", "--only", "softmax", "--models", "", "--repeats", "1", "--through", "metal", "--json", str(path)]) == 0
+    report = json.loads(path.read_text())
+    assert (report["through"], report["device"]) == ("metal", "Apple M2 Pro")
+
+
+def test_what_is_wrong_is_not_measured(gpu, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(bench.metal_models, "check", lambda name: 0.5)
+    path = tmp_path / "out.json"
+    assert bench.main(["--scale", "0.01", "--only", "copy", "--models", "encoder", "--json", str(path)]) == 1
     assert json.loads(path.read_text())["times"] == {}
     assert "WRONG: encoder" in capsys.readouterr().out
 
@@ -66,9 +78,17 @@ def test_families_are_right(gpu, names):
         assert bench.check(family, 0.015) < (2e-2 if family.dtype != "f32" else 1e-4), name
 
 
-def test_a_sentence_encoder(gpu):
-    """MiniLM's shape, small: every kernel of a real model, through the runtime."""
-    assert bench.check_encoder() < 1e-4
+@pytest.mark.parametrize("name", bench.metal_models.MODELS)
+def test_models(gpu, name):
+    """Small ones: every kernel of a real model, through the runtime; of the language models a
+    prompt and tokens after it, with what their caches hold."""
+    assert bench.metal_models.check(name) < 1e-4
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["gpt2", "encoder"])
+def test_models_are_timed(gpu, name):
+    assert all(t > 0 for t in bench.metal_models.measure(name, 1, small=True).values())
 
 
 @pytest.mark.long
@@ -135,6 +155,16 @@ def test_elementwise_kernels_move_sixteen_bytes(name):
     assert not re.search(r"\bsf_(load|store)\(", kernel.source)
 
 
-@pytest.mark.parametrize("name", ["matmul", "matmul f16", "mlp"])
+@pytest.mark.parametrize("name", ["matmul", "matmul f16", "matmul bf16", "mlp"])
 def test_products_are_made_in_simdgroup_matrices(name):
-    assert all("simdgroup_multiply_accumulate" in k.source for k in planned(name).kernels)
+    plan = planned(name)
+    assert all("simdgroup_multiply_accumulate" in k.source for k in plan.kernels)
+    assert all(("simdgroup_half8x8" in k.source) == ("f16" in name) for k in plan.kernels
+               if name != "matmul bf16")
+
+
+@pytest.mark.parametrize("name", ["one row", "one row turned", "few rows f16"])
+def test_few_rows_are_read_once(name):
+    """No tile of them is padded: every element of the weights is loaded by one thread."""
+    (kernel,) = planned(name).kernels
+    assert "matrix" not in kernel.source and kernel.notes[0].startswith("rows ")

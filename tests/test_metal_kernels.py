@@ -10,7 +10,7 @@ import pytest
 from contractions import CASES as PRODUCTS, SYMBOLIC
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from kernels import random_inputs
+from tegg.testing.kernels import random_inputs
 from simt import cases
 from simt.cases import METAL
 from simt.metal_front_end import judge, there
@@ -21,18 +21,18 @@ from test_contraction_random import fragment
 from test_cuda_contraction import SIZES
 from test_cuda_kernels import WIDE, agree
 from test_kernel_cases import CASES
-from tegg.backends.metal.matrices import (TILES as TILES_OF_MATRICES, MatrixSums,
-                                         MatrixTile)
+from tegg.backends.metal.matrices import (HALVES, TILES as TILES_OF_MATRICES, MatrixSums,
+                                         MatrixTile, matrix_tile)
 from tegg.backends.metal.target import Metal
 from tegg.backends.simt.contraction import lower_contraction
 from tegg.backends.simt.templates import TILES, Tile
 
-from tegg.dtype import DTYPES, f32, i32
+from tegg.dtype import DTYPES, bf16, f16, f32, i32
 from tegg.errors import LoweringError
 from tegg.ir.graph import Graph
 from tegg.kernel.lower import lower
 from tegg.kernel.simt import LIMITS
-from tegg.rewrite.compiler import Generic, lowering
+from tegg.rewrite.compiler import Bf16, Fp16, Generic, lowering
 from tegg.rewrite.egraph import saturate
 from tegg.testing.draw import Draw
 from tegg.testing.rows import N
@@ -110,22 +110,33 @@ MATRICES = [c for c in sorted(PRODUCTS) if not any(
     word in c for word in ("f64", "to_int", "i32", "i64", "u8", "i8"))]
 
 
-@pytest.mark.parametrize("tile", TILES_OF_MATRICES)
+@pytest.mark.parametrize("tile", (*TILES_OF_MATRICES, *HALVES), ids=str)
 def test_products_in_matrices(tile):
-    """Sums in simdgroup matrices: every fragment of floats in one of the tiles, in turn."""
-    found = []
-    for name in MATRICES[TILES_OF_MATRICES.index(tile)::len(TILES_OF_MATRICES)]:
+    """Sums in simdgroup matrices: every fragment of floats in one of the tiles, in turn; in halves
+    those of float16, and others on values that a half holds."""
+    found, tiles = [], HALVES if tile in HALVES else TILES_OF_MATRICES
+    for name in MATRICES[tiles.index(tile)::len(tiles)]:
         g = Draw()
         outputs, anchors = PRODUCTS[name](g)
         try:
             code = lower_contraction(g, outputs, anchors, f"k_{name}", METAL.language,
-                                     MatrixTile(*tile), MatrixSums)
+                                     matrix_tile(tile), MatrixSums)
         except LoweringError as e:
             assert re.search("of float32 here|bytes of threadgroup", str(e)), name
             continue
         found.append(cases.Case(g, outputs, {}, random_inputs(g, {}), code))
-    alike([c for c in found if c.code.work.iterations < 3e6], 4)
+    alike([c for c in found if c.code.work.iterations < 3e6], 4000 if tile in HALVES else 4)
     assert len(found) >= 8
+
+
+def test_halves_are_multiplied_as_they_are():
+    """Operands that come from float16 lose nothing, sums are of float32."""
+    g = Draw()
+    x, w = (g.op("Cast", g.x(*s, dtype="f16"), f32) for s in ((40, 70), (70, 33)))
+    y = g.op("Contract", x, w, "a,k;k,b;a,b", (40, 33))
+    code = lower_contraction(g, [y], [y], "k", METAL.language, matrix_tile(HALVES[1]), MatrixSums)
+    assert "SHARED half left_f[32][72]" in code.source and "simdgroup_half8x8 x0" in code.source
+    alike([cases.Case(g, [y], {}, random_inputs(g, {}), code)])
 
 
 def test_products_of_symbolic_sizes():
@@ -253,18 +264,35 @@ def test_bugs_in_emitted_kernels_are_found(name):
 # ---- matrices
 @pytest.mark.parametrize("m, n, dtype, tiles", [
     (512, 512, f32, TILES_OF_MATRICES), (40, 33, f32, TILES_OF_MATRICES[1:]), (8, 512, f32, ()),
-    (512, 512, i32, ())])
+    (512, 512, i32, ()), (512, 512, f16, (*TILES_OF_MATRICES, *HALVES)),
+    (40, 33, f16, (*TILES_OF_MATRICES[1:], *HALVES[1:])), (512, 512, bf16, TILES_OF_MATRICES)])
 def test_matrices_are_offered_where_tiles_are_filled(m, n, dtype, tiles):
     g = Graph()
-    g.outputs["y"] = g.op("Contract", g.input("x", (m, 64), dtype), g.input("y", (64, n), dtype),
-                          "a,k;k,b;a,b", (m, n))
+    x, y = g.input("x", (m, 64), dtype), g.input("y", (64, n), dtype)
+    if dtype.is_float and dtype is not f32:
+        x, y = g.op("Cast", x, f32), g.op("Cast", y, f32)
+    g.outputs["y"] = g.op("Contract", x, y, "a,k;k,b;a,b", (m, n))
     classes = saturate(g, (Generic(), lowering(Metal("M1"))), features=("metal",)).classes
     assert {e.attrs[2:] for found in classes.nodes.values() for e in found
             if e.op.name == "MetalMatrix"} == set(tiles)
 
 
+def test_others_are_rounded_to_halves_where_a_compiler_says_so():
+    g = Graph()
+    x, y = (g.op("Sin", g.input(name, (512, 512), f32)) for name in "xy")  # bounded
+    g.outputs["y"] = g.op("Contract", x, y, "a,k;k,b;a,b", (512, 512))
+
+    def found(*compilers):
+        stack = (Generic(), *compilers, lowering(Metal("M1")))
+        classes = saturate(g, stack, features=("metal",)).classes
+        return {e.attrs[-1] for found in classes.nodes.values() for e in found
+                if e.op.name == "MetalMatrix"}
+
+    assert (found(), found(Fp16()), found(Bf16())) == ({"f32"}, {"f32", "f16"}, {"f32"})
+
+
 def test_matrices_are_of_floats_and_fit_threadgroup_memory():
-    tile = MatrixTile(*TILES_OF_MATRICES[0])
+    tile = matrix_tile(TILES_OF_MATRICES[0])
     assert len(MatrixSums(tile, METAL.language, "f", 2).shared()) == 3
     with pytest.raises(LoweringError, match="simdgroup matrices are of float32 here"):
         MatrixSums(tile, METAL.language, "i", 1)

@@ -46,6 +46,11 @@ def test_what_a_contender_does_not_do_is_skipped(peers, tmp_path) -> None:
     assert built(peers, tmp_path, "tiny", "tegg.winograd")["skipped"]
 
 
+def test_bfloat16_is_right_within_its_bound(peers, tmp_path) -> None:
+    said = built(peers, tmp_path, "matmul_64", "tegg.bf16")
+    assert said["good"] and said["error"] <= peers["contender"].BF16
+
+
 def test_a_wrong_result_is_seen(peers) -> None:
     error = peers["worker"].error
     ones = np.ones(3)
@@ -65,6 +70,17 @@ def test_rows_compare_the_fastest_of_ours_with_the_fastest_rival(peers) -> None:
     text = peers["report"].table([row], "a machine")
     assert "0.40" in text and "first call, s" in text and "peak memory, MB" in text
     assert row.record()["rival"] == "b"
+
+
+def test_bfloat16_is_compared_with_bfloat16(peers) -> None:
+    said = {"w": {n: {"ok": True, "first_s": 1.0, "error": 0.0, "peak_bytes": b, "good": True}
+                  for n, b in (("tegg", 6), ("tegg.bf16", 3), ("a", 8), ("a.bf16", 2))}}
+    times = {"w": {n: [{"median": m, "best": m}] for n, m in
+                   (("tegg", 4.0), ("tegg.bf16", 1.0), ("a", 8.0), ("a.bf16", 2.0))}}
+    (row,) = peers["report"].rows_of(said, times, {"w": 0.5})
+    assert row.fastest(True) == "tegg" and row.fastest(True, bf16=True) == "tegg.bf16"
+    assert row.ratio() == 0.5 and row.ratio(bf16=True) == 0.5 and row.memory == 0.75
+    assert "in bf16" in peers["report"].table([row], "a machine")
 
 
 def test_the_least_time_is_that_of_the_scarcer_resource(peers) -> None:

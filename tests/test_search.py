@@ -42,6 +42,7 @@ def test_the_winner_is_kept_for_other_processes(cache, monkeypatch):
     assert f.stats["plans_measured"] == len([t for t in tried if t.seconds])
     text = f.explain()
     assert "tried: plan 0 of 1 calls" in text and "us measured, chosen" in text
+    assert "were compared with those of the oracle" in text and f.stats["oracle"] == 1.0
     assert all("CpuPacked(" in t.kernels[0] for t in tried)  # which tile, or they look alike
 
     def never(*a, **k):
@@ -154,8 +155,27 @@ def test_what_is_hardly_faster_does_not_replace_the_first(monkeypatch):
 def test_a_plan_with_other_results_is_not_taken(monkeypatch):
     with pytest.warns(RuntimeWarning, match="gives other results .* please report this"):
         won, tried = race(monkeypatch, [(4e-3,), (1e-3, 1.1), (2e-3,)])
-    assert won == 2 and "differ from those of the first plan" in tried[1].note
+    assert won == 2 and "differ from those of the oracle" in tried[1].note
     assert tried[1].seconds is None
+
+
+def test_the_first_plan_may_be_the_wrong_one(monkeypatch):
+    with pytest.warns(RuntimeWarning, match="gives other results than the oracle"):
+        won, tried = race(monkeypatch, [(1e-3, 1.1), (4e-3,)])
+    assert won == 1 and tried[0].seconds is None and "the oracle" in tried[0].note
+
+
+def test_where_no_plan_is_right_the_first_is_taken(monkeypatch):
+    with pytest.warns(RuntimeWarning, match="gives other results"):
+        won, tried = race(monkeypatch, [(2e-3, 1.1), (1e-3, 1.2)])
+    assert won == 0 and tried[0].note.endswith("chosen, as no other is right")
+
+
+def test_what_takes_the_oracle_too_long_is_compared_with_the_first_plan(monkeypatch):
+    monkeypatch.setattr(search, "ORACLE", 8)
+    with pytest.warns(RuntimeWarning, match="than the first plan"):
+        won, tried = race(monkeypatch, [(4e-3, 1.1), (1e-3,)])
+    assert won == 0 and "those of the first plan" in tried[1].note
 
 
 def test_a_plan_that_cannot_be_built_is_left_out_but_not_the_first(monkeypatch):

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import pytest
 from simt import cases
+from tegg.backends.metal.matrices import MatrixSums, MatrixTile
+from tegg.backends.simt.contraction import lower_contraction
+from tegg.backends.simt.rows import lower_rows
+from tegg.backends.simt.templates import Tile
 from tegg.testing.draw import Draw
 
+from contractions import matmul
 from tegg.dim import dim
 from tegg.dtype import f32
 
@@ -43,3 +48,34 @@ def test_what_fits_is_narrow(record):
 def test_what_does_not_is_wide(record):
     assert "for (int64_t point" in source(record)
     assert "for (int64_t point" in source(record, cases.CUDA)
+
+
+# ---- products
+FORMS = {
+    "tiles": lambda *given: lower_contraction(*given, Tile(32, 32, 32)),
+    "matrices": lambda *given: lower_contraction(*given, MatrixTile(32, 32, 32), MatrixSums),
+    "rows": lambda *given: lower_rows(*given, 4),
+}
+
+
+def product(form, m, k, n, kit=cases.METAL) -> str:
+    g = Draw()
+    y = matmul(g, g.x(m, k), g.x(k, n))
+    return FORMS[form](g, [y], [y], "k", kit.language).source
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_products_that_fit_are_narrow(form):
+    text = product(form, 4, 300, 70)
+    assert "int64_t" not in text.replace("constant int64_t *given", "")
+    if form != "matrices":
+        assert "for (int tile" in product(form, 4, 300, 70, cases.CUDA)
+    assert "for (int tile" in product(form, SMALL, 300, 70)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("m, k, n", [
+    (4, GREAT, 2 * GREAT), (GREAT, 4, 2 * GREAT), (LARGE, 8, 8), (8, LARGE, 8)])
+def test_products_that_do_not_are_wide(form, m, k, n):
+    """An operand, the result, a size of the result, the depth."""
+    assert "for (int64_t tile" in product(form, m, k, n)

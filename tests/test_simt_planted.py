@@ -9,17 +9,19 @@ import pytest
 from attentions import attention, causal
 from contractions import matmul, product
 from hypothesis import settings
-from kernels import random_inputs
+from tegg.testing.kernels import random_inputs
 from simt import cases, planted
 from simt.cases import CUDA, METAL
 from simt.simulator import ORDERS, SimulatorError
-from tegg.backends.cuda.attention import lower_attention
-from tegg.backends.cuda.attention_forms import Blocks
+from tegg.backends.cuda.attention_mma import AttentionCores
 from tegg.backends.cuda.mma import lower_mma
 from tegg.backends.cuda.mma_forms import MmaTile
-from tegg.backends.cuda.rows import lower_rows
 from tegg.backends.metal.matrices import MatrixSums, MatrixTile
+from tegg.backends.simt.attention import lower_attention
+from tegg.backends.simt.attention_forms import Blocks
+from tegg.backends.simt.attention_tiles import AttentionTiles
 from tegg.backends.simt.contraction import lower_contraction
+from tegg.backends.simt.rows import lower_rows
 from tegg.backends.simt.templates import Tile
 
 from tegg.dtype import f32
@@ -56,7 +58,8 @@ def attend(kit, n, blocks, new):
     g = Draw()
     q, k, v = (new(g, 2, n, 16) for _ in range(3))
     d = attention(g, q, k, v, lambda scores: causal(g, scores))
-    code = lower_attention(d.g, d.outputs, d.anchors, "k", kit.language, blocks)
+    code = lower_attention(d.g, d.outputs, d.anchors, "k", kit.language, blocks,
+                           AttentionTiles if blocks.kind == "plain" else AttentionCores)
     return cases.Case(d.g, d.outputs, {}, random_inputs(g, {}), code)
 
 

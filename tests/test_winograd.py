@@ -81,7 +81,8 @@ def test_groups() -> None:
 
 
 def test_results_do_not_depend_on_threads() -> None:
-    from kernels import build, call, random_inputs
+    from kernels import build, call
+    from tegg.testing.kernels import random_inputs
     g = Draw()
     c = convolution(g, 2, 5, 9, 23, 40)
     code = lowered(g, [c], c)

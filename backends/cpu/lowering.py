@@ -12,6 +12,8 @@ from tegg.kernel.lower import lower
 from .attention import lower_attention
 from .attention_forms import blocks_of
 from .contraction import lower_contraction
+from .direct import lower_direct
+from .direct_forms import direct_of
 from .emit import C
 from .templates import tile_of
 from .winograd import lower_winograd
@@ -30,6 +32,9 @@ def lower_fragment(fragment: Fragment, name: str, constant: frozenset[int],
         if first.op.kind == "attention":
             made = lower_attention(graph, outputs, fragment.anchors, name, language,
                                    blocks_of(first.attrs))
+        elif first.op.name == "CpuDirect":
+            made = lower_direct(graph, outputs, fragment.anchors, name, language,
+                                direct_of(first.attrs, language.width))
         elif first.op.name == "CpuWinograd":
             made = lower_winograd(graph, outputs, fragment.anchors, name, language,
                                   tiles_of(first.attrs, language.width))

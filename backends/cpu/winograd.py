@@ -160,10 +160,10 @@ class _Kernel:
             m_of=h.m.of("row"), m_args=h.m.args, n_args=columns.args,
             k_args=h.k.args.rstrip(", "), n_down=of_n[c.down[0]], n_across=of_n[c.across[0]],
             tap_down=of_k[c.down[1]], tap_across=of_k[c.across[1]],
-            outer_params=_params(outer), outer_args=_args(outer),
-            outer_of=_places(outer, f"at / {t.tall * t.segments}"),
-            channel_params=_params(inner), channel_args=_args(inner),
-            channel_of=_places(inner, "c"), C=str(channels), M=dim(h.m.count),
+            outer_params=params_of(outer), outer_args=args_of(outer),
+            outer_of=places_of(outer, f"at / {t.tall * t.segments}"),
+            channel_params=params_of(inner), channel_args=args_of(inner),
+            channel_of=places_of(inner, "c"), C=str(channels), M=dim(h.m.count),
             B=dim(h.batch.count), OUTER=dim(product(tuple(v.extent for v in c.images))),
             P=str(t.down), Q=str(t.across), MR=str(t.rows), GROUP=str(group),
             GROUPS=str(groups), SEG=str(t.segment), SEGS=str(t.segments), TALL=str(t.tall),
@@ -184,15 +184,15 @@ class _Kernel:
                     4 * batch * (m * k + n * self._channels), 4 * batch * m * n)
 
 
-def _params(named: Sequence[tuple[str, Dim]]) -> str:
+def params_of(named: Sequence[tuple[str, Dim]]) -> str:
     return "".join(f"int64_t {name}, " for name, _ in named)
 
 
-def _args(named: Sequence[tuple[str, Dim]]) -> str:
+def args_of(named: Sequence[tuple[str, Dim]]) -> str:
     return "".join(f"{name}, " for name, _ in named)
 
 
-def _places(named: Sequence[tuple[str, Dim]], flat: str) -> str:
+def places_of(named: Sequence[tuple[str, Dim]], flat: str) -> str:
     """Declarations of variables at a flat position."""
     out, rest = [], f"({flat})"
     for name, extent in reversed(named[1:]):

@@ -4,10 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import MappingProxyType
 
-from tegg.backends.cuda.attention_block import AttentionBlock
 from tegg.backends.cuda.mma_forms import MmaTile
 from tegg.backends.cuda.mma_operand import LETTERS, Operand
+from tegg.backends.simt.attention_block import AttentionBlock
+from tegg.backends.simt.attention_forms import AttentionForms, Blocks
+
+_ROWS = 128  # queries of a block: sixteen for each warp
+_LEAST = MappingProxyType({"f16": 75, "bf16": 80})  # the architecture that multiplies a kind
+
+
+@dataclass(frozen=True, slots=True)
+class CudaAttention(AttentionForms):
+    """Those of an NVIDIA GPU of an architecture."""
+
+    architecture: int
+
+    def matrices(self, columns: int) -> list[Blocks]:
+        return [Blocks(kind, _ROWS, 64 if columns <= 64 else 32)
+                for kind, least in _LEAST.items() if least <= self.architecture]
 
 
 @dataclass(slots=True)
@@ -46,18 +62,23 @@ class AttentionCores(AttentionBlock):
     def row(self, i: str) -> str:
         return f"thread_id() / 32 * 16 + {i} * 8 + lane_id() / 4"
 
-    def write(self) -> None:
-        p, (q, k, v) = self.at.p, self.operands
-        p.line(f"__shared__ __align__(16) uint8_t room[{max(q.bytes, k.bytes + v.bytes)}];")
-        with self.tiles():
-            p.line(f"float sums[{self.across // 8}][4] = {{}};")
-            self.seen()
-            p.line(f"uint32_t q[{self.width // 16}][4];")
-            self._queries(q)
-            with p.braces(""):
-                p.line(f"int64_t key_from = low / {self.blocks.keys} * {self.blocks.keys};")
-                self._loop(k, v)
-            self.results("sums[j][e]", self.across // 8, 2, "8 * j + lane_id() % 4 * 2 + e % 2")
+    @property
+    def shared(self) -> int:
+        q, k, v = self.operands
+        return max(q.bytes, k.bytes + v.bytes)
+
+    def arrays(self) -> list[str]:
+        return [f"__shared__ __align__(16) uint8_t room[{self.shared}];"]
+
+    def start(self) -> None:
+        self.at.p.line(f"float sums[{self.across // 8}][4] = {{}};")
+
+    def queries(self) -> None:
+        self.at.p.line(f"uint32_t q[{self.width // 16}][4];")
+        self._queries(self.operands[0])
+
+    def ends(self) -> None:
+        self.results("sums[j][e]", self.across // 8, 2, "8 * j + lane_id() % 4 * 2 + e % 2")
 
     def _queries(self, q: Operand) -> None:
         """The fragments of this warp's rows, through shared memory."""
@@ -91,29 +112,34 @@ class AttentionCores(AttentionBlock):
         p.line("copies_wait(0);")
         p.line("__syncthreads();")
 
-    def _loop(self, k: Operand, v: Operand) -> None:
-        """All blocks of keys that some row sees."""
-        p, keys = self.at.p, self.blocks.keys
-        with p.braces("if (key_from < end)"):
-            self._as(0, "key_from", lambda: (self._start(k), self._arrive(k)))
-        with p.braces(f"for (; key_from < end; key_from += {keys})"):
-            p.line(f"float s[{keys // 8}][4] = {{}}, shrink[2];")
-            if v.source is not None:
-                self._as(k.bytes, "0", lambda: self._start(v))
-            self._as(0, "key_from", lambda: self._scores(k))
-            self._weigh(keys // 8, "8 * j + lane_id() % 4 * 2 + e % 2")
-            self._as(k.bytes, "0", lambda: (v.source is None and self._start(v),
-                                               self._arrive(v)))
-            if k.source is not None:
-                with p.braces(f"if (key_from + {keys} < end)"):
-                    self._as(0, f"key_from + {keys}", lambda: self._start(k))
-            self._as(k.bytes, "0", lambda: self._weighted(v))
-            with p.braces(f"if (key_from + {keys} < end)"):
-                self._as(0, f"key_from + {keys}", lambda: (
-                    k.source is None and self._start(k), k.source is None and k.put(self.at, "0")))
-            p.line("copies_commit();")
-            p.line("copies_wait(0);")
-            p.line("__syncthreads();")
+    def over(self, first: str, end: str) -> None:
+        """The keys of the first block come before all others, those of the next while values are
+        weighed."""
+        p, k = self.at.p, self.operands[1]
+        with p.braces(""):
+            p.line(f"const int64_t last = {end};")
+            with p.braces(f"if ({first} < last)"):
+                self._as(0, first, lambda: (self._start(k), self._arrive(k)))
+            AttentionBlock.over(self, first, "last")
+
+    def block(self) -> None:
+        p, keys, (_, k, v) = self.at.p, self.blocks.keys, self.operands
+        p.line(f"float s[{keys // 8}][4] = {{}}, shrink[2];")
+        if v.source is not None:
+            self._as(k.bytes, "0", lambda: self._start(v))
+        self._as(0, "key_from", lambda: self._scores(k))
+        self._weigh(keys // 8, "8 * j + lane_id() % 4 * 2 + e % 2")
+        self._as(k.bytes, "0", lambda: (v.source is None and self._start(v), self._arrive(v)))
+        if k.source is not None:
+            with p.braces(f"if (key_from + {keys} < last)"):
+                self._as(0, f"key_from + {keys}", lambda: self._start(k))
+        self._as(k.bytes, "0", lambda: self._weighted(v))
+        with p.braces(f"if (key_from + {keys} < last)"):
+            self._as(0, f"key_from + {keys}", lambda: (
+                k.source is None and self._start(k), k.source is None and k.put(self.at, "0")))
+        p.line("copies_commit();")
+        p.line("copies_wait(0);")
+        p.line("__syncthreads();")
 
     def _as(self, offset: int, n_from: str, write: Callable[[], object]) -> None:
         """Something about an operand that lies at an offset; its places begin at ``n_from``.
@@ -168,24 +194,14 @@ class AttentionCores(AttentionBlock):
                 p.line(f"const int64_t at_m = m_from + {self.row('i')}, at_key = key_from + {key};")
                 self.score("s[j][e]")
                 p.line("top = sf_max(top, s[j][e]);")
-            self._moved(count)
-
-    def _moved(self, count: int) -> None:
-        """A row moves to its new maximum."""
-        p = self.at.p
-        p.line("for (int d = 2; d; d /= 2) top = sf_max(top, __shfl_xor_sync(FULL, top, d));")
-        p.line("const float now = sf_max(high[i], top), "
-               "base = now == -__builtin_inff() ? 0 : now;")
-        p.line("UNROLL")
-        p.line(f"for (int j = 0; j < {count}; j++)")
-        p.line("UNROLL")
-        with p.braces("for (int e = 2 * i; e < 2 * i + 2; e++)"):
-            p.line("s[j][e] = s_exp(s[j][e] - base);")
-            p.line("more += s[j][e];")
-        p.line("for (int d = 2; d; d /= 2) more += __shfl_xor_sync(FULL, more, d);")
-        p.line("shrink[i] = high[i] == -__builtin_inff() ? 0 : s_exp(high[i] - base);")
-        p.line("total[i] = total[i] * shrink[i] + more;")
-        p.line("high[i] = now;")
+            self.raised(4)
+            p.line("UNROLL")
+            p.line(f"for (int j = 0; j < {count}; j++)")
+            p.line("UNROLL")
+            with p.braces("for (int e = 2 * i; e < 2 * i + 2; e++)"):
+                p.line(f"s[j][e] = {self.weight('s[j][e]')};")
+                p.line("more += s[j][e];")
+            self.moved(4)
 
 
 def _whole(n: int) -> int:

@@ -29,6 +29,10 @@ class CudaC(SimtC):
         return "__shared__"
 
     @property
+    def room(self) -> int:
+        return 48 << 10
+
+    @property
     def barrier(self) -> str:
         return "__syncthreads();"
 

@@ -390,3 +390,13 @@ TEAM(d, double, double, logadd)
 TEAM(b, int, int, or)
 TEAM(b, int, int, and)
 #undef TEAM
+INL float across(float x, int d) { return __shfl_xor_sync(FULL, x, d); }
+INL double across(double x, int d) { return __shfl_xor_sync(FULL, x, d); }
+
+// ---- a softmax that goes on: weights e^(x - base) below the highest x so far, or 0 where that is -inf
+#define RISING(S, T, LOWEST) \
+  INL T S##base(T top) { return top == LOWEST ? 0 : top; } \
+  INL T S##weight(T x, T base) { return S##exp(x - base); }
+RISING(s_, float, -__builtin_inff())
+RISING(sd_, double, -__builtin_inf())
+#undef RISING

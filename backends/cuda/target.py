@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tegg.backends.simt.attention import lower_attention
+from tegg.backends.simt.attention_forms import PLAIN, attention_row, blocks_of
+from tegg.backends.simt.attention_tiles import AttentionTiles
 from tegg.backends.simt.contraction import lower_contraction
+from tegg.backends.simt.rows import RowForms, lower_rows, rows_of, rows_row
 from tegg.backends.simt.templates import Forms, templates, tile_of
 from tegg.dtype import DType
 from tegg.errors import BackendError, LoweringError
@@ -18,14 +22,12 @@ from tegg.kernel.lower import lower
 from tegg.kernel.simt import LIMITS
 from tegg.planning.plan import Plan
 
-from .attention import lower_attention
-from .attention_forms import AttentionForms, attention_row, blocks_of
+from .attention_mma import AttentionCores, CudaAttention
 from .driver import open_device
 from .emit import CudaC
 from .mma import lower_mma
 from .mma_forms import MmaForms, mma_row, mma_tile_of
 from .program import Loaded, prelude
-from .rows import RowForms, lower_rows, rows_of, rows_row
 
 _PROFILES = (90,)  # architectures with a cost profile of their own
 
@@ -46,9 +48,9 @@ class Cuda:
         self.results, self.graph = results, graph
         self.language = CudaC()
         self.features = frozenset({f"sm={architecture}"})
-        self.ops = (*templates("Cuda"), mma_row(), rows_row(), attention_row())
-        self.providers = (Forms("cuda"), MmaForms(architecture), RowForms(),
-                          AttentionForms(architecture))
+        self.ops = (*templates("Cuda"), mma_row(), rows_row("Cuda"), attention_row("Cuda"))
+        self.providers = (Forms("cuda"), MmaForms(architecture), RowForms("cuda"),
+                          CudaAttention("cuda", frozenset({"f32", "f64"}), architecture))
 
     def identity(self) -> str:
         return f"cuda {self.architecture}\n{prelude()}"
@@ -112,10 +114,11 @@ class Cuda:
         if first.op is mma_row():
             return lower_mma(graph, outputs, fragment.anchors, name, self.language,
                              mma_tile_of(first.attrs))
-        if first.op is attention_row():
-            return lower_attention(graph, outputs, fragment.anchors, name, self.language,
-                                   blocks_of(first.attrs))
-        if first.op is rows_row():
+        if first.op is attention_row("Cuda"):
+            blocks = blocks_of(first.attrs)
+            return lower_attention(graph, outputs, fragment.anchors, name, self.language, blocks,
+                                   AttentionTiles if blocks.kind == PLAIN else AttentionCores)
+        if first.op is rows_row("Cuda"):
             return lower_rows(graph, outputs, fragment.anchors, name, self.language,
                               rows_of(first.attrs))
         return lower_contraction(graph, outputs, fragment.anchors, name, self.language,

@@ -28,6 +28,7 @@ CHIPS = {
     "M4": Chip("apple9", 10, 120e9), "M4 Pro": Chip("apple9", 20, 273e9),
     "M4 Max": Chip("apple9", 40, 546e9),
 }
+_TOGETHER = 4e-6  # a launch among others of its command buffer
 _UNKNOWN = Chip("apple7", 8, 68e9)  # what every later one can do, too
 _NAME = re.compile(r"M\d+(?: (?:Pro|Max|Ultra))?\b")
 
@@ -43,10 +44,14 @@ def cores_of(device: str) -> int:
     return chip_of(device).cores
 
 
-def costs_of(device: str) -> Costs:
-    """The profile of its family at its size: a core is a thread, memory is what all share."""
+def costs_of(device: str, together: bool = False) -> Costs:
+    """The profile of its family at its size: a core is a thread, memory is what all share.
+
+    together: the kernels of a run are in one command buffer.
+    """
     chip = chip_of(device)
     costs = load_costs(f"metal/{chip.family}")
     *near, far = costs.levels
-    return replace(costs, name=f"{costs.name} {chip.cores} cores", threads=chip.cores,
-                   levels=(*near, replace(far, total=0.85 * chip.bandwidth)))
+    launch = _TOGETHER if together else costs.launch
+    return replace(costs, launch=launch, name=f"{costs.name} {chip.cores} cores",
+                   threads=chip.cores, levels=(*near, replace(far, total=0.85 * chip.bandwidth)))

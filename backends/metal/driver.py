@@ -12,9 +12,10 @@ import re
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -23,9 +24,41 @@ from tegg.kernel.simt import THREADS, WARP
 
 from .chips import cores_of
 
-_BLOCKS_EACH = 32  # blocks of one kernel that a core is given at most
+BLOCKS_EACH = 32  # blocks of one kernel that a core is given at most
 _AROUND = 3        # lines of a source shown on either side of one that is refused
 _PROBE = "tegg_probe"
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatch:
+    """One start of a function: of so many blocks, on these buffers."""
+
+    function: Any
+    blocks: int
+    buffers: tuple[Any, ...]
+
+
+class Gpu(Protocol):
+    """What programs need of a device, whichever way it is reached. ``with gpu.current():`` around
+    all but its names."""
+
+    name: str
+    most_blocks: int
+
+    def current(self) -> AbstractContextManager[None]:
+        """This thread has the device to itself; what Metal refuses is a BackendError."""
+
+    def load(self, source: str, names: Sequence[str]) -> Mapping[str, Any]:
+        """Functions of a source by name. A source that was compiled before is not again."""
+
+    def run(self, dispatches: Sequence[Dispatch]) -> None:
+        """Do all of them, in order, and wait."""
+
+    def allocate(self, nbytes: int) -> Any:
+        """A buffer that the host sees, too."""
+
+    def bytes(self, buffer: Any) -> np.ndarray:
+        """What the host sees of a buffer."""
 
 
 @functools.cache
@@ -60,17 +93,17 @@ def _missing() -> str:
 
 
 class Device:
-    """One GPU and its queue of runs. ``with device.current():`` around all."""
+    """One GPU and its queue of runs, as metalcompute has them."""
 
     def __init__(self, library: Any, device: Any) -> None:
         self._library, self._device = library, device
         found = re.search(r"Device\((.*)\)", str(device))
         self.name = found.group(1) if found else str(device)
-        self.most_blocks = _BLOCKS_EACH * cores_of(self.name)
+        self.most_blocks = BLOCKS_EACH * cores_of(self.name)
         self._lock = threading.RLock()
         self._kernels: dict[str, Any] = {}
         with self.current():
-            self._probe()
+            probe(self)
 
     @contextmanager
     def current(self) -> Iterator[None]:
@@ -80,17 +113,6 @@ class Device:
                 yield
             except self._library.error as e:
                 raise BackendError(f"{self.name}: Metal refuses: {e}") from None
-
-    def _probe(self) -> None:
-        """Threadgroups are as large, and numbered, as kernels take it."""
-        out = self.allocate(16)
-        self.wait([self.load(_probe_source(), [_PROBE])[_PROBE](1, out)])
-        threads, width, strangers = np.frombuffer(out, np.uint32)[:3]
-        if (int(threads), int(width), int(strangers)) != (THREADS, WARP, 0):
-            raise BackendError(
-                f"{self.name} runs {threads} threads in simdgroups of {width} where kernels are "
-                f"made for {THREADS} in simdgroups of {WARP}, in order; Apple silicon is what is "
-                f"supported, use device='cpu'")
 
     # ---- kernels
     def load(self, source: str, names: Sequence[str]) -> Mapping[str, Any]:
@@ -105,25 +127,43 @@ class Device:
         return {name: kernel.function(name) for name in names}
 
     @staticmethod
-    def start(function: Any, blocks: int, buffers: Sequence[Any]) -> Any:
-        """Put a run into the queue. Runs are done in order; the handle must be kept till then."""
-        return function(blocks * THREADS, *buffers)
-
-    @staticmethod
-    def wait(handles: list[Any]) -> None:
-        """Wait for runs. A handle that goes away is waited for."""
+    def run(dispatches: Sequence[Dispatch]) -> None:
+        """Do all of them: a command buffer each. A handle that goes away is waited for."""
+        handles = [d.function(d.blocks * THREADS, *d.buffers) for d in dispatches]
         while handles:
             handles.pop()
 
     # ---- memory
     def allocate(self, nbytes: int) -> Any:
-        """A buffer of zeros, which the host sees, too."""
+        """A buffer that the host sees, too."""
         try:
             return self._device.buffer(max(16, nbytes))
         except (self._library.error, MemoryError, OverflowError) as e:
-            raise BackendError(f"{self.name} makes no buffer of {nbytes:,} bytes ({e}); its limit "
-                               f"on one buffer is below that, or memory is used up: use smaller "
-                               f"inputs or narrower weights (tegg.Fp16())") from None
+            raise no_buffer(self.name, nbytes, str(e)) from None
+
+    @staticmethod
+    def bytes(buffer: Any) -> np.ndarray:
+        """What the host sees of a buffer."""
+        return np.frombuffer(buffer, np.uint8)
+
+
+def no_buffer(device: str, nbytes: int, why: str) -> BackendError:
+    """The error of a device that makes no buffer of so many bytes."""
+    return BackendError(f"{device} makes no buffer of {nbytes:,} bytes ({why}); its limit on one "
+                        f"buffer is below that, or memory is used up: use smaller inputs or "
+                        f"narrower weights (tegg.Fp16())")
+
+
+def probe(gpu: Gpu) -> None:
+    """Threadgroups are as large, and numbered, as kernels take it. Raises BackendError if not."""
+    out = gpu.allocate(16)
+    gpu.run([Dispatch(gpu.load(_probe_source(), [_PROBE])[_PROBE], 1, (out,))])
+    threads, width, strangers = gpu.bytes(out).view(np.uint32)[:3]
+    if (int(threads), int(width), int(strangers)) != (THREADS, WARP, 0):
+        raise BackendError(
+            f"{gpu.name} runs {threads} threads in simdgroups of {width} where kernels are "
+            f"made for {THREADS} in simdgroups of {WARP}, in order; Apple silicon is what is "
+            f"supported, use device='cpu'")
 
 
 def _probe_source() -> str:

@@ -39,6 +39,10 @@ class Msl(SimtC):
         return "SHARED"
 
     @property
+    def room(self) -> int:
+        return 32 << 10
+
+    @property
     def barrier(self) -> str:
         return "threadgroup_barrier(mem_flags::mem_threadgroup);"
 

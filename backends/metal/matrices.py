@@ -9,32 +9,35 @@ from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from tegg.backends.simt.language import SimtC
+from tegg.backends.simt.language import MOST_SHARED, SimtC
 from tegg.backends.simt.printer import SimtPrinter
 from tegg.backends.simt.sums import Sums
 from tegg.backends.simt.templates import Tile
 from tegg.contraction import Spec
 from tegg.dim import Shape, hint, product
-from tegg.dtype import f32
+from tegg.dtype import f16, f32
 from tegg.errors import LoweringError
 from tegg.ir.graph import Graph
 from tegg.ir.op import Op
-from tegg.ir.template import Execution, Extents, template
+from tegg.ir.template import LICENCE, Execution, Extents, template
 from tegg.kernel.simt import THREADS, WARP
 
 if TYPE_CHECKING:
     from tegg.rewrite.view import View
 
-# Rows, columns and depth of tiles; the eight simdgroups of a block stand 4 x 2 in each.
-TILES = ((128, 64, 16), (64, 64, 16), (32, 32, 32))
+# Rows, columns, depth and kind of tiles; the eight simdgroups of a block stand 4 x 2 in each.
+TILES = ((128, 64, 16, "f32"), (64, 64, 16, "f32"), (32, 32, 32, "f32"))
+HALVES = ((128, 64, 32, "f16"), (64, 64, 32, "f16"), (32, 32, 32, "f16"))
+_KINDS = MappingProxyType({"f32": ("float", 4), "f16": ("half", 2)})  # the type, its bytes
 _DOWN, _ACROSS = 4, 2
 _SIMDGROUPS = THREADS // WARP
-_MOST = 32768  # bytes of threadgroup memory
 
 
 @dataclass(frozen=True, slots=True)
 class MatrixTile(Tile):
-    """A tile of the result in matrices."""
+    """A tile of the result in matrices. kind: what operands are when they are multiplied."""
+
+    kind: str = "f32"
 
     @property
     def matrices(self) -> tuple[int, int]:
@@ -42,10 +45,16 @@ class MatrixTile(Tile):
         return self.rows // (8 * _DOWN), self.columns // (8 * _ACROSS)
 
 
+def matrix_tile(own: tuple[Any, ...]) -> MatrixTile:
+    """The tile that a template's own attributes state, in the order of ``TILES``."""
+    rows, columns, depth, kind = own
+    return MatrixTile(rows, columns, depth, kind=kind)
+
+
 class MatrixSums(Sums):
     """A simdgroup makes a rectangle of matrices of sums, in float32, from tiles in threadgroup
-    memory. A result passes through a strip of that memory, since which lane holds which element
-    of a matrix is nowhere said."""
+    memory, of float32 or of halves. A result passes through a strip of that memory, since which
+    lane holds which element of a matrix is nowhere said."""
 
     together = 1
 
@@ -55,12 +64,15 @@ class MatrixSums(Sums):
             raise LoweringError("simdgroup matrices are of float32 here; integers have tiles in "
                                 "registers")
         self.down, self.across = tile.matrices
+        self.held, itemsize = _KINDS[tile.kind]
+        self.matrix = f"simdgroup_{self.held}8x8"
+        self.pad = 16 // itemsize
         self.strip = 8 * 8 * self.across  # elements of one row of matrices
-        size = 4 * (tile.depth * (tile.rows + tile.columns + 2 * self.pad)
-                    + terms * _SIMDGROUPS * self.strip)
-        if size > _MOST:
+        size = (itemsize * tile.depth * (tile.rows + tile.columns + 2 * self.pad)
+                + 4 * terms * _SIMDGROUPS * self.strip)
+        if size > MOST_SHARED:
             raise LoweringError(f"tiles and strips of {terms} products take {size} bytes of "
-                                f"threadgroup memory; there are {_MOST}")
+                                f"threadgroup memory; there are {MOST_SHARED}")
 
     def shared(self) -> list[str]:
         return [*super().shared(), *(
@@ -83,11 +95,11 @@ class MatrixSums(Sums):
         t = self.tile
         lines = [f"for (int k = 0; k < {t.depth}; k += 8) {{"]
         for i in range(self.down):
-            lines += [f"  simdgroup_float8x8 x{i};",
+            lines += [f"  {self.matrix} x{i};",
                       f"  simdgroup_load(x{i}, &left_f[k][down_from + {8 * i}], "
                       f"{t.rows + self.pad}, ulong2(0, 0), true);"]
         for j in range(self.across):
-            lines += [f"  simdgroup_float8x8 y{j};",
+            lines += [f"  {self.matrix} y{j};",
                       f"  simdgroup_load(y{j}, &right_f[k][across_from + {8 * j}], "
                       f"{t.columns + self.pad}, ulong2(0, 0), false);"]
         lines += [f"  simdgroup_multiply_accumulate(sums{anchor}_{i}_{j}, x{i}, y{j}, "
@@ -106,7 +118,7 @@ class MatrixSums(Sums):
                                    f"[{8 * j}], {width}, ulong2(0, 0), false);")
             p.line("simdgroup_barrier(mem_flags::mem_threadgroup);")
             with p.braces(f"for (int e = lane_id(); e < {self.strip}; e += {WARP})"):
-                p.line(f"const int64_t at_m = m_from + down_from + 8 * i + e / {width}, "
+                p.line(f"const {p.index} at_m = m_from + down_from + 8 * i + e / {width}, "
                        f"from_n = n_from + across_from + e % {width};")
                 yield [f"strip{number}[group][e]" for number in range(len(anchors))]
             p.line("simdgroup_barrier(mem_flags::mem_threadgroup);")
@@ -114,45 +126,48 @@ class MatrixSums(Sums):
 
 # ---- forms that compete
 def _executes(own: tuple, e: Extents) -> Execution:
-    tile = MatrixTile(*own)
+    tile = matrix_tile(own)
     down, across = -(-e.m // tile.rows), -(-e.n // tile.columns)
     depth = -(-e.k // tile.depth) * tile.depth
     a, b = tile.matrices
+    read = 0.125 * _KINDS[tile.kind][1]  # multiplications that reading a matrix takes as long as
     return Execution(2.0 * e.batch * down * tile.rows * across * tile.columns * depth,
-                     a * b / (a * b + 0.5 * (a + b)), max(1, e.batch * down * across))
+                     a * b / (a * b + read * (a + b)), max(1, e.batch * down * across))
 
 
 @cache
 def matrix_row() -> Op:
     """The row of contractions in simdgroup matrices."""
-    return template("MetalMatrix", (("rows", "int"), ("columns", "int"), ("depth", "int")),
-                    _executes, "tiles of both operands in threadgroup memory, sums in matrices")
+    return template("MetalMatrix", (("rows", "int"), ("columns", "int"), ("depth", "int"),
+                                    ("kind", "mode")), _executes,
+                    "tiles of both operands in threadgroup memory, sums in matrices")
 
 
-def tiles(x: Shape, y: Shape, spec: str) -> list[tuple[int, int, int]]:
+def tiles(x: Shape, y: Shape, spec: str) -> list[tuple[int, int, int, str]]:
     """Tiles that a product fills half at least, in rows and in columns."""
     s = Spec.parse(spec)
     size = s.sizes(x, y)
     m, n = (hint(product(tuple(size[c] for c in letters))) for letters in (s.m, s.n))
-    return [t for t in TILES if 2 * m >= t[0] and 2 * n >= t[1]]
+    return [t for t in (*TILES, *HALVES) if 2 * m >= t[0] and 2 * n >= t[1]]
 
 
 @dataclass(frozen=True, slots=True)
 class MatrixForms:
     """Which matrices of sums a contraction x, y, spec of floats could win with.
 
-    ``(metal-matrix x y i r c d)``: tiles of r rows and c columns, d terms at a time.
+    ``(metal-matrix x y i r c k d)``: tiles of r rows and c columns, k terms at a time, which are
+    multiplied as values of d. Whether operands may be rounded to d is for rules to say.
     """
 
     name = "metal matrices"
     known = 3
     relations = MappingProxyType({
-        "metal-matrix": ("Tensor", "Tensor", "String", "i64", "i64", "i64")})
+        "metal-matrix": ("Tensor", "Tensor", "String", "i64", "i64", "i64", "String"), **LICENCE})
 
     def completions(self, relation: str, *given: Any) -> list[tuple[Any, ...]]:
         """Tiles for any product of floats: the form means what the contraction means, and whether
         it fills them decides only what is worth a look."""
-        return list(TILES) if given[0].dtype.is_float else []
+        return [*TILES, *HALVES] if relation not in LICENCE and given[0].dtype.is_float else []
 
     def facts(self, view: View) -> Iterable[tuple[Any, ...]]:
         for _, n in view.having("Contract"):
@@ -162,8 +177,11 @@ class MatrixForms:
                     yield ("metal-matrix", *n.args, n.attrs[0], *tile)
 
     def example(self) -> Graph:
-        """A product that fills a tile."""
-        g, (rows, columns, depth) = Graph(), TILES[-1]
-        x, y = g.input("x", (rows, depth), f32), g.input("y", (depth, columns), f32)
-        g.op("Contract", x, y, "a,k;k,b;a,b", (rows, columns))
+        """A product that fills a tile, and one of halves."""
+        g, (rows, columns, depth, _) = Graph(), TILES[-1]
+        shapes = ((rows, depth), (depth, columns))
+        whole = [g.input(f"x{i}", s, f32) for i, s in enumerate(shapes)]
+        halves = [g.op("Cast", g.input(f"h{i}", s, f16), f32) for i, s in enumerate(shapes)]
+        for x, y in (whole, halves):
+            g.op("Contract", x, y, "a,k;k,b;a,b", (rows, columns))
         return g

@@ -10,6 +10,11 @@ using namespace metal;
 #define SHARED threadgroup
 #endif
 #define INL static inline __attribute__((always_inline))
+#ifndef UNROLL
+#define UNROLL _Pragma("clang loop unroll(full)")
+#define PRAGMA(text) _Pragma(#text)
+#define UNROLL_BY(n) PRAGMA(clang loop unroll_count(n))
+#endif
 typedef long int64_t;
 typedef ulong uint64_t;
 
@@ -170,6 +175,12 @@ INL void sf_logsum(thread float *m, thread float *s, float x) {
 }
 INL float sf_logged(float m, float s) { return m + precise::log(s); }
 
+// A softmax that goes on: weights e^(x - base) below the highest x so far, or 0 where that is -inf.
+INL float s_base(float top) { return pick(as_type<uint>(top) == 0xff800000u, 0.0f, top); }
+INL float s_weight(float x, float base) {
+  return pick(as_type<uint>(x) == 0xff800000u, 0.0f, precise::exp(x - base));
+}
+
 // ---- conversions
 #define CONVERT(A, T) \
   INL float s##A##_to_f(T x) { return (float)x; } \
@@ -215,7 +226,6 @@ HALF(g, ushort)
 #undef HALF
 INL int sb_load(const device uint8_t *p) { return (int)(*p != 0); }
 INL void sb_store(device uint8_t *p, int x) { *p = (uint8_t)(x != 0); }
-#define UNROLL _Pragma("unroll")
 
 // ---- neighbours move as words of 32 bits, up to four at once, or as two of 64, from addresses that
 // divide by as much

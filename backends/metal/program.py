@@ -20,7 +20,7 @@ from tegg.dim import Dim, Symbol, symbols
 from tegg.planning.plan import ALIGN, Call, Plan
 from tegg.planning.target import ArraySpec
 
-from .driver import Device, prelude
+from .driver import Dispatch, Gpu, prelude
 
 _SIZES_KEPT = 16  # combinations of sizes whose starts are kept
 
@@ -49,7 +49,7 @@ class Loaded:
     Addresses that it is given are of the host, and those of the arena are not used.
     """
 
-    def __init__(self, plan: Plan, device: Device) -> None:
+    def __init__(self, plan: Plan, device: Gpu) -> None:
         self.plan, self._device = plan, device
         self._source = "\n".join([prelude(), *(k.source for k in plan.kernels)])
         names = [s.function for k in plan.kernels for s in k.stages]
@@ -114,7 +114,7 @@ class Loaded:
                        *(sizes[s] for s in kernel.symbols)]
             if blocks:
                 given = self._device.allocate(8 * len(numbers))
-                np.frombuffer(given, np.int64)[:len(numbers)] = numbers
+                self._device.bytes(given)[:8 * len(numbers)].view(np.int64)[...] = numbers
                 out.append(Start(self._functions[stage.function], blocks, given))
         return tuple(out)
 
@@ -123,19 +123,19 @@ class Loaded:
         """Take the weights, and run the calls that depend on them only."""
         with self._device.current():
             fixed = self._device.allocate(self._size)
-            view = np.frombuffer(fixed, np.uint8)
+            view = self._device.bytes(fixed)
             for i, at in self._stays.items():
                 if self.plan.buffers[i].kind == "weight":
                     n = self.plan.buffers[i].bytes({})
                     view[at:at + n] = _host(buffers[i], n)
             starts = [s for c in self.plan.ahead for s in self._starts(c, {}, {})]
-            self._device.wait(self._all(starts, fixed))
+            self._run(starts, fixed)
             self._fixed = fixed
 
     def run(self, buffers: Any, sizes: Any) -> None:
         with self._device.current():
             placed = self._given(buffers, sizes)
-            self._device.wait(self._all([s for c in placed.calls for s in c], self._fixed))
+            self._run([s for c in placed.calls for s in c], self._fixed)
             self._taken(buffers, sizes, placed)
 
     def profile(self, buffers: Any, sizes: Any) -> list[float]:
@@ -144,14 +144,14 @@ class Loaded:
             placed, out = self._given(buffers, sizes), []
             for starts in placed.calls:
                 begin = time.perf_counter()
-                self._device.wait(self._all(starts, self._fixed))
+                self._run(starts, self._fixed)
                 out.append(time.perf_counter() - begin)
             self._taken(buffers, sizes, placed)
             return out
 
-    def _all(self, starts: Iterable[Start], fixed: Any) -> list[Any]:
-        return [self._device.start(s.function, s.blocks, (fixed, self._memory, s.given))
-                for s in starts]
+    def _run(self, starts: Iterable[Start], fixed: Any) -> None:
+        self._device.run([Dispatch(s.function, s.blocks, (fixed, self._memory, s.given))
+                          for s in starts])
 
     def _given(self, buffers: Any, sizes: Any) -> Placed:
         """Arguments are copied to where kernels read them."""
@@ -178,14 +178,14 @@ class Loaded:
             self._view(to, sizes, placed)[...] = self._view(source, sizes, placed)
 
     def _memory_bytes(self) -> np.ndarray:
-        return np.frombuffer(self._memory, np.uint8)
+        return self._device.bytes(self._memory)
 
     def _view(self, i: int, sizes: Any, placed: Placed) -> np.ndarray:
         """The bytes of a buffer of the plan."""
         named = {name: int(sizes[k]) for k, name in enumerate(self.plan.symbols)}
         n, stays = self.plan.buffers[i].bytes(named), i in self._stays
         at = self._stays[i] if stays else placed.offsets[i]
-        return (np.frombuffer(self._fixed, np.uint8) if stays else self._memory_bytes())[at:at + n]
+        return (self._device.bytes(self._fixed) if stays else self._memory_bytes())[at:at + n]
 
     # ---- what else an executable is asked
     def source(self) -> str:

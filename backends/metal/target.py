@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from tegg.backends.simt.attention import lower_attention
+from tegg.backends.simt.attention_forms import PLAIN, attention_row, blocks_of
+from tegg.backends.simt.attention_tiles import AttentionTiles
 from tegg.backends.simt.contraction import lower_contraction
+from tegg.backends.simt.rows import RowForms, lower_rows, rows_of, rows_row
 from tegg.backends.simt.templates import Forms, templates, tile_of
 from tegg.dtype import DType
 from tegg.errors import LoweringError
@@ -15,34 +22,47 @@ from tegg.kernel.lower import lower
 from tegg.kernel.simt import LIMITS
 from tegg.planning.plan import Plan
 
+from .attention_matrices import AttentionMatrices, MetalAttention
 from .chips import chip_of, costs_of
-from .driver import open_device, prelude
+from .direct import open_direct
+from .driver import Gpu, open_device, prelude
 from .emit import NO_F64, Msl
-from .matrices import MatrixForms, MatrixSums, MatrixTile, matrix_row
+from .matrices import MatrixForms, MatrixSums, matrix_row, matrix_tile
 from .program import Loaded
 
 
 class Metal:
     """Kernels in MSL 2.3 for a chip, by its name: ``M2 Pro``.
 
-    Planning needs no GPU; building a plan opens the default one.
+    Planning needs no GPU; building a plan opens the default one, by metalcompute or past it
+    (``through``: see ``tegg.Metal``).
     """
 
     name = "metal"
-    rules = ("lower.metal",)
+    rules = ("lower.metal", "lower.metalhalf")
 
-    def __init__(self, chip: str) -> None:
-        self.chip = chip
+    def __init__(self, chip: str, through: str = "metalcompute") -> None:
+        self.chip, self.through = chip, through
         self.language = Msl()
         self.features = frozenset({f"family={chip_of(chip).family.removeprefix('apple')}"})
-        self.ops = (*templates("Metal"), matrix_row())
-        self.providers = (Forms("metal"), MatrixForms())
+        self.ops = (*templates("Metal"), matrix_row(), rows_row("Metal"), attention_row("Metal"))
+        self.providers = (Forms("metal"), MatrixForms(), RowForms("metal"),
+                          MetalAttention("metal", frozenset({"f32"})))
 
     def identity(self) -> str:
-        return f"metal {chip_of(self.chip)}\n{prelude()}"
+        return f"metal {chip_of(self.chip)} {self.through}\n{prelude()}"
 
     def costs(self) -> Costs:
-        return costs_of(self.chip)
+        return costs_of(self.chip, self.through == "metal")
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """By what the GPU is reached."""
+        return {"through": self.through}
+
+    def configured(self, settings: Mapping[str, Any]) -> Metal:
+        """The target reached otherwise. Raises BackendError where it cannot be opened."""
+        return Metal(opened(settings["through"]).name, **settings)
 
     def unsupported(self, op: Op, dtype: DType) -> str | None:
         if dtype.name == "f64":
@@ -69,12 +89,24 @@ class Metal:
             raise LoweringError("a sum of products has no tile here; a Contract's template has one")
         if first.op is matrix_row():
             return lower_contraction(graph, outputs, fragment.anchors, name, self.language,
-                                     MatrixTile(*first.attrs[OWN:]), MatrixSums)
+                                     matrix_tile(first.attrs[OWN:]), MatrixSums)
+        if first.op is rows_row("Metal"):
+            return lower_rows(graph, outputs, fragment.anchors, name, self.language,
+                              rows_of(first.attrs))
+        if first.op is attention_row("Metal"):
+            blocks = blocks_of(first.attrs)
+            return lower_attention(graph, outputs, fragment.anchors, name, self.language, blocks,
+                                   AttentionTiles if blocks.kind == PLAIN else AttentionMatrices)
         return lower_contraction(graph, outputs, fragment.anchors, name, self.language,
                                  tile_of(first.attrs))
 
     def build(self, plan: Plan) -> Loaded:
-        return Loaded(plan, open_device())
+        return Loaded(plan, opened(self.through))
+
+
+def opened(through: str) -> Gpu:
+    """The default GPU, reached by metalcompute or by Metal's own interface."""
+    return open_direct() if through == "metal" else open_device()
 
 
 def target() -> Metal:

@@ -189,7 +189,7 @@ class _Tiles:
                 self.at.unpack(f"at_{letter}", vars)
                 self.at.ensure([operand], (*c.batch, *vars, *c.k))
                 p.line(f"value = {p.ref(operand)};")
-            p.line(f"{where}[d][s] = value;")
+            p.line(f"{where}[d][s] = ({self.sums.held})value;")
 
     def _results(self) -> None:
         """Store what the sums become, or the sums of this part."""

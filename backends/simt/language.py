@@ -16,6 +16,7 @@ from tegg.kernel.index import Algebra
 from tegg.kernel.loops import Function
 from tegg.kernel.lower import Template
 
+MOST_SHARED = 32768  # bytes that a block may share on every device
 _TEMPLATES: Mapping[str, Template] = MappingProxyType({})
 # Signed sums may not overflow in C++, so integers go through functions that wrap.
 WRAPPING_OPS = MappingProxyType({**OPS, **{
@@ -42,6 +43,11 @@ class SimtC(ABC):
     @abstractmethod
     def shared(self) -> str:
         """What qualifies an array that a block shares."""
+
+    @property
+    @abstractmethod
+    def room(self) -> int:
+        """Bytes of memory that a block may share."""
 
     @property
     @abstractmethod

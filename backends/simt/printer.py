@@ -62,6 +62,11 @@ class SimtPrinter(WidePrinter):
         self.rooms: list[str] = []  # registers that blocks reduce, by letter
         self.keeps = False          # whether threads keep values of a row
 
+    @property
+    def index(self) -> str:
+        """The type of indices."""
+        return self.dialect.index
+
     def nest(self, d: Deal) -> None:
         """All points of a nest, as many at a time as there are threads or teams."""
         if d.plain is None:

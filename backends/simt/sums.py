@@ -14,14 +14,15 @@ class Sums:
     """A thread makes up to four neighbouring sums at a time of as many rows, every sixteen times as
     many, from tiles in shared memory.
 
-    letter: the register of sums. terms: products that one result is made of.
+    letter: the register of sums. terms: products that one result is made of. held: what elements
+    of the tiles in shared memory are.
     """
 
     pad = 4  # columns more, so that a tile that is filled down its columns meets more of the banks
 
     def __init__(self, tile: Tile, language: SimtC, letter: str, terms: int) -> None:
         self.tile, self.language, self.letter, self.terms = tile, language, letter, terms
-        self.type = language.dialect.scalar[letter]
+        self.type = self.held = language.dialect.scalar[letter]
 
     @property
     def together(self) -> int:
@@ -31,7 +32,7 @@ class Sums:
     def shared(self) -> list[str]:
         """Declarations of arrays that a block shares: the tiles of both operands."""
         t, k = self.tile, self.letter
-        return [f"{self.language.shared} {self.type} left_{k}[{t.depth}][{t.rows + self.pad}], "
+        return [f"{self.language.shared} {self.held} left_{k}[{t.depth}][{t.rows + self.pad}], "
                 f"right_{k}[{t.depth}][{t.columns + self.pad}];"]
 
     def place(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -10,16 +11,35 @@ import numpy as np
 from workloads import Arrays, Workload, arrays_of
 
 
+BF16 = 4e-2  # of the largest result: operands of products have eight bits
+
+
+def has_bf16() -> bool:
+    """Whether the processor multiplies bfloat16."""
+    try:
+        flags = Path("/proc/cpuinfo").read_text().split()
+    except OSError:
+        return False
+    return not {"avx512_bf16", "amx_bf16"}.isdisjoint(flags)
+
+
 class Contender:
     """One framework, in a process of its own.
 
     A workload that it does is a method of its name, with the inputs as keywords. ``needs`` are the
-    packages that must be there. ``warm_calls`` belong to the first call.
+    packages that must be there. ``warm_calls`` belong to the first call. ``tolerance``: the error
+    that it may have where a workload allows less.
     """
 
     name: ClassVar[str]
     needs: ClassVar[tuple[str, ...]] = ()
     warm_calls: ClassVar[int] = 1
+    tolerance: ClassVar[float] = 0.0
+
+    @staticmethod
+    def sensible() -> bool:
+        """Whether this machine is one to run it on."""
+        return True
 
     @staticmethod
     def environment(threads: int) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from contender import Contender
+from contender import BF16, Contender, has_bf16
 from workloads import (
     BATCH, D_HEADS, D_SLOTS, D_WIDTH, EPS, HEADS, LAYERS, RATE, SEQUENCE, TRAINED, WIDTH)
 
@@ -121,8 +121,6 @@ class Tegg(Contender):
         return loss
 
 
-
-
 class Winograd(Tegg):
     """With a rule that rounds more: for convolutions by 3 x 3 taps."""
 
@@ -134,3 +132,18 @@ class Winograd(Tegg):
 
     def supports(self, workload):
         return workload.name in ("conv3x3", "resblock")
+
+
+class Bf16(Tegg):
+    """With a licence to hold values, and to multiply, in bfloat16; arguments stay float32."""
+
+    name = "tegg.bf16"
+    tolerance = BF16
+    sensible = staticmethod(has_bf16)
+
+    def __init__(self, threads):
+        super().__init__(threads)
+        self.stack = (self.t.Generic(), self.t.Bf16())
+
+    def supports(self, workload):
+        return workload.name != "train_mlp"

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from contender import Contender
+from contender import BF16, Contender, has_bf16
 from workloads import D_HEADS, D_WIDTH, EPS, HEADS, RATE, SEQUENCE, TRAINED, WIDTH
 
 
@@ -27,14 +27,18 @@ class Torch(Contender):
         self.torch, self.F = torch, torch.nn.functional
 
     def arrays(self, out):
-        return tuple(o.detach().numpy() for o in (out if isinstance(out, tuple) else (out,)))
+        outs = out if isinstance(out, tuple) else (out,)
+        return tuple(o.detach().float().numpy() for o in outs)
 
     def compiled(self, f):
         return f
 
+    def held(self, array):
+        return array
+
     def build(self, workload, inputs):
         torch = self.torch
-        given = {k: torch.from_numpy(v.copy()) for k, v in inputs.items()}
+        given = {k: self.held(torch.from_numpy(v.copy())) for k, v in inputs.items()}
         if workload.name == "train_mlp":
             return self.training([given[k] for k in TRAINED], given["x"], given["y"].long())
         space = {"run": getattr(self, workload.name)}
@@ -165,3 +169,21 @@ class TorchMax(TorchCompile):
         config.freezing = True
         config.cpp_wrapper = True
         return super().compiled(f)
+
+
+class TorchBf16(Torch):
+    """Everything in bfloat16: arguments, weights and results."""
+
+    name = "torch.bf16"
+    tolerance = BF16
+    sensible = staticmethod(has_bf16)
+
+    def supports(self, workload):
+        return workload.name != "train_mlp"
+
+    def held(self, array):
+        return array.bfloat16() if array.is_floating_point() else array
+
+
+class TorchCompileBf16(TorchBf16, TorchCompile):
+    name = "torch.compile.bf16"

@@ -25,15 +25,17 @@ class Row:
     peak: Mapping[str, int]
     error: Mapping[str, float]
 
-    def fastest(self, own: bool, times: str = "median") -> str | None:
-        """The fastest of tegg's columns, or of the others."""
+    def fastest(self, own: bool, times: str = "median", bf16: bool = False) -> str | None:
+        """The fastest of tegg's columns, or of the others; those in bfloat16 are among
+        themselves."""
         seconds = getattr(self, times)
-        names = [n for n in seconds if (n.split(".")[0] == "tegg") == own]
+        names = [n for n in seconds if (n.split(".")[0] == "tegg") == own
+                 and n.endswith(".bf16") == bf16]
         return min(names, key=seconds.__getitem__) if names else None
 
-    def ratio(self, times: str = "median") -> float | None:
+    def ratio(self, times: str = "median", bf16: bool = False) -> float | None:
         """tegg's time over the fastest rival's: below 1 is ahead."""
-        ours, theirs = self.fastest(True, times), self.fastest(False, times)
+        ours, theirs = self.fastest(True, times, bf16), self.fastest(False, times, bf16)
         seconds = getattr(self, times)
         return seconds[ours] / seconds[theirs] if ours and theirs else None
 
@@ -44,10 +46,20 @@ class Row:
         ours = self.fastest(True, "best")
         return self.limit / self.best[ours] if ours else None
 
+    @property
+    def memory(self) -> float | None:
+        """tegg's peak over the least of its rivals': below 1 is less. Those in float32 count."""
+        ours = self.fastest(True)
+        theirs = [b for n, b in self.peak.items() if n in self.median and b > 0
+                  and n.split(".")[0] != "tegg" and not n.endswith(".bf16")]
+        return self.peak[ours] / min(theirs) if ours in self.peak and theirs else None
+
     def record(self) -> dict:
         return asdict(self) | {"rival": self.fastest(False), "ratio": self.ratio(),
                                "ratio_of_best": self.ratio("best"),
-                               "fraction_of_limit": self.fraction}
+                               "fraction_of_limit": self.fraction,
+                               "ratio_of_peak": self.memory, "rival_bf16": self.fastest(
+                                   False, bf16=True), "ratio_bf16": self.ratio(bf16=True)}
 
 
 def rows_of(said: Mapping[str, Mapping[str, dict]], times: Mapping[str, Mapping[str, list[dict]]],
@@ -76,13 +88,16 @@ def table(rows: list[Row], title: str) -> str:
     def number(x: float | None) -> str:
         return "-" if x is None else f"{x:.2f}"
 
+    narrow = any(n.endswith(".bf16") for n in names)
     out = ["", f"{title}: median ms",
-           line("", [*names, "best peer", "ratio", "of best calls", "of the limit"])]
+           line("", [*names, "best peer", "ratio", "of best calls", "of the limit",
+                      "of peak memory", *(["in bf16"] if narrow else [])])]
     for r in rows:
         out.append(line(r.workload, [
             *(f"{r.median[n] * 1e3:.4g}" if n in r.median else "-" for n in names),
             r.fastest(False) or "-", number(r.ratio()), number(r.ratio("best")),
-            number(r.fraction)]))
+            number(r.fraction), number(r.memory),
+            *([number(r.ratio(bf16=True))] if narrow else [])]))
     for head, values, scale in (("best call, ms", "best", 1e3), ("first call, s", "first", 1.0),
                                 ("peak memory, MB", "peak", 2.0**-20)):
         out += ["", f"{title}: {head}", line("", names)]

@@ -69,15 +69,18 @@ class Peer:
         self.process.wait()
 
 
-def installed(name: str) -> bool:
-    return all(importlib.util.find_spec(p) for p in find(name).needs)
+def available(name: str) -> bool:
+    """Whether its packages are there, and the machine is one for it."""
+    cls = find(name)
+    return cls.sensible() and all(importlib.util.find_spec(p) for p in cls.needs)
 
 
 def parse() -> argparse.Namespace:
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--threads", default="1,2", help="comma-separated numbers of threads")
     p.add_argument("--peers", default="", help=f"some of {', '.join(CONTENDERS)}; "
-                                               "default: all that are installed")
+                                               "default: all that are"
+                                               " installed and make sense here")
     p.add_argument("--also", action="append", default=[], metavar="FILE.py:Class")
     p.add_argument("--only", default="", help="comma-separated workload names")
     p.add_argument("--rounds", type=int, default=7)
@@ -123,7 +126,7 @@ def timed(live: dict[str, list[Peer]], rounds: int, budget: float) -> dict:
 
 def one_run(args: argparse.Namespace, threads: int, names: list[str], folder: Path,
             ) -> tuple[list[Row], dict]:
-    chosen = args.peers.split(",") if args.peers else list(filter(installed, CONTENDERS))
+    chosen = args.peers.split(",") if args.peers else list(filter(available, CONTENDERS))
     limits = measure(threads, [SUITE[n] for n in names])
     with open(os.devnull if not os.environ.get("PEERS_LOG") else os.environ["PEERS_LOG"],
               "a") as log:

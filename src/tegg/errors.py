@@ -20,7 +20,14 @@ class ArgumentError(TeggError, ValueError):
 
 
 class RuleError(TeggError):
-    """A rule file is malformed, names something that does not exist, or broke a promise."""
+    """A rule file is malformed, names something that does not exist, or broke a promise.
+
+    problems: what is wrong, each with its place and remedy; the message has a line for each.
+    """
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
 
 
 class ExtractionError(TeggError):

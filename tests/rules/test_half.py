@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from tegg.testing.programs import programs
 
+from tegg.errors import RuleError
 from tegg.ir.graph import Graph
 from tegg.ir.oracle import evaluate
 from tegg.rewrite.compiler import ROUNDING, Bf16, Compiler, Fp16, Generic, Tf32
@@ -148,7 +149,7 @@ READER = """;; A product that may be rounded.
 """
 
 
-def licensed(compiler: Compiler, build) -> set[str]:
+def licensed(compiler: Compiler, build, *more: Compiler) -> set[str]:
     """In which dtypes the products of a graph may be made."""
     said = set()
 
@@ -163,7 +164,7 @@ def licensed(compiler: Compiler, build) -> set[str]:
     (own,) = (p for p in compiler.providers if isinstance(p, Multiplying))
     others = tuple(p for p in compiler.providers if p is not own)
     reader = Compiler(read_rules(READER, "licence.egg"))
-    saturate(g, (Generic(), reader, Compiler(*compiler.sources, providers=(
+    saturate(g, (Generic(), reader, *more, Compiler(*compiler.sources, providers=(
         *others, Listening(own.dtype)), rounds=True)))
     return said
 
@@ -192,3 +193,61 @@ def test_products_are_licensed(compiler, dtype):
     assert licensed(compiler, of_arguments) == ({dtype} - {"f16"})
     assert licensed(compiler, of_doubles) == set()
     assert bool(licensed(compiler, of_anything)) == (dtype != "f16")
+
+
+OWN = """;; What a user wants to be stored otherwise.
+;;
+;; ruleset:  own
+;; class:    facts
+;; phase:    facts
+;; uses:     -
+;; grows:    no
+;; targets:  any
+
+(ruleset own)
+"""
+
+
+def own(*rules: str) -> Compiler:
+    return Compiler(read_rules(OWN + "".join(
+        f'\n;; a policy\n(rule {r} :ruleset own :name "own/r{i}")\n' for i, r in enumerate(rules)),
+        "own.egg"))
+
+
+def stored(*compilers: Compiler, form: str) -> set[str]:
+    """Which values of a block rest in a form."""
+    g = Graph()
+    nodes = block(g)
+    nodes["bounded"] = g.outputs["bounded"] = g.op("Sin", nodes["h"])
+    classes = saturate(g, (Generic(), *compilers)).classes
+    of = {name: classes.of[(n.args[0] if n.op.name == "Reshape" else n).id]
+          for name, n in nodes.items()}
+    return {name for name, c in of.items() if form in classes.forms.get(c, ())}
+
+
+KEEP_SINES, KEEP_PRODUCTS = ("((= t (Sin x))) ((keep-f32 t))",
+                             "((= t (Contract x y i s))) ((keep-f32 t))")
+ADMIT_SOFTMAX = "((= t (Softmax x k))) ((may-round t))"
+
+
+@pytest.mark.parametrize("compiler, form, usual", [
+    (Bf16(), "bf16", {"h", "w", "x", "y", "shifted", "bounded"}),
+    (Fp16(), "f16", {"w", "x", "bounded"})])
+def test_rules_of_a_user_overrule_the_policy_op_by_op(compiler, form, usual):
+    assert stored(compiler, form=form) == usual
+    assert stored(compiler, own(KEEP_SINES), form=form) == usual - {"bounded"}
+    assert stored(own(KEEP_SINES, KEEP_PRODUCTS), compiler, form=form) \
+        == usual - {"bounded", "h", "y"}
+    assert stored(compiler, own(ADMIT_SOFTMAX), form=form) == usual | {"soft"}
+
+
+def test_a_product_that_is_kept_rounds_no_operand():
+    for compiler in (Bf16(), Fp16(), Tf32()):
+        assert licensed(compiler, of_weights)
+        assert licensed(compiler, of_weights, own(KEEP_PRODUCTS)) == set()
+
+
+def test_what_no_policy_is_stacked_for_is_refused():
+    with pytest.raises(RuleError, match="keep-f32 is not an action .* no relation keep-f32 is declared "
+                                        "in this stack; declare it, or stack what does"):
+        saturate(Graph(), (Generic(), own(KEEP_SINES)))

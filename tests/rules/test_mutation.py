@@ -8,15 +8,12 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from shipped import STACK
 
-from tegg.rewrite.compiler import Bf16, Fp16, Generic, stack
 from tegg.rewrite.rulefile import read_rules
-from tegg.runtime.driver import Options, resolve
 from tegg.testing.mutation import KINDS, mutants, states_nothing
 from tegg.testing.score import Score, all_mutants, score
 
-COMPILERS, _ = resolve(Options((Generic(), Bf16(), Fp16())))
-STACK = stack(COMPILERS)
 REVIEWED = {key: why for part in tomllib.loads(
     Path(__file__).with_name("survivors.toml").read_text()).values() for key, why in part.items()}
 SAMPLE = 1  # mutants of each rule

@@ -6,14 +6,12 @@ import re
 
 import pytest
 
-from tegg.rewrite.compiler import Bf16, Fp16, Compiler, Generic, Winograd, lowering, stack
+from tegg.rewrite.compiler import Compiler
+from shipped import STACK as SHIPPED
 from tegg.rewrite.sources import builtin_root
 from tegg.errors import RuleError
 from tegg.ir.op import OPS
 from tegg.rewrite.pipeline import phases
-from tegg.backends.cuda.target import Cuda
-from tegg.backends.metal.target import Metal
-from tegg.planning.target import find
 from tegg.rewrite.rulecheck import check
 from tegg.rewrite.rulefile import RuleSet, read_rule_file, read_rules
 from tegg.rewrite.ruletext import plain_name, rule_texts
@@ -140,6 +138,14 @@ FORM = [
     (text(rule("rewrite (Add a b) a :when ((!= a b))")),
      "12:29: (!= a b) in rule 'sub/one': != compares numbers or texts only; of terms it would mean "
      "'not yet in one class'. Prove it by a relation instead"),
+    (text(rule(f"rewrite (SumReduce a k) a :when ((= k {2 ** 63}))")),
+     "9223372036854775808 in rule 'sub/one': an integer lies between -2^63 and 2^63 - 1"),
+    (text(rule(f"rewrite (SumReduce a k) a :when ((= k -{'9' * 5000}))")), "an integer lies betw"),
+    (text(rule("rewrite (Mul a (Const \u0663)) a")), "write (Const -1.0) for floats"),
+    (text(rule("rewrite (Mul a (Const --1)) a")), "write (Const -1.0) for floats"),
+    (text(rule("rewrite (Neg a\x00) a")), "12:16: the character '\\x00' has no place in a rule "
+                                          "file; delete it"),
+    (text(";; a law\u2028\n"), "11:9: the character '\\u2028' has no place in a rule file"),
     (text(rule("rewrite (SumReduce a k) a :when ((< k))")), "< takes two arguments"),
     (text(rule("rewrite (Neg a) a :when (a)")), "a guard is a parenthesised fact, such as"),
     (text(rule("rewrite (Neg (Neg (Neg (Neg (Neg a))))) a")),
@@ -185,6 +191,12 @@ def test_files_that_cannot_be_read(tmp_path):
         read_rule_file(tmp_path)
 
 
+def test_a_mark_at_the_start_and_ends_of_lines_of_windows(tmp_path):
+    (tmp_path / "sub.egg").write_bytes(b"\xef\xbb\xbf" + text(GOOD).replace(
+        "\n", "\r\n").encode())
+    assert [r.name for r in read_rule_file(tmp_path / "sub.egg").rules] == ["sub/one"]
+
+
 def test_built_in_names_are_whole_paths():
     with pytest.raises(RuleError, match="does not match the path; call it 'fuse.sub'"):
         read_rules(text(), "fuse/sub.egg", ("fuse", "sub"), exact=True)
@@ -214,8 +226,7 @@ def test_constants_and_mirror_images():
 
 def test_built_in_files():
     """All are read and checked; what each claims stands in its header."""
-    found = stack([Generic(), Bf16(), Fp16(), Winograd(), lowering(find("cpu")),
-                   lowering(Cuda(80)), lowering(Metal("M1"))])
+    found = SHIPPED
     files = sorted(builtin_root().rglob("*.egg"))
     assert sorted(s.file for s in found.rule_sets) == [str(f) for f in files]
     known = {p.name for p in phases()} | {"facts"}

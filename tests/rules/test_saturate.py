@@ -167,7 +167,7 @@ def test_what_does_not_fit_together():
     with pytest.raises(RuleError, match="mine.egg:13:1: Sqrt is the name of an op or a built-in"):
         stack(Compiler(rules(taken)))
     again = "\n;; (widens a) means a thing\n(relation widens (Tensor))\n"
-    with pytest.raises(RuleError, match="widens is declared otherwise by mine.egg:13:1"):
+    with pytest.raises(RuleError, match="mine.egg:13:1: widens is declared otherwise by provider"):
         stack(Compiler(rules(again)))
     twin = read_rules(one.text.replace("mine", "a.mine").replace('"a.mine/', '"mine/'),
                       "a/mine.egg")

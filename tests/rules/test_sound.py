@@ -8,21 +8,13 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from profiles import examples
-from tegg.rewrite.compiler import Bf16, Fp16, Generic, Tf32, Winograd, lowering, stack
+from shipped import COMPILERS, STACK
 from tegg.dtype import DTYPES
-from tegg.backends.cpu.instructions import BYTE_TILES, BYTES, PAIRS, TILES
-from tegg.backends.cpu.target import Cpu
-from tegg.backends.cuda.target import Cuda
-from tegg.backends.metal.target import Metal
 from tegg.rewrite.rulefile import read_rules
 from tegg.testing.instance import instance
 from tegg.testing.soundness import Claim, check_rule, relations
 from tegg.testing.workbench import guard_needed, guards_of, live, reads_memory
 
-ALL = (PAIRS, BYTES, TILES, BYTE_TILES)  # whatever this machine has
-COMPILERS = (Generic(), Bf16(), Fp16(), Tf32(), Winograd(), lowering(Cpu(has=ALL)),
-             lowering(Cuda(80)), lowering(Metal("M1")))
-STACK = stack(COMPILERS)
 HOME = {r.name: (r, s) for s in STACK.rule_sets for r in s.rules}
 
 

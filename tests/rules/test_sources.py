@@ -8,6 +8,7 @@ import pytest
 
 from tegg.errors import RuleError
 from tegg.rewrite.compiler import Compiler, Generic, stack
+from tegg.rewrite.problems import Problems
 from tegg.rewrite.sources import builtin_root, read_source, rule_files
 
 
@@ -16,7 +17,9 @@ def test_a_name_means_what_is_built_in_whatever_lies_here(tmp_path, monkeypatch)
     for name in ("facts", "memory", "fuse"):
         (tmp_path / name).mkdir()
     assert len(stack(Generic()).rules) > 100
-    assert [s.name for s in read_source("fuse.sub")] == ["fuse.sub"]
+    problems = Problems()
+    assert [s.name for s in read_source("fuse.sub", problems)] == ["fuse.sub"]
+    assert problems.found == problems.unread == []
     (tmp_path / "fuse" / "mine.egg").write_text("")
     for source in (Path("fuse"), "./fuse", tmp_path / "fuse"):
         assert [(p.name, root) for p, root in rule_files(source)] == [("mine.egg", None)]

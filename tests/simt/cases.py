@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 import numpy as np
-from kernels import random_inputs
 from simt import machine_code
+from tegg.testing.kernels import random_inputs
 from simt.metal_module import MetalModule
 from simt.simulator import Memory, Module
 from tegg.backends.cuda.emit import CudaC
@@ -62,16 +62,14 @@ class Case:
 
 
 def case(name: str, graph: Graph, outputs: Sequence[Node], sizes: Mapping[str, int] | None = None,
-         inputs: Mapping[int, np.ndarray] | None = None,
-         inplace: Mapping[int, int] | None = None, kit: Kit = CUDA) -> Case:
+         inputs: Mapping[int, np.ndarray] | None = None, kit: Kit = CUDA) -> Case:
     """Lower a fragment as kernels of this name."""
-    code = lower(graph, outputs, name, kit.language, LIMITS, inplace)
+    code = lower(graph, outputs, name, kit.language, LIMITS)
     inputs = random_inputs(graph, sizes or {}) if inputs is None else inputs
     return Case(graph, outputs, sizes or {}, inputs, code)
 
 
-def run(unit: Module, c: Case, order: int = 0, inplace: Mapping[int, int] | None = None,
-        ) -> list[np.ndarray]:
+def run(unit: Module, c: Case, order: int = 0) -> list[np.ndarray]:
     """The outputs of a case, on memory of its own for every buffer."""
     specs = [(s.shape, s.dtype) for s in c.graph.inputs]
     specs += [(n.shape, n.dtype) for n in c.outputs]
@@ -79,10 +77,6 @@ def run(unit: Module, c: Case, order: int = 0, inplace: Mapping[int, int] | None
     memory: list[Memory] = []
     first = len(c.graph.inputs)
     for slot, (shape, dtype) in enumerate(specs):
-        shared = (inplace or {}).get(slot - first)
-        if shared is not None:
-            memory.append(memory[shared])
-            continue
         count = int(np.prod([size_of(d, c.sizes) for d in shape], dtype=np.int64))
         memory.append(Memory(count * dtype.itemsize, f"buffer {slot}"))
         if slot in c.inputs and slot < first:

@@ -26,7 +26,7 @@ _FORBIDDEN = {
     r"(?<!\w)\d+\.\d*(?:e[+-]?\d+)?(?![\d.fhe]|\.?\w)": "a literal of double",
 }
 _VARIABLE = re.compile(r"(?:static\s+)?(?:const\s+)?\w+\s+\w+(?:\[\d*\])?\s*=")
-_FUNCTION = re.compile(r"^(?!#)[\w\s\[\]():,*&]*?\b(\w+)\s*\(([^;{}]*)\)\s*\{", re.MULTILINE)
+_FUNCTION = re.compile(r"^(?!#)[\w\s\[\]():,*&]*?\b(?!if\b|while\b|switch\b)(\w+)\s*\(([^;{}]*)\)\s*\{", re.MULTILINE)
 
 
 def _expanded(source: str) -> str:

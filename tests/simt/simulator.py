@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 ORDERS = (0, 1, 2)  # of the threads of a block: as counted, reversed, shuffled
 _FLAGS = ("-std=c++17", "-O1", "-fPIC", "-shared", "-ffp-contract=off", "-fno-strict-aliasing",
           "-fno-threadsafe-statics", "-fno-exceptions", "-Wall", "-Wno-unused-variable",
-          "-Wno-unused-function", "-Werror")
+          "-Wno-unused-function", "-Wno-maybe-uninitialized", "-Werror")
 _GAP = 4096  # bytes around an array that belong to nobody
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
-from collections.abc import Callable
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tegg.errors import ArgumentError
+from tegg.errors import ArgumentError, TeggError
 from tegg.ir.graph import Graph
 from tegg.jit import Function
 from tegg.trace import trace
@@ -40,18 +43,42 @@ def load_program(text: str) -> Graph:
     if not callable(found):
         raise ArgumentError(f"{text} is of type {type(found).__name__}, and no function; {HOW}")
     dims = found.dims if isinstance(found, Function) else None
-    return trace(inspect.unwrap(found), _inputs(found, module, text), dims=dims).graph
+    with _theirs(f"{text}, as it is recorded,"):
+        return trace(inspect.unwrap(found), _inputs(found, module, text), dims=dims).graph
 
 
 def _load(path: Path) -> ModuleType:
     if not path.is_file():
         raise ArgumentError(f"there is no file {path}; {HOW}")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    name = f"_program_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ArgumentError(f"{path} is no Python file; {HOW}")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)  # dataclasses look there
+    sys.path.insert(0, str(path.resolve().parent))  # where a script finds what lies beside it
+    try:
+        with _theirs(str(path)):
+            spec.loader.exec_module(module)
+    finally:
+        sys.path.pop(0)
     return module
+
+
+@contextmanager
+def _theirs(what: str) -> Iterator[None]:
+    """What a program raises, as an ArgumentError that says where; errors of ours stay."""
+    try:
+        yield
+    except TeggError:
+        raise
+    except (Exception, SystemExit) as e:
+        frames = [f for f in traceback.extract_tb(e.__traceback__)[1:]
+                  if not f.filename.startswith("<frozen")]
+        here = Path(__file__).parent.parent
+        frames = [f for f in frames if here not in Path(f.filename).parents]
+        at = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+        raise ArgumentError(f"{what} fails{at}: {type(e).__name__}: {e}; run it in Python to see "
+                            f"the whole traceback") from e
 
 
 def _inputs(found: Callable, module: ModuleType, text: str) -> tuple[Any, ...]:

@@ -12,7 +12,7 @@ import click
 from tegg.cli.output import print_json, print_table, print_text
 from tegg.cli.program import load_program
 from tegg.cli.template import new_rule_file
-from tegg.errors import ArgumentError
+from tegg.errors import ArgumentError, RuleError
 from tegg.explain.difference import difference
 from tegg.explain.explanation import explain
 from tegg.explain.whynot import why_not
@@ -22,7 +22,7 @@ from tegg.progress import progress
 from tegg.rewrite.compiler import Compiler, Stack, find, lowering, named_stack, stack
 from tegg.rewrite.egraph import saturate
 from tegg.rewrite.rulefile import Rule, RuleSet
-from tegg.testing.workbench import check_rules
+from tegg.testing.workbench import Finding, check_rules
 
 STACK_HELP = "Compilers and rule files, separated by commas; 'generic' alone by default."
 
@@ -76,25 +76,32 @@ def check(ctx: click.Context, files: tuple[str, ...], stack_text: str, device: s
     """
     compilers, _ = _stack(stack_text, device)
     mine = tuple(Compiler(f, rounds=True) for f in files)
-    everything = stack((*compilers, *mine)).rule_sets
-    own = {s.name for c in mine for s in c.rule_sets()}
-    sets = [s for s in everything if s.name in own or not mine]
-    found = []
-    with progress("checking", sum(len(s.rules) for s in sets), quiet=as_json) as step:
-        for finding in check_rules(sets, (*compilers, *mine), seed):
-            found.append(finding)
-            if finding.check == "sound":
-                step(finding.rule)
+    sets: list[RuleSet] = []
+    found: list[Finding] = []
+    try:
+        everything = stack((*compilers, *mine)).rule_sets
+    except RuleError as e:  # nothing else can be checked
+        found = [Finding("", "form", problem) for problem in e.problems]
+    else:
+        own = {s.name for c in mine for s in c.rule_sets()}
+        sets = [s for s in everything if s.name in own or not mine]
+        with progress("checking", sum(len(s.rules) for s in sets), quiet=as_json) as step:
+            for finding in check_rules(sets, (*compilers, *mine), seed):
+                found.append(finding)
+                if finding.check == "sound":
+                    step(finding.rule)
+    _print_findings(found, sum(len(s.rules) for s in sets), as_json)
+    ctx.exit(1 if any(f.problem for f in found) else 0)
+
+
+def _print_findings(found: list[Finding], rules: int, as_json: bool) -> None:
     wrong = [f for f in found if f.problem]
     if as_json:
-        print_json({"rules": sum(len(s.rules) for s in sets), "checks": len(found),
-                    "problems": wrong})
-    for f in wrong if not as_json else ():
-        print_text(f"{f.rule}: {f.check}: {f.problem}\n{f.program}\n")
-    if not as_json:
-        print_text(f"{sum(len(s.rules) for s in sets)} rules, {len(found)} checks, "
-                   f"{len(wrong)} problems")
-    ctx.exit(1 if wrong else 0)
+        print_json({"rules": rules, "checks": len(found), "problems": wrong})
+        return
+    for f in wrong:
+        print_text(f"{f.rule}: {f.check}: {f.problem}\n{f.program}\n" if f.rule else f.problem)
+    print_text(f"{rules} rules, {len(found)} checks, {len(wrong)} problems")
 
 
 @rules.command("list")

@@ -46,7 +46,8 @@ class Stage:
     Called as ``void f(void *const *buffers, const int64_t *sizes, int tid, int nt)``. ``buffers``
     holds the kernel's inputs, then its outputs, then its temporaries; ``reads`` and ``writes``
     are positions in it. ``parallel`` False: only thread 0 has work. ``launch``: how it is started
-    instead, where a device runs blocks of threads.
+    instead, where a device runs blocks of threads. ``copy``: it copies one whole buffer to another,
+    and is left out where both are one memory.
     """
 
     function: str
@@ -54,6 +55,7 @@ class Stage:
     writes: frozenset[int]
     parallel: bool = True
     launch: Launch | None = None
+    copy: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,7 +142,8 @@ def blocked(shape: GemmShape, tile: Tile, width: int) -> GemmParams:
     in_place = (tile.held is None or tile.held.rows is None) and _in_place(shape, nv * lanes)
     passing = in_place and _passing(shape, tile)
     inline = tile.parts > 1 or passing or (shape.b_batched and not shape.b_constant)
-    return GemmParams(form, lanes, mr, nv, _depth(shape.k, tile.held, size), rows,
+    depth = _whole_depth(shape, mr, size) or _depth(shape.k, tile.held, size)
+    return GemmParams(form, lanes, mr, nv, depth, rows,
                       max(1, _SUMS // sums), max(1, 256 // (nv * lanes)), inline, in_place,
                       parts=tile.parts, passing=passing, held=tile.held)
 
@@ -163,7 +164,7 @@ def register_tiles(m: Dim, n: Dim, accumulator: DType, width: int) -> list[tuple
     across = -(-_top(n) // (lanes_of(accumulator, width) * step)) * step
     found = [nv for nv in TILES[registers] if nv % step == 0 and nv <= max(step, across)]
     widest = sorted(found, reverse=True)[:3]
-    return list(dict.fromkeys((_tile_rows(m, TILES[registers][nv]), nv) for nv in widest))
+    return list(dict.fromkeys((fitted_rows(m, TILES[registers][nv]), nv) for nv in widest))
 
 
 def _top(n: Dim) -> int:
@@ -171,7 +172,7 @@ def _top(n: Dim) -> int:
     return n if isinstance(n, int) else 1 << 30
 
 
-def _tile_rows(m: Dim, most: int) -> int:
+def fitted_rows(m: Dim, most: int) -> int:
     """The tile that works through the rows soonest, each tile with half a row of its own; all of
     the registers where m is not known."""
     if not isinstance(m, int):
@@ -188,6 +189,15 @@ def _rows(shape: GemmShape, mr: int, size: int) -> int:
             and shape.k * sum(shape.n) * size <= _CLOSE):
         most = min(most, _CLOSE // 2 // (max(1, shape.k) * size))
     return max(1, most // mr) * mr
+
+
+def _whole_depth(shape: GemmShape, mr: int, size: int) -> int | None:
+    """The whole depth where one register tile holds all rows, which stay in L1: each panel is read
+    once, in order, and no sums are set aside."""
+    k, m = shape.k, shape.m
+    if isinstance(k, int) and isinstance(m, int) and m <= mr and 0 < mr * k * size <= _CLOSE // 2:
+        return k
+    return None
 
 
 def _depth(k: Dim, held: Held | None, size: int) -> int:

@@ -78,6 +78,7 @@ class Loops:
     function: Function
     algebra: Algebra
     parallel: bool
+    copy: tuple[int, int] | None = None
 
     def stage(self, language: Language) -> Stage:
         """The stage that it is."""
@@ -85,7 +86,8 @@ class Loops:
         writes = frozenset(s.write.slot for s, _ in walk(f.body) if isinstance(s, Store))
         reads = frozenset(s.value.attr.slot for s, _ in walk(f.body)
                           if isinstance(s, Let) and s.value.op == "load")
-        return Stage(f.name, reads, writes, self.parallel, language.launch(self.algebra, f))
+        return Stage(f.name, reads, writes, self.parallel, language.launch(self.algebra, f),
+                     self.copy)
 
 
 @dataclass(slots=True)
@@ -138,11 +140,12 @@ class Lowering:
         self.temporaries.append(Temporary(dtype, size))
         return self.inputs + len(self.outputs) + len(self.temporaries) - 1
 
-    def whole(self, targets: Sequence[Target]) -> None:
-        """A stage that writes nodes to slots."""
-        self.stage(lambda p: [w for slot, node in targets for w in _writes(p, slot, node)])
+    def whole(self, targets: Sequence[Target], copy: tuple[int, int] | None = None) -> None:
+        """A stage that writes nodes to slots; ``copy``: one, as it lies in another slot."""
+        self.stage(lambda p: [w for slot, node in targets for w in _writes(p, slot, node)], copy)
 
-    def stage(self, write: Callable[[Propagation], list[Write]]) -> None:
+    def stage(self, write: Callable[[Propagation], list[Write]],
+              copy: tuple[int, int] | None = None) -> None:
         """One function that does some writes."""
         def propagation(splits: Splits) -> Propagation:
             return Propagation(self.graph, self.language.native, splits, self.stored,
@@ -154,9 +157,10 @@ class Lowering:
             self._function(p, [partial_write(p, v, slot) for v, slot in zip(found, slots)])
             memo = {v.id: combined(p, v, slot) for v, slot in zip(found, slots)}
             writes = [exchanged(p, w, memo) for w in writes]
-        self._function(p, writes)
+        self._function(p, writes, copy)
 
-    def _function(self, p: Propagation, writes: Sequence[Write]) -> None:
+    def _function(self, p: Propagation, writes: Sequence[Write],
+                  copy: tuple[int, int] | None = None) -> None:
         """The function that does some writes."""
         vectors = Vectoriser(Lanes(p.algebra, self.language.width))
         placed = nests(writes, lambda: Placer(p.values, vectors, self.limits))
@@ -169,7 +173,7 @@ class Lowering:
         dtypes = {slot: d for slot, (d, _) in sorted(buffers.items())}
         function = Function(f"{self.name}_{len(self.functions)}", ahead(body, buffers), dtypes,
                             self.symbols)
-        self.functions.append(Loops(function, p.algebra, parallel))
+        self.functions.append(Loops(function, p.algebra, parallel, copy))
 
     def _buffers(self, writes: Sequence[Write]) -> dict[int, tuple[DType, Dim]]:
         """Dtype and number of elements of every buffer that writes touch."""
@@ -201,11 +205,10 @@ class Lowering:
 
 
 def lower(graph: Graph, outputs: Sequence[Node], name: str, language: Language,
-          limits: Limits | None = None, inplace: Mapping[int, int] | None = None) -> KernelCode:
+          limits: Limits | None = None) -> KernelCode:
     """The kernel that computes ``outputs``, which read Input slot i from buffer i.
 
-    Outputs follow the inputs in ``buffers``, then the temporaries. inplace: output position ->
-    input slot that shares its memory, so that a Scatter into that input copies nothing.
+    Outputs follow the inputs in ``buffers``, then the temporaries.
     Raises LoweringError where the loop nest would be too large.
     """
     inputs = max([len(graph.inputs)] + [n.attrs[0] + 1 for n in graph.reachable(outputs)
@@ -217,7 +220,7 @@ def lower(graph: Graph, outputs: Sequence[Node], name: str, language: Language,
         elif node.op.name in language.templates:
             _template_stages(low, node, language.templates[node.op.name])
         elif node.op.kind == "index" and node.op.staged:
-            _scatter_stages(low, node, inplace or {})
+            _scatter_stages(low, node)
     rest = [(low.inputs + i, n) for i, n in enumerate(low.outputs)
             if n.id not in low.stored or low.stored[n.id] != low.inputs + i]
     if rest:
@@ -296,12 +299,10 @@ def _in_memory(low: Lowering, source: Node) -> int:
 
 
 # ---- scatter
-def _scatter_stages(low: Lowering, node: Node, inplace: Mapping[int, int]) -> None:
-    """The base is copied, unless it is there already; then the updates are applied in order."""
+def _scatter_stages(low: Lowering, node: Node) -> None:
+    """The base is copied; then the updates are applied in order."""
     base, slot = node.args[0], low.slot_of(node)
-    here = base.op.name == "Input" and inplace.get(slot - low.inputs) == base.attrs[0]
-    if not here:
-        low.whole([(slot, base)])
+    low.whole([(slot, base)], (base.attrs[0], slot) if base.op.name == "Input" else None)
     if 0 not in node.shape and 0 not in node.args[2].shape:
         write = _scatter if node.op.name == "Scatter" else _scatter_along
         low.stage(lambda p: [write(p, slot, node)])

@@ -108,6 +108,8 @@ _GATHERED = 1.5   # per lane that is loaded or stored on its own
 _HALVED = 4.0     # a vector load of every other element: two loads and a shuffle
 _STRIDED = 4.0    # a scalar access that jumps at each step of the innermost loop
 _JUMP = 2.0       # a vector access where the innermost loop walks across rows
+_LEAP = 16.0     # a store in another page than the last one: a line and an address to be found
+_PAGE = 1024     # elements
 _TURNED = 0.4     # per element of a square: moves of vectors, and what is left of cache misses
 _TRIP = 1.0       # a loop iteration
 _THREADS = 2.0    # what stands outside of the shared loop is done by every thread
@@ -135,7 +137,8 @@ def _price(s: Stmt, around: Sequence[Loop], lanes: Lanes) -> float:
     if isinstance(s, Store):
         form = s.write.form
         follows = loop is not None and loop.var in (form.vars() | s.write.value.deps)
-        return steps * (copies if follows else 1) * _access(form, around, lanes)
+        return steps * (copies if follows else 1) * (_access(form, around, lanes)
+                                                     + _leaps(form, around, lanes))
     if isinstance(s, (Keep, Fetch)):
         return steps * (copies if loop is not None and loop.var in s.value.deps else 1)
     if isinstance(s, Turn):
@@ -152,6 +155,18 @@ def _price(s: Stmt, around: Sequence[Loop], lanes: Lanes) -> float:
             access = _HALVED if halved else _access(v.attr.form, around, lanes)
             return times * (access + guards)
         return times * v.cost
+    return 0.0
+
+
+def _leaps(form: Form, around: Sequence[Loop], lanes: Lanes) -> float:
+    """What a store costs more because loops near it go from page to page, shared among the stores
+    between two of their steps. Those of a strip are few, and the same for the next vector."""
+    inside = 1
+    for loop in reversed(around):
+        step = lanes.coefficient(form, loop.var)
+        if loop.strip is None and step is not None and abs(hint(step)) >= _PAGE:
+            return _LEAP / max(1, inside)
+        inside *= -(-hint(loop.var.extent) // max(1, loop.step))
     return 0.0
 
 

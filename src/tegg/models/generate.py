@@ -38,10 +38,12 @@ class Generator:
     for a single token. Both are compiled when they are first needed, per batch size, and kept.
 
     The caches hold ``max_length`` positions (the model's by default); of these a step reads as
-    many as are in use, rounded up to 64. ``options`` are those of ``tegg.compile``.
+    many as are in use, rounded up to 64. ``compilers`` and ``options`` are those of
+    ``tegg.compile``.
     """
 
-    def __init__(self, model: CausalLM, max_length: int | None = None, **options: Any) -> None:
+    def __init__(self, model: CausalLM, max_length: int | None = None,
+                 compilers: Collection[Any] = (), **options: Any) -> None:
         from tegg.jit import compile
         self.model = model
         self.max_length = model.max_length if max_length is None else max_length
@@ -52,9 +54,9 @@ class Generator:
         slots = dim("slots", 1, self.max_length, hint=min(4 * WINDOW, self.max_length))
         layers = range(model.cache_shape[0])
         window = {f"cache.{i}.{j}": (slots, None, None, None) for i in layers for j in (0, 1)}
-        self.prefill = compile(_Step(model), dims={
+        self.prefill = compile(_Step(model), *compilers, dims={
             "ids": (None, length), "positions": (length,), **window}, **options)
-        self.decode = compile(_Step(model), dims=window, **options)
+        self.decode = compile(_Step(model), *compilers, dims=window, **options)
 
     def __call__(self, ids: Any, max_new_tokens: int, stop: Collection[int] = (),
                  pick: Pick = greedy) -> np.ndarray:

@@ -203,8 +203,10 @@ class _Maker:
         ahead = id(spec) in self._ahead
         early = () if ahead else self._early(kernel, fixed, len(ins) + len(outs))
         temps = self._temporaries(number, kernel, ins, outs, early, "ahead" if ahead else "arena")
-        stages = tuple(i for i in range(len(kernel.stages)) if i not in early)
-        made = Call(number, ins + outs + temps, stages, spec.seconds, spec.label)
+        buffers = ins + outs + temps
+        stages = tuple(i for i, s in enumerate(kernel.stages) if i not in early and not (
+            s.copy and buffers[s.copy[0]] == buffers[s.copy[1]]))
+        made = Call(number, buffers, stages, spec.seconds, spec.label)
         (self.ahead if ahead else self.run).append(made)
 
     @staticmethod

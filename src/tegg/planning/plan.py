@@ -102,6 +102,9 @@ class Plan:
             took = "not timed" if t.seconds is None else f"{t.seconds * 1e6:.1f} us measured"
             lines.append(f"tried: plan {i} of {len(t.kernels)} calls, {t.predicted * 1e6:.1f} us "
                          f"predicted, {took}{', ' * bool(t.note)}{t.note}: {', '.join(t.kernels)}")
+        if self.tried:
+            whose = "the oracle" if self.stats.get("oracle") else "the first plan"
+            lines.append(f"their results were compared with those of {whose}")
         return "\n".join(lines)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
@@ -14,21 +13,21 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from tegg import plugins
-from tegg.errors import ArgumentError, RuleError
+from tegg.errors import ArgumentError
 from tegg.ir.code import check_row
 from tegg.ir.op import OPS, Op, OpTable
-from tegg.rewrite.pipeline import FACTS, Phase, phases, rule_folders
+from tegg.rewrite.pipeline import Phase, phases, rule_folders
+from tegg.rewrite.problems import Problems
 from tegg.rewrite.providers import Provider
 from tegg.rewrite.providers.bounds import Bounds
 from tegg.rewrite.providers.builtin import BUILTIN
 from tegg.rewrite.providers.multiplying import Multiplying
 from tegg.rewrite.providers.rounding import Rounding
-from tegg.rewrite.rulecheck import check
 from tegg.rewrite.rulefile import Rule, RuleSet
 from tegg.rewrite.ruletext import rule_texts
-from tegg.rewrite.sexpr import List, short
-from tegg.rewrite.sources import read_source, rule_files, text_of
-from tegg.rewrite.vocabulary import FACTS as FACT_WORDS, MEMORY, RESERVED, Word, loader, vocabulary
+from tegg.rewrite.sources import known, read_source, rule_files, text_of
+from tegg.rewrite.stackcheck import check_stack
+from tegg.rewrite.vocabulary import Word
 
 if TYPE_CHECKING:
     from tegg.planning.target import Target
@@ -87,16 +86,23 @@ class Compiler:
                                     f"a cost is a number of operations, 0 or more")
 
     def rule_sets(self) -> tuple[RuleSet, ...]:
-        """Its rule sets, read. Raises RuleError where a file is malformed or missing."""
+        """Its rule sets, read. Raises RuleError with all that is malformed or missing."""
+        problems = Problems()
+        found = self.read(problems)
+        problems.tell()
+        return tuple(found)
+
+    def read(self, problems: Problems) -> list[RuleSet]:
+        """Those of its rule sets that can be read; ``problems`` hears of the others."""
         found: list[RuleSet] = []
         for source in self.sources:
-            found += [source] if isinstance(source, RuleSet) else read_source(source)
+            found += [source] if isinstance(source, RuleSet) else read_source(source, problems)
         for s in found:
             if s.header.kind == "rounds" and not self.rounds:
-                raise RuleError(f"{s.file}: rule set {s.name} loses precision (class rounds), "
-                                f"which compiler {self.name!r} does not admit; write "
-                                f"Compiler(..., rounds=True)")
-        return tuple(found)
+                problems.found.append(
+                    f"{s.file}: rule set {s.name} loses precision (class rounds), which compiler "
+                    f"{self.name!r} does not admit; write Compiler(..., rounds=True)")
+        return found
 
     def identity(self) -> str:
         """Everything about it that decides a plan: its rules' texts, its rows, its providers."""
@@ -207,13 +213,19 @@ def named_stack(text: str) -> tuple[Compiler, ...]:
     """
     offered = plugins.offered("tegg.compilers")
     names = [n.strip() for n in text.split(",") if n.strip()]
+    for n in names:
+        near = get_close_matches(n.lower(), offered, 1, 0.8)
+        if n not in offered and near and not Path(n).exists() and not known(n):
+            raise ArgumentError(f"no package offers a compiler {n!r}, and no rules are called so; "
+                                f"did you mean {near[0]!r}?")
     return tuple(find(n) if n in offered else Compiler(n) for n in names)
 
 
 def stack(compilers: Compiler | Sequence[Compiler], table: OpTable = OPS) -> Stack:
     """Read, check and combine compilers over an op table.
 
-    Raises ArgumentError or RuleError where they do not fit together.
+    Raises ArgumentError or RuleError where they do not fit together; a RuleError tells everything
+    that is wrong with their rule files.
     """
     compilers = (compilers,) if isinstance(compilers, Compiler) else tuple(compilers)
     for c in compilers:
@@ -222,14 +234,18 @@ def stack(compilers: Compiler | Sequence[Compiler], table: OpTable = OPS) -> Sta
                                 f"write tegg.Compiler({c!r})" if isinstance(c, (str, Path)) else
                                 f"compilers are tegg.Compiler objects, not {c!r}")
     rows = _rows(compilers, table)
+    problems = Problems()
     sets: dict[str, RuleSet] = {}
-    for s in (s for c in compilers for s in c.rule_sets()):
+    for s in (s for c in compilers for s in c.read(problems)):
         if s.name in sets and Path(sets[s.name].file).resolve() != Path(s.file).resolve():
-            raise RuleError(f"rule set {s.name} is defined by {sets[s.name].file} and by {s.file}; "
-                            f"rename one of the files")
+            problems.found.append(f"rule set {s.name} is defined by {sets[s.name].file} and by "
+                                  f"{s.file}; rename one of the files")
         sets.setdefault(s.name, s)
     providers = dict.fromkeys((*BUILTIN, *(p for c in compilers for p in c.providers)))
     order = phases(own=[(c.name, c.phases) for c in compilers])
+    if problems.found:  # what can be read is checked all the same
+        check_stack(tuple(sets.values()), tuple(providers), rows, order, problems)
+        problems.tell()
     return _stacked(tuple(rows.values()), tuple(sets.values()), tuple(providers), order,
                     tuple(op_costs(compilers, rows).items()))
 
@@ -240,9 +256,9 @@ def _stacked(ops: tuple[Op, ...], sets: tuple[RuleSet, ...],
              cost: tuple[tuple[str, float], ...]) -> Stack:
     """Checked once: a rule file that did not change is the same rule set when it is read again."""
     rows = MappingProxyType({op.name: op for op in ops})
-    words = vocabulary(rows, _declared(sets, providers, rows))
-    _check_sets(sets, words, order)
-    _check_stated(sets, {n for p in providers for n in p.relations})
+    problems = Problems()
+    words = check_stack(sets, providers, rows, order, problems)
+    problems.tell()
     texts = {r.name: " ".join(rule_texts(r, words, "{}")) for s in sets for r in s.rules}
     return Stack(rows, sets, providers, words, texts, order, MappingProxyType(dict(cost)))
 
@@ -275,60 +291,6 @@ def op_costs(compilers: Iterable[Compiler], table: OpTable) -> dict[str, float]:
                 raise ArgumentError(f"compilers {who!r} and {c.name!r} give {name} the costs "
                                     f"{before:g} and {value:g}; make them agree")
     return {name: value for name, (value, _) in found.items()}
-
-
-def _declared(sets: Iterable[RuleSet], providers: Iterable[Provider], rows: OpTable) -> list[Word]:
-    """Relations and functions of rule sets and providers; the same twice is one."""
-    found: dict[str, tuple[Word, str]] = {}
-    taken = {*rows, *(loader(op)[0] for op in rows.values()),
-             *(w.name for w in (*MEMORY, *FACT_WORDS)), *RESERVED}
-    sources = [(r.word, str(r.place)) for s in sets for r in s.relations]
-    sources += [(Word(n, tuple(sorts), "", "relation"), f"provider {p.name}")
-                for p in providers for n, sorts in p.relations.items()]
-    for word, where in sources:
-        if word.name in taken:
-            raise RuleError(f"{where}: {word.name} is the name of an op or a built-in function; "
-                            f"choose another")
-        if word.name in found and found[word.name][0] != word:
-            raise RuleError(f"{where}: {word.name} is declared otherwise by "
-                            f"{found[word.name][1]}; make them agree or rename one")
-        found.setdefault(word.name, (word, where))
-    return [w for w, _ in found.values()]
-
-
-def _check_sets(sets: Iterable[RuleSet], words: Mapping[str, Word],
-                order: tuple[Phase, ...]) -> None:
-    names: dict[str, Rule] = {}
-    known = (FACTS, *(p.name for p in order))
-    for s in sets:
-        for phase in s.header.phases:
-            if phase not in known:
-                near = get_close_matches(phase, known, 1)
-                raise RuleError(f"{s.file}:1:1: there is no phase {phase!r}; there are "
-                                f"{', '.join(known)}"
-                                + (f"; did you mean {near[0]}?" if near else ""))
-        check(s, words)
-        for r in s.rules:
-            if r.name in names:
-                raise RuleError(f"{r.place}: the name {r.name!r} is taken by "
-                                f"{names[r.name].place}; each rule has its own")
-            names[r.name] = r
-
-
-def _check_stated(sets: Iterable[RuleSet], provided: AbstractSet[str]) -> None:
-    """Guards read what somebody states. Raises RuleError where nobody does."""
-    stated = {a.head for s in sets for r in s.rules for a in r.actions if isinstance(a, List)}
-    stated |= {a.items[1].head for s in sets for r in s.rules for a in r.actions
-               if isinstance(a, List) and a.head == "set" and isinstance(a.items[1], List)}
-    declared = {r.word.name: r for s in sets for r in s.relations}
-    for s in sets:
-        for rule in s.rules:
-            for fact in rule.query:
-                name = fact.head if isinstance(fact, List) else ""
-                if name in declared and name not in stated and name not in provided:
-                    raise RuleError(f"{fact.place}: nobody proves {short(fact)}, which guards rule "
-                                    f"{rule.name!r}: no rule of the stack states {name}, and no "
-                                    f"provider; stack what does, or write a rule that states it")
 
 
 def _written(thing: Any) -> str:

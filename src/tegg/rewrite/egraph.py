@@ -13,11 +13,12 @@ from tegg.rewrite.compiler import PRECISIONS, Compiler, Stack, stack
 from tegg.rewrite.encode import Codec
 from tegg.rewrite.engine import Conflict, Engine, Row
 from tegg.errors import ArgumentError, RuleError
+from tegg.rewrite.growth import Growth, explodes, growth
 from tegg.rewrite.freeze import alike, contradiction, freeze
 from tegg.ir.graph import Graph, Node
 from tegg.ir.op import Op
 from tegg.rewrite.pipeline import FACTS, Phase, limited
-from tegg.rewrite.providers import Provider
+from tegg.rewrite.providers import Provider, Reading
 from tegg.rewrite.report import PhaseReport, Report, RuleReport
 from tegg.rewrite.provenance import Trace
 from tegg.rewrite.rulecheck import variable_sorts
@@ -87,6 +88,8 @@ class _Saturation:
         self.members: dict[str, list[str]] = {}  # rule set -> its egglog rule sets, one a rule
         self.owner: dict[str, str] = {}  # egglog rule set -> rule
         self.combined: dict[tuple[str, ...], str] = {}
+        self.last: tuple[int, dict[str, int]] = (0, {})  # the last round: its place in the
+        #   engine's log, and rule set -> how many terms and facts its matches stated, old and new
         self.seen: tuple[int, View] | None = None  # the last view, and when it was taken
         self.traced = traced
         self.kept: dict[str, Word] = {}  # rule -> the relation that keeps its matches
@@ -202,19 +205,26 @@ class _Saturation:
     def rounds(self, phase: Phase, active: list[RuleSet], report: PhaseReport,
                start: float) -> None:
         """One round after the other, until one changes nothing or a limit is hit."""
-        while not (hit := self.limit(phase, report, start)):
+        sizes: list[int] = []
+        while not (hit := self.limit(phase, report, start, sizes)):
             ran = self.round(active, report)
             report.rounds += 1
             if not ran:
                 return
         report.hit = hit
+        if report.rounds:
+            report.grew = self.growth()
 
-    def limit(self, phase: Phase, report: PhaseReport, start: float) -> str:
+    def limit(self, phase: Phase, report: PhaseReport, start: float, sizes: list[int]) -> str:
         if report.rounds >= phase.rounds:
             return f"rounds {phase.rounds}"
         if (perf_counter() - start) * 1e3 > phase.ms:
             return f"ms {phase.ms}"
-        return f"nodes {phase.nodes}" if self.enodes() > phase.nodes else ""
+        sizes.append(self.enodes())
+        if sizes[-1] > phase.nodes:
+            return f"nodes {phase.nodes}"
+        return (f"nodes {phase.nodes}, far beyond which the next round would go"
+                if explodes(sizes, phase.nodes) else "")
 
     def round(self, active: list[RuleSet], report: PhaseReport) -> bool:
         """One round of the sets that still may run. Whether it changed anything."""
@@ -225,26 +235,37 @@ class _Saturation:
         if ruleset is None:
             ruleset = self.combined[names] = f"c{len(self.combined)}"
             self.engine.run(f"(unstable-combined-ruleset {ruleset} {' '.join(names)})")
+        start = len(self.engine.log)
         try:
             run = self.engine.run_rules(ruleset)
         except Conflict as e:
             raise self.culprit(names, e) from None
+        matched: dict[str, int] = {}
         for name, count in run.matches.items():
             plain, ms = plain_name(name), run.seconds.get(name, 0.0) * 1e3
-            counted = [self.report.rules[plain]]
+            self.report.rules[plain].add(count, ms)
             if count:
-                counted.append(report.rules.setdefault(plain, RuleReport()))
-            for c in counted:
-                c.add(count, ms, self.terms(plain) if count else 0)
+                report.rules.setdefault(plain, RuleReport()).add(count, ms)
+                matched[plain] = matched.get(plain, 0) + count
+        self.last = start, {n: matched[r] * self.stated(r) for n in names
+                            if (r := self.owner[n]) in matched}
         return run.changed
 
-    def terms(self, rule: str) -> int:
-        """How many terms a match of a rule states."""
+    def stated(self, rule: str) -> int:
+        """How many terms and facts a match of a rule states."""
         def count(e: Expr) -> int:
-            return (e.head in self.stack.table) + sum(map(count, e.items)) if isinstance(
-                e, List) else 0
+            return (e.head in self.stack.words or e.head == "Const") + sum(
+                map(count, e.items)) if isinstance(e, List) else 0
 
         return sum(map(count, self.stack.rules[rule].actions))
+
+    def growth(self) -> dict[str, Growth]:
+        """What rules added in the last round: it is played again, each rule by itself."""
+        start, most = self.last
+        words = self.stack.words
+        found = growth(self.engine.replay(start), most, self.stack.table,
+                       [w for w in words if w not in self.stack.table]) if most else {}
+        return {self.owner[n]: g for n, g in found.items()}
 
     def culprit(self, names: tuple[str, ...], conflict: Conflict) -> RuleError:
         """Run everything up to the failed round again, then its rules one by one."""
@@ -284,8 +305,9 @@ class _Saturation:
         """The e-graph as it is now."""
         if self.seen is None or self.seen[0] != self.engine.changes:
             weights = frozenset(i for i, s in enumerate(self.graph.inputs) if s.kind == "weight")
+            reads = {r for p in self.stack.providers if isinstance(p, Reading) for r in p.reads}
             self.seen = self.engine.changes, look(self.engine, self.stack.table, self.codec,
-                                                  weights)
+                                                  weights, reads)
         return self.seen[1]
 
     def freeze(self) -> EClasses:

@@ -88,10 +88,20 @@ class Engine:
         out: Any = self._egraph.run_program(*self._egraph.parse_program("(print-size)"))
         return dict(out[0].sizes)
 
-    def replay(self) -> Engine:
-        """A new e-graph to which everything was done that was done to this one."""
+    def sizes_after(self, ruleset: str) -> dict[str, int]:
+        """Rows per function after one more round of a rule set, which is then taken back."""
+        self._run("(push)")
+        try:
+            self._run(f"(run-schedule (run {ruleset}))")
+            return self.sizes()
+        finally:
+            self._run("(pop)")
+
+    def replay(self, steps: int | None = None) -> Engine:
+        """A new e-graph to which everything was done that was done to this one, or the first of it.
+        """
         other = Engine()
-        for entry in self.log:
+        for entry in self.log[:steps]:
             if isinstance(entry, str):
                 other.run(entry)
             else:

@@ -4,42 +4,48 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tegg.rewrite.growth import Growth
+
 
 @dataclass(slots=True)
 class RuleReport:
-    """One rule: how often it matched, how long that took, and how many terms its matches stated,
-    old ones among them."""
+    """One rule: how often it matched, and how long that took."""
 
     matches: int = 0
     ms: float = 0.0
-    made: int = 0
 
-    def add(self, matches: int, ms: float, terms: int) -> None:
-        """Count a round; ``terms``: that one match states."""
+    def add(self, matches: int, ms: float) -> None:
+        """Count a round."""
         self.matches += matches
         self.ms += ms
-        self.made += matches * terms
 
 
 @dataclass(slots=True)
 class PhaseReport:
-    """One phase. ``hit``: the limit that ended it, or an empty text where it saturated."""
+    """One phase. ``hit``: the limit that ended it, or an empty text where it saturated.
+    ``grew``: where a limit ended it, what rules added by themselves in its last round, those left
+    out that cannot have added most."""
 
     name: str
     rounds: int = 0
     enodes: int = 0
     ms: float = 0.0
     hit: str = ""
+    grew: dict[str, Growth] = field(default_factory=dict)
     provided: dict[str, int] = field(default_factory=dict)  # provider -> facts it stated
     provider_ms: float = 0.0
     rules: dict[str, RuleReport] = field(default_factory=dict)  # those that matched in it
 
     @property
     def stopped(self) -> str:
-        """Where a limit ended it: which, and the rule that grew most."""
-        most = max(self.rules, key=lambda n: (self.rules[n].made, n), default="")
-        grew = f"; the rule that grew most is {most}, with {self.rules[most].made} terms"
-        return f"stopped by {self.hit}{grew if most else ''}" if self.hit else ""
+        """Where a limit ended it: which, the rule that grew most, and of time the slowest."""
+        most = max(self.grew, key=lambda n: (self.grew[n], n), default="")
+        grew = f"; the rule that grew most is {most}, by {self.grew[most]} in the last round" \
+            if most else ""
+        slow = max(self.rules, key=lambda n: (self.rules[n].ms, n), default="")
+        if self.hit.startswith("ms ") and slow and self.rules[slow].ms:
+            grew += f"; the slowest is {slow}, {_ms(self.rules[slow].ms)}"
+        return f"stopped by {self.hit}{grew}" if self.hit else ""
 
     def show(self) -> list[str]:
         """The phase as lines: what happened, then each rule that matched."""

@@ -7,33 +7,40 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 
 from tegg.errors import RuleError
+from tegg.rewrite.problems import Problems
 from tegg.rewrite.rulefile import MAX_ATOMS, MAX_LEVELS, Rule, RuleSet
-from tegg.rewrite.sexpr import Expr, List, Symbol, is_float, short
+from tegg.rewrite.sexpr import Expr, List, Symbol, is_float, is_int, short
 from tegg.rewrite.vocabulary import ARITHMETIC, COMPARISONS, PRIMITIVES, Word
 
 ACTIONS = ("union", "set", "subsume", "panic")
+BUILTIN = (*ACTIONS, *PRIMITIVES, "=", "delete")  # no relation can be meant
 
 
 def check(rules: RuleSet, words: Mapping[str, Word]) -> None:
     """Check every rule of a set against the words it may use.
 
-    Raises RuleError that names file, line, column, the text at fault and the remedy.
+    Raises RuleError that names file, line, column, the text at fault and the remedy of each.
     """
+    problems = Problems()
     read: set[str] = set()
     for rule in rules.rules:
-        checker = _Checker(words, rule)
-        checker.run(rules.header.kind)
-        read |= checker.read
+        with problems.gather():
+            checker = _Checker(words, rule)
+            checker.run(rules.header.kind)
+            read |= checker.read
     for relation in rules.relations:
-        for term in relation.means:
-            _Checker(words, Rule(relation.word.name, "", (term,), (), relation.place)).facts()
+        with problems.gather():
+            for term in relation.means:
+                _Checker(words, Rule(relation.word.name, "", (term,), (), relation.place)).facts()
     for name in sorted(read - rules.header.uses):
-        raise RuleError(f"{rules.file}:1:1: guards read {name}, which 'uses:' does not list; "
-                        f"add it there")
+        problems.found.append(f"{rules.file}:1:1: guards read {name}, which 'uses:' does not list; "
+                              f"add it there")
+    problems.tell()  # a rule that cannot be read may be the one that uses a relation
     for name in sorted(rules.header.uses - read):
         near = get_close_matches(name, read, 1)
-        raise RuleError(f"{rules.file}:1:1: 'uses:' lists {name}, which no guard reads; remove it"
-                        + (f", or did you mean {near[0]}?" if near else ""))
+        problems.found.append(f"{rules.file}:1:1: 'uses:' lists {name}, which no guard reads; "
+                              f"remove it" + (f", or did you mean {near[0]}?" if near else ""))
+    problems.tell()
 
 
 def check_rule_form(rule: Rule, kind: str, words: Mapping[str, Word]) -> None:
@@ -108,6 +115,8 @@ class _Checker:
             found = "String"
         elif e.is_int:
             found = "i64"
+            if not -2 ** 63 <= int(e.text[:30]) < 2 ** 63:
+                raise self.fail(e, "an integer lies between -2^63 and 2^63 - 1")
         elif is_float(e.text):
             raise self.fail(e, f"a float stands only in (Const {e})")
         else:
@@ -149,10 +158,14 @@ class _Checker:
         return word.out
 
     def unknown(self, e: List) -> RuleError:
-        near = get_close_matches(e.head, [*self.words, "Const"], 1)
         return self.fail(e, f"{e.head or 'this'} is no op, relation or listed primitive"
-                         + (f"; did you mean {near[0]}?" if near else
-                            f"; ops are in the op table, primitives are {' '.join(PRIMITIVES)}"))
+                         + (self.near(e.head) or "; ops are in the op table, primitives are "
+                            f"{' '.join(PRIMITIVES)}"))
+
+    def near(self, head: str) -> str:
+        """The word that may have been meant, as the end of a sentence."""
+        near = get_close_matches(head, [*self.words, "Const"], 1)
+        return f"; did you mean {near[0]}?" if near else ""
 
     def primitive(self, e: List) -> str:
         if len(e.items) < 2 or (e.head in (*COMPARISONS, "!=") and len(e.items) != 3):
@@ -163,11 +176,11 @@ class _Checker:
 
     def const(self, e: List) -> str:
         text = str(e.items[1]) if len(e.items) == 2 else ""
-        number = is_float(text) or text.lstrip("-").isdecimal()
+        number = is_float(text) or is_int(text)
         if not (number or text in ("true", "false")):
             raise self.fail(e, "write (Const -1.0) for floats, (Const -1) for integers, "
                             "(Const true) for bool")
-        if not is_float(text) and text not in ("true", "false") and not -128 <= int(text) <= 127:
+        if is_int(text) and not -128 <= int(text[:30]) <= 127:
             raise self.fail(e, "an integer constant fits every integer dtype: -128 to 127")
         return "Tensor"
 
@@ -190,8 +203,10 @@ class _Checker:
             if kind != "facts" or len(self.rule.actions) != 1:
                 raise self.fail(action, "panic is for tripwires: alone in a rule of class facts")
         elif word is None or head == "=" or word.kind in ("function", "fact"):
+            hint = self.near(head) or f"; no relation {head} is declared in this stack; declare " \
+                f"it, or stack what does" if word is None and head and head not in BUILTIN else ""
             raise self.fail(action, f"{head or 'this'} is not an action that rules may take; they "
-                            f"may {', '.join(ACTIONS)}, state a relation or build a term")
+                            f"may {', '.join(ACTIONS)}, state a relation or build a term{hint}")
         else:
             self.call(action)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tegg.errors import RuleError
+from tegg.rewrite.problems import Problems
 from tegg.rewrite.ruleheader import Header, read_header
 from tegg.rewrite.sexpr import Expr, List, Place, Symbol, read, short
 from tegg.rewrite.vocabulary import SORTS, Word
@@ -76,7 +77,7 @@ def read_rule_file(path: str | Path, root: Path | None = None) -> RuleSet:
     """
     path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # Windows writes a mark at the start
     except OSError as e:
         raise RuleError(f"{path}: cannot be read ({e.strerror}); give the path of an .egg file"
                         ) from None
@@ -87,30 +88,56 @@ def read_rule_file(path: str | Path, root: Path | None = None) -> RuleSet:
 
 
 def read_rules(text: str, file: str, parts: tuple[str, ...] = (), exact: bool = False) -> RuleSet:
-    """The rule set that a text holds. ``parts``: the folders and stem that its name must match."""
+    """The rule set that a text holds. ``parts``: the folders and stem that its name must match.
+
+    Raises RuleError with everything that is wrong: in the header, in how lists close, or else in
+    any of the commands.
+    """
     lines = text.splitlines()
-    header = read_header(lines, file, parts, exact)
-    seen: dict[str, Rule] = {}
-    relations, declared = [], None
-    for command in read(text, file):
-        law = _comment_above(lines, command.place.line)
+    problems = Problems()
+    commands: tuple[List, ...] = ()
+    with problems.gather():
+        header = read_header(lines, file, parts, exact)
+    with problems.gather():
+        commands = read(text, file)
+    problems.tell()
+    reader = _Reader(lines, header)
+    for command in commands:
+        with problems.gather():
+            reader.command(command)
+    if not reader.declared:
+        problems.found.append(f"{file}:1:1: the file never says (ruleset {header.ruleset}); "
+                              f"add it below the header")
+    problems.tell()
+    return RuleSet(header, file, text, tuple(reader.rules.values()), tuple(reader.relations))
+
+
+@dataclass(slots=True)
+class _Reader:
+    """What the commands of a file have said so far."""
+
+    lines: list[str]
+    header: Header
+    rules: dict[str, Rule] = field(default_factory=dict)
+    relations: list[Relation] = field(default_factory=list)
+    declared: bool = False
+
+    def command(self, command: List) -> None:
+        law = _comment_above(self.lines, command.place.line)
         if command.head not in COMMANDS:
             raise RuleError(f"{command.place}: {short(command)} is not allowed in a rule file; "
                             f"it may hold {', '.join(COMMANDS)}")
         if command.head == "ruleset":
-            declared = _ruleset(command, header, declared)
+            again, self.declared = self.declared, True
+            _ruleset(command, self.header, again)
         elif command.head in ("relation", "function"):
-            relations.append(_relation(command, law))
+            self.relations.append(_relation(command, law))
         else:
-            for rule in _rules(command, law, header):
-                if rule.name in seen:
+            for rule in _rules(command, law, self.header):
+                if rule.name in self.rules:
                     raise RuleError(f"{command.place}: the name {rule.name!r} is taken by line "
-                                    f"{seen[rule.name].place.line}; each rule has its own")
-                seen[rule.name] = rule
-    if declared is None:
-        raise RuleError(f"{file}:1:1: the file never says (ruleset {header.ruleset}); "
-                        f"add it below the header")
-    return RuleSet(header, file, text, tuple(seen.values()), tuple(relations))
+                                    f"{self.rules[rule.name].place.line}; each rule has its own")
+                self.rules[rule.name] = rule
 
 
 # ---- the commands
@@ -124,12 +151,11 @@ def _comment_above(lines: list[str], line: int) -> str:
     return "\n".join(reversed(out))
 
 
-def _ruleset(command: List, header: Header, declared: str | None) -> str:
+def _ruleset(command: List, header: Header, again: bool) -> None:
     name = str(command.items[1]) if len(command.items) == 2 else short(command)
-    if declared is not None or name != header.ruleset:
+    if again or name != header.ruleset:
         raise RuleError(f"{command.place}: {short(command)}; a file declares its own rule set "
                         f"once: (ruleset {header.ruleset})")
-    return name
 
 
 def _relation(command: List, law: str) -> Relation:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from tegg.errors import RuleError
+from tegg.rewrite.problems import Problems
 
 KEYS = ("ruleset", "class", "phase", "uses", "grows", "targets")
 _REMEDIES = {"ruleset": "ruleset: fuse.sub", "class": "class: bitwise, reals, rounds 2^-K or facts",
@@ -34,8 +35,39 @@ class Header:
 
 def read_header(lines: list[str], file: str, parts: tuple[str, ...], exact: bool) -> Header:
     """Read a header. ``parts``: folders and stem of the path, of which the name is the end, or
-    all of it where ``exact``. Raises RuleError.
+    all of it where ``exact``. Raises RuleError with everything that is wrong in it.
     """
+    problems = Problems()
+    sentence, found = _claims(lines, file, problems)
+    if not sentence.endswith((".", "!")) or sentence.startswith(tuple(f"{k}:" for k in KEYS)):
+        problems.found.append(f"{file}:1:1: the header begins with a sentence, not {sentence!r}; "
+                              f"say in a comment what the file is for, with a full stop")
+    for key in KEYS:
+        if key not in found:
+            problems.found.append(f"{file}:1:1: the header lacks '{key}:'; add a comment line "
+                                  f"'{_REMEDIES[key]}'")
+    kind, error, grows = "", 0.0, None
+    targets: tuple[str, ...] = ()
+    if "ruleset" in found:
+        with problems.gather():
+            _check_name(*found["ruleset"], file, parts, exact)
+    if "class" in found:
+        with problems.gather():
+            kind, error = _kind(*found["class"], file)
+    if "grows" in found:
+        with problems.gather():
+            grows = _grows(*found["grows"], file)
+    if "targets" in found:
+        with problems.gather():
+            targets = _targets(*found["targets"], file)
+    problems.tell()
+    return Header(sentence, found["ruleset"][0], kind, tuple(found["phase"][0].split()),
+                  _words(found["uses"][0]), grows, targets, error)
+
+
+def _claims(lines: list[str], file: str,
+            problems: Problems) -> tuple[str, dict[str, tuple[str, int]]]:
+    """The sentence of a header, and its keys with their texts and lines."""
     found: dict[str, tuple[str, int]] = {}
     sentence = ""
     for number, line in enumerate(lines, 1):
@@ -45,28 +77,21 @@ def read_header(lines: list[str], file: str, parts: tuple[str, ...], exact: bool
         said = re.match(r"([a-z]+):\s*(.*)$", body)
         if not sentence:
             sentence = body
-        elif said:
-            if said[1] not in KEYS:
-                near = get_close_matches(said[1], KEYS, 1)
-                hint = f"; did you mean {near[0]}?" if near else ""
-                raise RuleError(f"{file}:{number}:1: unknown key {said[1]!r} in the header; it has "
-                                f"{', '.join(KEYS)}{hint}")
+        elif said and said[1] in KEYS:
             found[said[1]] = (re.split(r"\s+;", said[2])[0].strip(), number)
-    if not sentence.endswith((".", "!")) or sentence.startswith(tuple(f"{k}:" for k in KEYS)):
-        raise RuleError(f"{file}:1:1: the header begins with a sentence, not {sentence!r}; "
-                        f"say in a comment what the file is for, with a full stop")
-    for key in KEYS:
-        if key not in found:
-            raise RuleError(f"{file}:1:1: the header lacks '{key}:'; add a comment line "
-                            f"'{_REMEDIES[key]}'")
-    name, at = found["ruleset"]
+        elif said:
+            near = get_close_matches(said[1], KEYS, 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            problems.found.append(f"{file}:{number}:1: unknown key {said[1]!r} in the header; it "
+                                  f"has {', '.join(KEYS)}{hint}")
+    return sentence, found
+
+
+def _check_name(name: str, line: int, file: str, parts: tuple[str, ...], exact: bool) -> None:
     want = parts if exact else parts[-len(name.split(".")):]
     if parts and tuple(name.split(".")) != want:
-        raise RuleError(f"{file}:{at}:1: ruleset {name!r} does not match the path; "
+        raise RuleError(f"{file}:{line}:1: ruleset {name!r} does not match the path; "
                         f"call it {'.'.join(want)!r} or move the file")
-    kind, error = _kind(*found["class"], file)
-    return Header(sentence, name, kind, tuple(found["phase"][0].split()), _words(found["uses"][0]),
-                  _grows(*found["grows"], file), _targets(*found["targets"], file), error)
 
 
 def _words(text: str) -> frozenset[str]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from tegg.errors import RuleError
 
+# Control characters, and what some call the end of a line and others do not.
+_ODD = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x85\u2028\u2029\ufeff]")
 DEEPEST = 100  # lists inside of each other, which are walked by recursion
 
 
@@ -34,7 +37,7 @@ class Symbol:
 
     @property
     def is_int(self) -> bool:
-        return self.text.lstrip("-").isdecimal()
+        return is_int(self.text)
 
     @property
     def is_name(self) -> bool:
@@ -72,18 +75,15 @@ class List:
 Expr = Symbol | List
 
 
+def is_int(text: str) -> bool:
+    """Whether a word is an integer literal."""
+    return re.fullmatch("-?[0-9]+", text) is not None
+
+
 def is_float(text: str) -> bool:
     """Whether a word is a float literal: ``1.0``, ``2e-5``, ``inf``, ``-inf``."""
-    if text in ("inf", "-inf"):
-        return True
-    digits = text.lstrip("-")
-    if not digits[:1].isdigit() or digits.isdecimal():
-        return False
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+    return text in ("inf", "-inf") or not is_int(text) and re.fullmatch(
+        r"-?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?", text) is not None
 
 
 def short(e: Expr) -> str:
@@ -97,6 +97,11 @@ def read(text: str, file: str) -> tuple[List, ...]:
 
     Raises RuleError with the place of what does not balance.
     """
+    if odd := _ODD.search(text):
+        line = text.count("\n", 0, odd.start()) + 1
+        column = odd.start() - text.rfind("\n", 0, odd.start())
+        raise RuleError(f"{Place(file, line, column)}: the character {odd[0]!r} has no place in a "
+                        f"rule file; delete it")
     open_lists: list[tuple[Place, list[Expr]]] = []
     done: list[List] = []
     for symbol in _tokens(text, file):

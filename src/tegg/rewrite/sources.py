@@ -9,6 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from tegg.errors import RuleError
+from tegg.rewrite.problems import Problems
 from tegg.rewrite.rulefile import RuleSet, read_rule_file
 
 _NAME = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)*")  # of a built-in rule set, or of a folder of them
@@ -19,9 +20,18 @@ def builtin_root() -> Path:
     return Path(str(files("tegg.rules")))
 
 
-def read_source(source: str | Path) -> list[RuleSet]:
-    """The rule sets of a path, a folder or a name. Raises RuleError where there are none."""
-    return [_cached(path, root) for path, root in rule_files(source)]
+def read_source(source: str | Path, problems: Problems) -> list[RuleSet]:
+    """The rule sets of a path, a folder or a name, but for those that cannot be read: of these, and
+    where there are none, ``problems`` hears."""
+    found: list[RuleSet] = []
+    with problems.gather():
+        for path, root in rule_files(source):
+            before = len(problems.found)
+            with problems.gather():
+                found.append(_cached(path, root))
+            if len(problems.found) > before:
+                problems.unread.append(path)
+    return found
 
 
 def rule_files(source: str | Path) -> list[tuple[Path, Path | None]]:
@@ -30,6 +40,9 @@ def rule_files(source: str | Path) -> list[tuple[Path, Path | None]]:
     A text that names a built-in rule set means it, whatever lies in the working directory.
     """
     root, path = builtin_root(), Path(source)
+    if not str(source).strip():
+        raise RuleError("an empty text names no rule file; give a path, a folder or a built-in "
+                        "rule set")
     if isinstance(source, str) and _NAME.fullmatch(source):
         inside = root.joinpath(*source.split("."))
         if inside.is_dir():
@@ -50,6 +63,14 @@ def rule_files(source: str | Path) -> list[tuple[Path, Path | None]]:
                     + (f"; did you mean {near[0]}?" if near else f"; there are {', '.join(names)}"))
 
 
+def known(source: str) -> bool:
+    """Whether a text means rule files that are there."""
+    try:
+        return bool(rule_files(source))
+    except RuleError:
+        return False
+
+
 def _cached(path: Path, root: Path | None) -> RuleSet:
     try:
         stamp = path.stat()
@@ -61,7 +82,7 @@ def _cached(path: Path, root: Path | None) -> RuleSet:
 def text_of(path: Path) -> str:
     """The text of a rule file; reading it as rules says what is wrong with one that has none."""
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError):
         return ""
 

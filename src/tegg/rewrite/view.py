@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from tegg.ir.classes import ENode
@@ -21,7 +21,8 @@ class View:
     nodes: class -> e-nodes, those that rules subsumed left out. shape and dtype: of the classes
     that have one. of: id of a node of the graph (or of a name that loading gave) -> class.
     forms: class -> storage forms that stand in one class with its plain Store. narrow: classes
-    whose plain Store rules subsumed. weights: slots of inputs that are bound once.
+    whose plain Store rules subsumed. weights: slots of inputs that are bound once. stated: relation
+    of one Tensor -> the classes of which it is stated, where a provider ``reads`` it.
     """
 
     table: OpTable
@@ -33,6 +34,7 @@ class View:
     forms: dict[int, frozenset[str]]
     narrow: frozenset[int]
     weights: frozenset[int] = frozenset()
+    stated: Mapping[str, frozenset[int]] = field(default_factory=dict)
 
     def having(self, op: str) -> Iterable[tuple[int, ENode]]:
         """Every class with an e-node of an op, and that e-node."""
@@ -54,9 +56,9 @@ class _Once(dict):
 
 
 def look(engine: Engine, table: OpTable, codec: Codec,
-         weights: frozenset[int] = frozenset()) -> View:
-    """Read an e-graph out into a view."""
-    rows = engine.rows([*table, "Node", "shape", "dtype", "Store", "StoreAs"])
+         weights: frozenset[int] = frozenset(), reads: Collection[str] = ()) -> View:
+    """Read an e-graph out into a view. ``reads``: relations of one Tensor."""
+    rows = engine.rows([*table, *reads, "Node", "shape", "dtype", "Store", "StoreAs"])
     ids = _Once(lambda _: len(ids))
     attributes = {kind: _Once(_reader(engine, codec, kind)) for kind in ATTR_SORTS}
     nodes: dict[int, list[ENode]] = {}
@@ -74,7 +76,8 @@ def look(engine: Engine, table: OpTable, codec: Codec,
         {ids[i[0]]: dtypes[o] for i, o, _ in rows["dtype"]},
         {engine.int_of(i[0]): ids[o] for i, o, _ in rows["Node"]},
         _forms(rows, ids, engine.text_of),
-        frozenset(ids[i[0]] for i, _, subsumed in rows["Store"] if subsumed), weights)
+        frozenset(ids[i[0]] for i, _, subsumed in rows["Store"] if subsumed), weights,
+        {name: frozenset(ids[i[0]] for i, _, _ in rows[name]) for name in reads})
 
 
 def _reader(engine: Engine, codec: Codec, kind: str) -> Callable[[Any], Any]:

@@ -59,7 +59,7 @@ class Compiled:
         with self._lock:
             with WEIGHTS:  # not while some of them are replaced and others are not
                 versions = self._current()
-                arrays = {slot: _data(w) for slot, w in self._weights.items()}
+                arrays = {slot: data_of(w) for slot, w in self._weights.items()}
             fixed: dict[int, np.ndarray] = {}
             for i, b in enumerate(self.plan.buffers):
                 if b.kind == "weight":
@@ -259,7 +259,7 @@ class Compiled:
     # ---- saving
     def __getstate__(self) -> dict[str, Any]:
         with WEIGHTS:
-            weights = {s: _data(w) for s, w in self._weights.items()}
+            weights = {s: data_of(w) for s, w in self._weights.items()}
         settings = self.target.settings if isinstance(self.target, Configured) else {}
         return {"signature": self.signature, "plan": self.plan, "target": self.target.name,
                 "settings": dict(settings),
@@ -312,7 +312,7 @@ class Bound:
         return None if clock is None else clock(*self._space, repeats, *self._extra)
 
 
-def _data(weight: Any) -> np.ndarray:
+def data_of(weight: Any) -> np.ndarray:
     """The array of a weight: the object itself, or its ``data``."""
     value: Any = weight if isinstance(weight, (np.ndarray, np.generic)) else weight.data
     as_dtype(value.dtype)

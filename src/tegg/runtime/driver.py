@@ -6,8 +6,10 @@ import pickle
 import sys
 import time
 import warnings
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tegg.runtime.buckets import Buckets, hinted
@@ -18,8 +20,9 @@ from tegg.env import DEBUG
 from tegg.errors import ArgumentError, LimitWarning
 from tegg.ir.fingerprint import describe
 from tegg.ir.graph import Graph
+from tegg.ir.op import PRODUCTS
 from tegg.planning.plan import Plan
-from tegg.runtime.compiled import Compiled
+from tegg.runtime.compiled import Compiled, data_of
 from tegg.ir.signature import Signature
 from tegg.ir.template import form_of
 from tegg.planning.target import Target, find
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 
 
 SEARCHES = ("cost", "measure")
+_PATIENCE = 3  # contractions for which a template is refused before a program goes without it
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +204,8 @@ def _measured(graph: Graph, classes: EClasses, signature: Signature, stack: Sequ
                      Wanted(PLANS - 1, options.search_s * CHOOSING, options.seed))
     weights = {i: s.source for i, s in enumerate(graph.inputs) if s.kind == "weight"}
     return fastest(graph, plans, lambda p: Compiled(signature, p, weights, target),
-                   deadline=deadline, seed=options.seed, coarse=any(c.rounds for c in stack))
+                   deadline=deadline, seed=options.seed, coarse=any(c.rounds for c in stack),
+                   weights={i: data_of(w) for i, w in weights.items()})
 
 
 def _planned(classes: EClasses, signature: Signature, target: Target, costs: Costs,
@@ -209,10 +214,13 @@ def _planned(classes: EClasses, signature: Signature, target: Target, costs: Cos
     """The plan of the cheapest cover whose kernels the target takes, and of others, each with what
     its kernels are.
 
-    A kernel that it cannot lower is refused by name, and the choice is made again.
+    Where it cannot lower a kernel, the choice is made again: with another template for the
+    contraction in it, or, where that has no other, without the kernel.
     """
     from tegg.extract import extract
+    from tegg.planning.make import KernelRefused
     refused: dict[tuple, str] = {}
+    templates: Counter[str] = Counter()
 
     def accepts(spec: KernelSpec) -> str | None:
         return refused.get((spec.writes, spec.reads))
@@ -222,13 +230,44 @@ def _planned(classes: EClasses, signature: Signature, target: Target, costs: Cos
         cover = extract(classes, costs, lowerable=target.unsupported, accepts=accepts,
                         target=target.name, budget_s=options.budget_s, others=others)
         middle = time.perf_counter()
-        plan = _lowered(classes, cover, signature, target, refused)
-        if plan is None:
+        try:
+            plan = _lowered(classes, cover, signature, target)
+        except KernelRefused as e:
+            others_left = _without_template(classes, e.spec, templates)
+            if others_left is None:
+                refused[(e.spec.writes, e.spec.reads)] = e.reason
+            else:
+                classes = others_left
             continue
         plan.stats.update(extract_seconds=middle - start,
                           lower_seconds=time.perf_counter() - middle)
-        more = [(_lowered(classes, c, signature, target, refused), c) for c in cover.others]
-        return [(plan, _kernels(cover)), *((p, _kernels(c)) for p, c in more if p is not None)]
+        found = [(plan, _kernels(cover))]
+        for c in cover.others:
+            with suppress(KernelRefused):
+                found.append((_lowered(classes, c, signature, target), _kernels(c)))
+        return found
+
+
+def _without_template(classes: EClasses, spec: KernelSpec,
+                      refused: Counter[str]) -> EClasses | None:
+    """The classes without the template of a kernel's one contraction; None where it has none, or
+    several, or no other template stands for it: one kernel is the only candidate that computes
+    a value from some others, so that to take it out would take out its other templates too. What
+    was ``refused`` often is left out everywhere, for each choice takes time."""
+    anchors = [c for c, n in spec.body.items() if n.op.kind in PRODUCTS]
+    if len(anchors) != 1:
+        return None
+    (c,) = anchors
+    name = spec.body[c].op.name
+    nodes = dict(classes.nodes)
+    refused[name] += 1
+    for k in (c, *nodes) if refused[name] >= _PATIENCE else (c,):
+        kept = [n for n in nodes[k] if n.op.name != name]
+        if any(n.op.template and n.op.kind in PRODUCTS for n in kept):
+            nodes[k] = kept
+        elif k == c:
+            return None
+    return replace(classes, nodes=nodes)
 
 
 def _kernels(cover: Cover) -> tuple[str, ...]:
@@ -241,17 +280,12 @@ def _kernels(cover: Cover) -> tuple[str, ...]:
     return tuple(out)
 
 
-def _lowered(classes: EClasses, cover: Cover, signature: Signature, target: Target,
-             refused: dict[tuple, str]) -> Plan | None:
-    """The plan of a cover; None where the target cannot lower a kernel, which is then refused."""
+def _lowered(classes: EClasses, cover: Cover, signature: Signature, target: Target) -> Plan:
+    """The plan of a cover. Raises KernelRefused where the target cannot lower a kernel."""
     from tegg.extract import fragment
-    from tegg.planning.make import KernelRefused, make_plan
-    try:
-        return make_plan(classes, cover, tuple(s.name for s in signature.symbols),
-                         lambda s: fragment(s, classes), target.lower)
-    except KernelRefused as e:
-        refused[(e.spec.writes, e.spec.reads)] = e.reason
-        return None
+    from tegg.planning.make import make_plan
+    return make_plan(classes, cover, tuple(s.name for s in signature.symbols),
+                     lambda s: fragment(s, classes), target.lower)
 
 
 def picture(graph: Graph, what: str, compilers: Sequence[Compiler] = ()) -> Picture:

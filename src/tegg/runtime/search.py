@@ -1,7 +1,9 @@
 """``search="measure"``: the best plans by prediction are run against each other on the device.
 
 They take turns, so that what disturbs the machine disturbs all. A plan whose results differ from
-those of the first one, which is the best by prediction, is not chosen, however fast it is.
+what the program means is not chosen, however fast it is: from the oracle's, or, where the oracle
+would take too long, from those of the first plan, which is the best by prediction. The plan that is
+chosen says which (``stats["oracle"]``, ``explain()``).
 """
 
 from __future__ import annotations
@@ -15,10 +17,11 @@ from types import MappingProxyType
 
 import numpy as np
 
-from tegg.dim import evaluate, hint
+from tegg.dim import evaluate, hint, product
 from tegg.dtype import dtype as as_dtype
 from tegg.errors import TeggError
-from tegg.ir.graph import Graph
+from tegg.ir.graph import Graph, Node
+from tegg.ir.oracle import evaluate as meant
 from tegg.planning.plan import Plan, Tried
 from tegg.progress import progress
 from tegg.runtime.compiled import Bound, Compiled
@@ -34,6 +37,7 @@ HOPELESS = 1.5     # slower than the best by this factor after LEAST_ROUNDS: tim
 BETTER = 0.02      # by how much a plan must beat the first one: less is noise
 ROUNDING = MappingProxyType({"f64": 1e-9, "f32": 1e-3, "f16": 2e-2, "bf16": 5e-2})
 COARSE = 5e-2      # the same where the stack rounds what rests in memory
+ORACLE = 1 << 24   # elements that the oracle may hold and compute: a second or so
 _SPAN = 8          # integers are drawn below this where nothing is looked up by them
 
 
@@ -45,7 +49,6 @@ class _Runner:
     kernels: tuple[str, ...]
     program: Compiled | None = None
     run: Bound | None = None
-    results: list[np.ndarray] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
     note: str = ""
 
@@ -55,51 +58,98 @@ class _Runner:
 
 
 def fastest(graph: Graph, plans: Sequence[tuple[Plan, tuple[str, ...]]],
-            build: Callable[[Plan], Compiled], *, deadline: float, seed: int, coarse: bool) -> Plan:
+            build: Callable[[Plan], Compiled], *, deadline: float, seed: int, coarse: bool,
+            weights: Mapping[int, np.ndarray] = MappingProxyType({})) -> Plan:
     """The plan that runs fastest; its ``tried`` says what was measured.
 
     plans: with what their kernels are, the best by prediction first, which is always built and
     timed. deadline: in monotonic time. coarse: whether the stack rounds what rests in memory.
-    Raises what building the first one raises.
+    weights: arrays by input slot. Raises what building the first one raises.
     """
     runners = [_Runner(*p) for p in plans]
     budget = max(0.0, deadline - time.monotonic())
+    judge = _Judge(graph, weights, seed, coarse)
     last_build = time.monotonic() + budget * BUILDING / (1.0 - CHOOSING)
     with progress("measuring plans", len(runners) + ROUNDS) as step:
         for i, r in enumerate(runners):
             if i == 0 or time.monotonic() < last_build:
-                _built(r, build, graph, seed, runners[0], coarse)
+                _built(r, build, judge, r is runners[0], time.monotonic() < last_build)
             else:
                 r.note = "no time was left to compile it"
             step(f"plan {i}")
         _timed([r for r in runners if r.run is not None and not r.note], deadline, step)
     chosen = _chosen(runners)
-    chosen.note = "chosen"
+    chosen.note = f"{chosen.note}; chosen, as no other is right" if chosen.note else "chosen"
     chosen.plan.tried = [Tried(r.kernels, r.plan.seconds, r.seconds, r.note) for r in runners]
-    chosen.plan.stats.update(plans_measured=sum(bool(r.times) for r in runners))
+    chosen.plan.stats.update(plans_measured=sum(bool(r.times) for r in runners),
+                             oracle=float(judge.by_oracle))
     return chosen.plan
 
 
-def _built(r: _Runner, build: Callable[[Plan], Compiled], graph: Graph, seed: int, first: _Runner,
-           coarse: bool) -> None:
-    """Compile a plan, run it once, and compare its results with those of the first one."""
+@dataclass(slots=True)
+class _Judge:
+    """What results are compared with: the oracle's, or those of the first plan."""
+
+    graph: Graph
+    weights: Mapping[int, np.ndarray]
+    seed: int
+    coarse: bool
+    wanted: list[np.ndarray] | None = None
+    by_oracle: bool = False
+
+    def prepare(self, program: Compiled, arrays: Sequence[np.ndarray]) -> None:
+        """Ask the oracle, where it can answer soon. ``arrays``: the arguments, not yet used."""
+        signature = program.signature
+        sizes = {s.name: s.hint for s in signature.symbols}
+        nodes = [*self.graph.outputs.values(), *(self.graph.updates[a.slot]
+                                                 for a in signature.arguments
+                                                 if a.slot in self.graph.updates)]
+        held = sum(hint(product(n.shape)) for n in self.graph.reachable(nodes))
+        here = all(isinstance(w, (np.ndarray, np.generic)) for w in self.weights.values())
+        if held > ORACLE or not here or not set(self._slots(nodes)) <= {
+                *self.weights, *(a.slot for a in signature.arguments)}:
+            return
+        given = {a.slot: v for a, v in zip(signature.arguments, arrays)}
+        self.wanted = [np.array(v) for v in meant(nodes, {**self.weights, **given}, sizes)]
+        self.by_oracle = True
+
+    def _slots(self, nodes: Sequence[Node]) -> list[int]:
+        return [n.attrs[0] for n in self.graph.reachable(nodes) if n.op.name == "Input"]
+
+    def verdict(self, results: list[np.ndarray]) -> str | None:
+        """Why results are others than they should be; the first ones are, if there is no oracle."""
+        if self.wanted is None:
+            self.wanted = results
+        return differs(results, self.wanted, self.coarse)
+
+    @property
+    def of(self) -> str:
+        return "the oracle" if self.by_oracle else "the first plan"
+
+
+def _built(r: _Runner, build: Callable[[Plan], Compiled], judge: _Judge, first: bool,
+           time_left: bool) -> None:
+    """Compile a plan, run it once, and have its results judged."""
     try:
         r.program = build(r.plan)
-        arrays = drawn(graph, r.program, seed)
+        arrays = drawn(judge.graph, r.program, judge.seed)
+        if first and time_left:
+            judge.prepare(r.program, arrays)
         bound = r.program.bind(*arrays)
         bound()
     except TeggError as e:
-        if r is first:
+        if first:
             raise
         r.note = f"it cannot be built: {e}"
         return
-    states = [a for spec, a in zip(r.program.signature.arguments, arrays) if spec.state]
-    r.run, r.results = bound, [v.copy() for v in (*bound.outputs.values(), *states)]
-    why = None if r is first else differs(r.results, first.results, coarse)
+    states = [a for spec, a in zip(r.program.signature.arguments, arrays)
+              if spec.slot in judge.graph.updates]
+    r.run = bound
+    why = judge.verdict([v.copy() for v in (*bound.outputs.values(), *states)])
     if why is not None:
-        r.note = f"its results differ from those of the first plan: {why}"
-        warnings.warn(f"a plan that was measured gives other results than the best one by "
-                      f"prediction, and is not used: {why}; please report this", RuntimeWarning,
+        r.note = f"its results differ from those of {judge.of}: {why}"
+        warnings.warn(f"a plan that was measured gives other results than {judge.of}, and is not "
+                      f"used if another one does not: {why}; please report this", RuntimeWarning,
                       stacklevel=2)
 
 
@@ -140,7 +190,7 @@ def differs(got: Sequence[np.ndarray], want: Sequence[np.ndarray], coarse: bool)
 
 def _timed(runners: list[_Runner], deadline: float, step: Callable[[str], None]) -> None:
     """Rounds in which every plan has its turn; hopeless ones drop out."""
-    for r in range(ROUNDS):
+    for r in range(ROUNDS if runners else 0):
         if len(runners) < 2 and r or r >= LEAST_ROUNDS and time.monotonic() >= deadline:
             break
         for runner in runners[r % len(runners):] + runners[:r % len(runners)]:

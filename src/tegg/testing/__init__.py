@@ -12,7 +12,9 @@ _LAZY = {
     "check_drawn": "rows",
     "check_egraph": "agree",
     "check_elementwise": "rows",
+    "check_kernel": "fragment",
     "check_program": "backend",
+    "check_results": "kernels",
     "check_rules": "workbench",
     "strategies": "",
 }
@@ -25,7 +27,9 @@ __all__ = [
     "check_drawn",
     "check_egraph",
     "check_elementwise",
+    "check_kernel",
     "check_program",
+    "check_results",
     "check_rules",
     "strategies",
 ]

@@ -71,7 +71,7 @@ class Counterexample:
 
 def shrink(found: Counterexample, differs: Callable[[np.ndarray, np.ndarray], bool]
            ) -> Counterexample:
-    """The same graph with simpler inputs: whole arrays, then single elements, of small numbers."""
+    """The same graph with simpler inputs."""
     if found.right is None:
         return found
     arrays = {k: v.copy() for k, v in found.arrays.items()}
@@ -82,14 +82,21 @@ def shrink(found: Counterexample, differs: Callable[[np.ndarray, np.ndarray], bo
         with np.errstate(all="ignore"):
             return differs(*evaluate([found.left, right], arrays, found.sizes))
 
+    simplify(arrays, still)
+    return replace(found, arrays=arrays)
+
+
+def simplify(arrays: Mapping[int, np.ndarray], still: Callable[[], bool],
+             single: bool = True) -> None:
+    """Write small numbers into arrays where what is wrong is so ``still``: into whole ones, then,
+    if ``single``, into single elements."""
     for a in arrays.values():
         everywhere = np.ones(a.shape, bool)
-        if not any(_settle(a, everywhere, value, still) for value in SIMPLE):
+        if not any(_settle(a, everywhere, value, still) for value in SIMPLE) and single:
             for i in np.ndindex(a.shape):
                 here = np.zeros(a.shape, bool)
                 here[i] = True
                 any(_settle(a, here, value, still) for value in SIMPLE)
-    return replace(found, arrays=arrays)
 
 
 def _settle(a: np.ndarray, where: np.ndarray, value: int, still: Callable[[], bool]) -> bool:

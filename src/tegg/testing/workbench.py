@@ -32,7 +32,8 @@ BUFFER_WORDS = ("Load", "Store", "StoreAs", "ToDevice", "ToHost")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one check found. check: ``sound live guard growth``. problem: empty where all is well.
+    """What one check found. check: ``sound live guard growth``, or ``form`` of what no rule can be
+    read from, which then has no name. problem: empty where all is well.
 
     program: Python text that shows the problem, where values do.
     """

@@ -92,8 +92,8 @@ template <class T, int R, int C> simdgroup_matrix<T, R, C> make_filled_simdgroup
                                           ulong2 from, bool transpose) {}
 MOVES(device)
 MOVES(threadgroup)
-template <class T> void simdgroup_multiply_accumulate(
-    __private simdgroup_matrix<T, 8, 8> &d, __private const simdgroup_matrix<T, 8, 8> &a,
-    __private const simdgroup_matrix<T, 8, 8> &b, __private const simdgroup_matrix<T, 8, 8> &c) {}
+template <class T, class A, class B> void simdgroup_multiply_accumulate(
+    __private simdgroup_matrix<T, 8, 8> &d, __private const simdgroup_matrix<A, 8, 8> &a,
+    __private const simdgroup_matrix<B, 8, 8> &b, __private const simdgroup_matrix<T, 8, 8> &c) {}
 SHUFFLES(float) SHUFFLES(half) SHUFFLES(int) SHUFFLES(uint) SHUFFLES(ushort) SHUFFLES(uint2)
 }

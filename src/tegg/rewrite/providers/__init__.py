@@ -51,3 +51,12 @@ class Showing(Provider, Protocol):
     def example(self) -> Graph:
         """A graph of which it states its facts."""
         ...
+
+
+@runtime_checkable
+class Reading(Provider, Protocol):
+    """A provider that heeds what rules state: ``reads`` are relations of one Tensor among its own,
+    whose classes ``View.stated`` has."""
+
+    @property
+    def reads(self) -> tuple[str, ...]: ...

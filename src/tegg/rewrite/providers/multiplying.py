@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from tegg.dtype import f32
@@ -11,6 +12,7 @@ from tegg.ir.op import PRODUCTS
 from tegg.ir.template import LICENCE
 from tegg.rewrite.providers import Fact
 from tegg.rewrite.providers.bounds import LARGEST, bounds
+from tegg.rewrite.providers.rounding import KEEP, kept
 from tegg.rewrite.view import View
 
 
@@ -21,12 +23,14 @@ class Multiplying:
 
     Of an attention, x are scores: what is rounded is their softmax, and the operands of the
     products that they are computed from. Float16 asks for operands whose range is proven, or for
-    weights, which rest as float16 and are checked when they are bound.
+    weights, which rest as float16 and are checked when they are bound. Of a product whose result a
+    user's rules keep (``keep-f32``) no operand is rounded.
     """
 
     dtype: str
     known = 3
-    relations = LICENCE
+    relations = MappingProxyType({**LICENCE, **KEEP})
+    reads = tuple(KEEP)
 
     @property
     def name(self) -> str:
@@ -34,14 +38,17 @@ class Multiplying:
 
     def completions(self, relation: str, *given: Any) -> list[tuple[Any, ...]]:
         """What the relation says of two operands and a spec."""
+        if relation in KEEP:
+            return []
         x, y, _ = given
         return [(self.dtype,)] if x.dtype is f32 and y.dtype is f32 else []
 
     def facts(self, view: View) -> Iterable[Fact]:
-        fits = self._fitting(view)
+        fits, keep = self._fitting(view), kept(view)
         for c, nodes in view.nodes.items():
             for n in nodes:
-                if n.op.kind not in PRODUCTS or n.op.template or view.dtype[c] is not f32:
+                if n.op.kind not in PRODUCTS or n.op.template or c in keep \
+                        or view.dtype[c] is not f32:
                     continue
                 below = _scored(view, n.args[0]) if n.op.kind == "attention" else {n.args[0]}
                 read = {n.args[1], *below}

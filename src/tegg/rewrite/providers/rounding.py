@@ -9,6 +9,7 @@ from tegg.ir.classes import ENode
 from tegg.rewrite.providers import Fact
 from tegg.rewrite.view import View
 
+KEEP = MappingProxyType({"keep-f32": ("Tensor",)})  # stated by rules, of what shall not round
 EXACT = ("reduce", "composite", "index")  # what these give is summed up, normalised or looked up
 
 
@@ -16,21 +17,29 @@ class Rounding:
     """``(may-round t)``: rounding t where it is stored is a fair trade.
 
     Results of products and of elementwise work may round, and inputs that products read. Results
-    of reductions, softmaxes and norms do not, nor statistics made of such results alone.
+    of reductions, softmaxes and norms do not, nor statistics made of such results alone. Rules of
+    a user's overrule it: by ``(keep-f32 t)`` of what shall not round, by ``(may-round t)`` of what
+    may.
     """
 
     name = "rounding"
-    relations = MappingProxyType({"may-round": ("Tensor",)})
+    relations = MappingProxyType({"may-round": ("Tensor",), **KEEP})
+    reads = tuple(KEEP)
 
     def facts(self, view: View) -> Iterable[Fact]:
-        exact = _exact(view)
+        exact = _exact(view) | kept(view)
         for c, nodes in view.nodes.items():
             kinds = {n.op.kind for n in nodes}
             if c not in exact and "source" not in kinds and kinds & {"elementwise", "contract"}:
                 yield ("may-round", c)
-        for c in sorted(_read_by_products(view)):
+        for c in sorted(_read_by_products(view) - kept(view)):
             if any(n.op.name == "Input" for n in view.nodes[c]):
                 yield ("may-round", c)
+
+
+def kept(view: View) -> frozenset[int]:
+    """Classes that rules of a user's keep as they are."""
+    return view.stated.get("keep-f32", frozenset())
 
 
 def _exact(view: View) -> set[int]:

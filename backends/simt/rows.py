@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from tegg.backends.cexpr import REGISTER, dim
-from tegg.backends.cuda.emit import CudaC
 from tegg.backends.simt.evaluate import Evaluator, follows
+from tegg.backends.simt.language import MOST_SHARED, SimtC
 from tegg.backends.simt.printer import SimtPrinter
-from tegg.backends.simt.products import Products, loads, nothing, products_of, stage
+from tegg.backends.simt.products import (
+    Products, loads, nothing, products_of, stage)
 from tegg.backends.simt.templates import register
 from tegg.contraction import Spec
 from tegg.dim import exact_div, hint, product
+from tegg.errors import LoweringError
 from tegg.ir.graph import Graph, Node
 from tegg.ir.op import Op
 from tegg.ir.template import OWN, Execution, Extents, template
@@ -41,9 +43,9 @@ def _executes(own: tuple, e: Extents) -> Execution:
 
 
 @cache
-def rows_row() -> Op:
-    """The row of the op table."""
-    return template("CudaRows", (("rows", "int"),), _executes,
+def rows_row(device: str) -> Op:
+    """The row of a device, whose name its begins with."""
+    return template(f"{device}Rows", (("rows", "int"),), _executes,
                     "few rows: a warp for each column, or a thread and eight parts of the depth")
 
 
@@ -54,11 +56,18 @@ def rows_of(attrs: tuple) -> int:
 
 @dataclass(frozen=True, slots=True)
 class RowForms:
-    """``(cuda-rows x y i r)``: the product of x and y by i has few rows, made r at a time."""
+    """``(DEVICE-rows x y i r)``: the product of x and y by i has few rows, made r at a time."""
 
-    name = "cuda rows"
+    device: str
     known = 3
-    relations = MappingProxyType({"cuda-rows": ("Tensor", "Tensor", "String", "i64")})
+
+    @property
+    def name(self) -> str:
+        return f"{self.device} rows"
+
+    @property
+    def relations(self) -> Mapping[str, tuple[str, ...]]:
+        return MappingProxyType({f"{self.device}-rows": ("Tensor", "Tensor", "String", "i64")})
 
     def completions(self, relation: str, *given: Any) -> list[tuple[Any, ...]]:
         """What the relation says of two operands and a spec."""
@@ -72,8 +81,8 @@ class RowForms:
     def facts(self, view: View) -> Iterable[tuple[Any, ...]]:
         for _, n in view.having("Contract"):
             x, y = (_Operand(view.shape[a]) for a in n.args)
-            for found in self.completions("cuda-rows", x, y, n.attrs[0]):
-                yield ("cuda-rows", *n.args, n.attrs[0], *found)
+            for found in self.completions(f"{self.device}-rows", x, y, n.attrs[0]):
+                yield (f"{self.device}-rows", *n.args, n.attrs[0], *found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +91,7 @@ class _Operand:
 
 
 def lower_rows(graph: Graph, outputs: Sequence[Node], anchors: Sequence[Node], name: str,
-               language: CudaC, rows: int) -> KernelCode:
+               language: SimtC, rows: int) -> KernelCode:
     """The kernel that computes ``outputs`` from products, ``rows`` rows at a time.
 
     Raises LoweringError where the fragment has another form.
@@ -98,31 +107,47 @@ class _Kernel:
     name: str
     products: Products
     rows: int
-    language: CudaC
+    language: SimtC
 
     def code(self) -> KernelCode:
         found, c = self.products, self.products.contraction
-        p = SimtPrinter(self.language.dialect, c.propagation.algebra)
-        nests = []
+        index = found.index(max(self.rows, WARP * _STEP), 1)
+        p = SimtPrinter(replace(self.language.dialect, index=index), c.propagation.algebra)
+        nests: list[tuple[Any, int]] = []
+        rooms: list[_Room] = []
         for g in c.groups:
-            writer = _Rows(self, g, Evaluator(c.propagation, self.language, p))
+            writer = _Rows(self, g, Evaluator(c.propagation, self.language, p), rooms)
             nests.append(writer.write())
         ends = loads(found.results, found.sums)
-        source, made = stage(self.language, self.name, found.symbols, p.lines,
+        size = sum(room.size for room in rooms)
+        if size > MOST_SHARED:
+            raise LoweringError(f"{len(rooms)} products of {self.rows} rows share {size} bytes; "
+                                f"there are {MOST_SHARED}")
+        source, made = stage(self.language, self.name, found.symbols,
+                             [*(f"  {room.text}" for room in rooms), *p.lines],
                              {**loads(found.operands), **ends}, found.writes, tuple(nests),
-                             alone=True)
+                             alone=True, index=index)
         b = found.before
         return KernelCode(self.name, "\n".join([*b.sources, source]), (*b.stages, made),
                           b.temporaries, found.symbols, found.work(4), (f"rows {self.rows}",))
 
 
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """An array that a block shares: its declaration, and bytes."""
+
+    text: str
+    size: int
+
+
 @dataclass(slots=True)
 class _Rows:
-    """The results of one group."""
+    """The results of one group. rooms: what its blocks share, of all groups."""
 
     kernel: _Kernel
     group: Group
     at: Evaluator
+    rooms: list[_Room]
 
     def write(self) -> tuple[Any, int]:
         """The code; gives the points that are dealt out, and how many a block takes at a time."""
@@ -150,13 +175,13 @@ class _Rows:
     def _tile(self, columns: str) -> str:
         """Where a tile of rows and one or more columns begins; how many tiles there are."""
         p, (batch, m, _), r = self.at.p, self._sizes(), self.kernel.rows
-        p.line(f"const int64_t down = ({m} + {r - 1}) / {r}, across = {columns};")
+        p.line(f"const {p.index} down = ({m} + {r - 1}) / {r}, across = {columns};")
         return f"{batch} * down * across"
 
     def _at(self) -> None:
         p, c = self.at.p, self.kernel.products.contraction
         self.at.unpack("tile / (down * across)", c.batch)
-        p.line(f"const int64_t m_from = tile / across % down * {self.kernel.rows};")
+        p.line(f"const {p.index} m_from = tile / across % down * {self.kernel.rows};")
 
     # ---- memory is contiguous along the depth: a warp for each column
     def _along(self) -> None:
@@ -164,16 +189,17 @@ class _Rows:
         _, m, _ = self._sizes()
         with p.braces(""):
             tiles = self._tile(dim(spread(self.group.n)))
-            with p.braces(f"for (int64_t tile = (int64_t)block_id() * {_WARPS} + thread_id() / "
-                          f"{WARP}; tile < {tiles}; tile += (int64_t)block_count() * {_WARPS})"):
+            with p.braces(f"for ({p.index} tile = ({p.index})block_id() * {_WARPS} + "
+                          f"thread_id() / {WARP}; tile < {tiles}; "
+                          f"tile += ({p.index})block_count() * {_WARPS})"):
                 self._at()
-                p.line("const int64_t at_n = tile % across;")
+                p.line(f"const {p.index} at_n = tile % across;")
                 step = _STEP if c.k and exact_div(c.k[-1].extent, _STEP) is not None else 1
                 for t in self.group.terms:
                     p.line(f"{self.type} sums{t.anchor}[{self.kernel.rows}] = {{}};")
                     p.line(f"UNROLL_BY({_AHEAD})")
-                    with p.braces(f"for (int64_t at_k = lane_id() * {step}; at_k < {dim(c.depth)}; "
-                                  f"at_k += {WARP * step})"):
+                    with p.braces(f"for ({p.index} at_k = lane_id() * {step}; "
+                                  f"at_k < {dim(c.depth)}; at_k += {WARP * step})"):
                         self._step(t, step)
                 for t in self.group.terms:
                     p.line(f"{self.type} sum{t.anchor} = 0;")
@@ -182,7 +208,7 @@ class _Rows:
                         p.line(f"const {self.type} all = "
                                f"warp_add_{self.letter}(sums{t.anchor}[r]);")
                         p.line(f"if (lane_id() == r) sum{t.anchor} = all;")
-                p.line("const int64_t at_m = m_from + lane_id();")
+                p.line(f"const {p.index} at_m = m_from + lane_id();")
                 with p.braces(f"if (lane_id() < {self.kernel.rows} && at_m < {m})"):
                     self._ends({t.sum.id: f"sum{t.anchor}" for t in self.group.terms})
 
@@ -192,31 +218,35 @@ class _Rows:
         _, m, n = self._sizes()
         with p.braces(""):
             for t in self.group.terms:
-                p.line(f"__shared__ {self.type} room{t.anchor}[{_WARPS}][{r}][{WARP}];")
+                self.rooms.append(_Room(
+                    f"{self.kernel.language.shared} {self.type} "
+                    f"room{t.anchor}[{_WARPS}][{r}][{WARP}];",
+                    _WARPS * r * WARP * register(t.sum.dtype).itemsize))
             tiles = self._tile(f"({n} + {WARP - 1}) / {WARP}")
-            with p.braces(f"for (int64_t tile = block_id(); tile < {tiles}; "
+            with p.braces(f"for ({p.index} tile = block_id(); tile < {tiles}; "
                           "tile += block_count())"):
                 self._at()
-                p.line(f"const int64_t n_from = tile % across * {WARP};")
+                p.line(f"const {p.index} n_from = tile % across * {WARP};")
                 p.line(f"const int warp = thread_id() / {WARP};")
                 with p.braces(""):
-                    p.line("const int64_t at_n = n_from + lane_id();")
+                    p.line(f"const {p.index} at_n = n_from + lane_id();")
                     for t in self.group.terms:
                         p.line(f"{self.type} sums{t.anchor}[{r}] = {{}};")
                         with p.braces(f"if (at_n < {n})"):
                             p.line(f"UNROLL_BY({_AHEAD})")
-                            with p.braces(f"for (int64_t at_k = warp; at_k < {dim(c.depth)}; "
+                            with p.braces(f"for ({p.index} at_k = warp; at_k < {dim(c.depth)}; "
                                           f"at_k += {_WARPS})"):
                                 self._step(t, 1)
                         p.line("UNROLL")
                         p.line(f"for (int r = 0; r < {r}; r++) "
                                f"room{t.anchor}[warp][r][lane_id()] = sums{t.anchor}[r];")
-                p.line("__syncthreads();")
+                p.line(self.kernel.language.barrier)
                 with p.braces(f"for (int e = thread_id(); e < {r * WARP}; e += {THREADS})"):
-                    p.line(f"const int64_t at_m = m_from + e / {WARP}, at_n = n_from + e % {WARP};")
+                    p.line(f"const {p.index} at_m = m_from + e / {WARP}, "
+                           f"at_n = n_from + e % {WARP};")
                     with p.braces(f"if (at_m < {m} && at_n < {n})"):
                         self._totals()
-                p.line("__syncthreads();")
+                p.line(self.kernel.language.barrier)
 
     def _totals(self) -> None:
         """What the warps have summed, always in the same order."""
@@ -241,7 +271,7 @@ class _Rows:
                 p.line(f"const {self.type} y{u} = {p.ref(t.b, u)};")
             p.line("UNROLL")
             with p.braces(f"for (int r = 0; r < {self.kernel.rows}; r++)"):
-                p.line("const int64_t at_m = m_from + r;")
+                p.line(f"const {p.index} at_m = m_from + r;")
                 with p.braces(f"if (at_m < {m})"):
                     self.at.unpack("at_m", c.m)
                     self.at.ensure([t.a], (*c.batch, *c.m, *c.k))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tegg.backends.cuda.attention_forms import MOST, Blocks
-from tegg.backends.cuda.attention_mma import AttentionCores
-from tegg.backends.cuda.attention_tiles import AttentionTiles
-from tegg.backends.cuda.emit import CudaC
+from tegg.backends.simt.attention_block import AttentionBlock
+from tegg.backends.simt.attention_forms import MOST, Blocks
+from tegg.backends.simt.attention_tiles import AttentionTiles
 from tegg.backends.simt.evaluate import Evaluator, padded
+from tegg.backends.simt.language import SimtC
 from tegg.backends.simt.printer import SimtPrinter
 from tegg.backends.simt.products import below, loads, nothing, stage
 from tegg.dim import hint
@@ -26,9 +26,10 @@ _SOFTMAX = 14  # operations of a score that is exponentiated and summed
 
 
 def lower_attention(graph: Graph, outputs: Sequence[Node], anchors: Sequence[Node], name: str,
-                    language: CudaC, blocks: Blocks) -> KernelCode:
+                    language: SimtC, blocks: Blocks,
+                    how: type[AttentionBlock] = AttentionTiles) -> KernelCode:
     """The kernel that computes ``outputs`` from an attention; ``anchors``: the contraction of its
-    scores, and the attention.
+    scores, and the attention. ``how`` says where scores and sums are kept, and what multiplies.
 
     What lies below the operands of both products is evaluated while their tiles are loaded, what
     lies between the products on scores in registers, what lies above while results are stored.
@@ -39,7 +40,8 @@ def lower_attention(graph: Graph, outputs: Sequence[Node], anchors: Sequence[Nod
         return nothing(name)
     attention = classify_attention(graph, slots.live, anchors, language.native, slots.slots)
     _check(attention)
-    return _Kernel(name, attention, language, blocks, kernel_symbols(graph, outputs)).code()
+    return _Kernel(name, attention, language, blocks, kernel_symbols(graph, outputs),
+                   how).code()
 
 
 def _check(a: Attention) -> None:
@@ -61,16 +63,19 @@ class _Kernel:
 
     name: str
     attention: Attention
-    language: CudaC
+    language: SimtC
     blocks: Blocks
     symbols: tuple[str, ...]
+    how: type[AttentionBlock]
 
     def code(self) -> KernelCode:
         a = self.attention
         p = SimtPrinter(self.language.dialect, a.first.propagation.algebra)
         at = Evaluator(a.first.propagation, self.language, p)
-        block = AttentionTiles if self.blocks.kind == "plain" else AttentionCores
-        block(a, self.blocks, at).write()
+        block = self.how(a, self.blocks, at)
+        if (why := block.refused()) is not None:
+            raise LoweringError(why)
+        block.write()
         (group,), total = a.second.groups, a.second.groups[0].terms[0].sum.id
         own = frozenset({total, a.product.id})
         reads = loads([a.first.a, a.first.groups[0].terms[0].b, group.terms[0].b])
@@ -79,7 +84,7 @@ class _Kernel:
         tiles = (spread(a.second.batch) * padded(spread(a.second.m), self.blocks.rows),
                  self.blocks.rows)
         source, made = stage(self.language, self.name, self.symbols, p.lines, reads,
-                             {w.slot: w.value.dtype for w in group.writes}, (tiles,))
+                             {w.slot: w.value.dtype for w in group.writes}, (tiles,), p.rooms)
         return KernelCode(self.name, source, (made,), (), self.symbols, self._work(),
                           (f"{self.blocks}",))
 

@@ -1,4 +1,4 @@
-"""What a block of threads does of attention, however it multiplies: bounds, scores, results."""
+"""What a block of threads does of attention, however it multiplies: bounds, weights, results."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tegg.backends.cexpr import REGISTER, dim
-from tegg.backends.cuda.attention_forms import Blocks
+from tegg.backends.simt.attention_forms import Blocks
 from tegg.backends.simt.evaluate import Evaluator
 from tegg.dim import hint
 from tegg.kernel.attention_classify import Attention
@@ -29,9 +29,43 @@ class AttentionBlock(ABC):
     def halves(self) -> int:
         """Rows that a thread has a part of."""
 
+    @property
+    @abstractmethod
+    def shared(self) -> int:
+        """Bytes of shared memory that a block takes."""
+
+    def refused(self) -> str | None:
+        """Why this block cannot be; None where it can."""
+        room = self.at.language.room
+        if self.shared > room:
+            return (f"scores of {self.depth} terms and values of {self.columns} columns take "
+                    f"{self.shared} bytes of shared memory in blocks of {self.blocks.rows} "
+                    f"queries; there are {room}")
+        return None
+
     @abstractmethod
     def row(self, i: str) -> str:
         """The row of the block that is number ``i`` of a thread."""
+
+    @abstractmethod
+    def arrays(self) -> list[str]:
+        """Declarations of what a block shares."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Where a thread stands, and sums of nothing."""
+
+    @abstractmethod
+    def queries(self) -> None:
+        """The rows of the block, brought to where scores are computed."""
+
+    @abstractmethod
+    def block(self) -> None:
+        """The keys from ``key_from`` on: their scores, their weights, and the weighted values."""
+
+    @abstractmethod
+    def ends(self) -> None:
+        """What the sums become."""
 
     @property
     def letter(self) -> str:
@@ -41,6 +75,11 @@ class AttentionBlock(ABC):
     @property
     def type(self) -> str:
         return "double" if self.letter == "d" else "float"
+
+    @property
+    def maths(self) -> str:
+        """What functions of it begin with."""
+        return "sd_" if self.letter == "d" else "s_"
 
     @property
     def lowest(self) -> str:
@@ -53,6 +92,24 @@ class AttentionBlock(ABC):
     @property
     def depth(self) -> int:
         return hint(self.a.first.depth)
+
+    def write(self) -> None:
+        """All of it."""
+        p, keys = self.at.p, self.blocks.keys
+        for line in self.arrays():
+            p.line(line)
+        with self.tiles():
+            self.start()
+            self.seen()
+            self.queries()
+            self.over(f"low / {keys} * {keys}", "end")
+            self.ends()
+
+    def over(self, first: str, end: str) -> None:
+        """All blocks of keys between two."""
+        p, keys = self.at.p, self.blocks.keys
+        with p.braces(f"for (int64_t key_from = {first}; key_from < {end}; key_from += {keys})"):
+            self.block()
 
     @contextmanager
     def tiles(self):
@@ -87,6 +144,8 @@ class AttentionBlock(ABC):
                     p.line(f"if ({p.ref(b.value)} {text} {end}[i]) {end}[i] = {p.ref(b.value)};")
             p.line("if (from[i] < to[i] && from[i] < low) low = from[i];")
             p.line("if (from[i] < to[i] && to[i] > end) end = to[i];")
+        if "l" not in p.rooms:
+            p.rooms.append("l")
         p.line("low = -block_max_l(-low);")
         p.line("end = block_max_l(end);")
 
@@ -101,6 +160,25 @@ class AttentionBlock(ABC):
             p.line(f"{name} = {p.ref(a.scores)};")
             p.at.given = {}
         p.line(f"else {name} = {self.lowest};")
+
+    def raised(self, lanes: int) -> None:
+        """The highest score of row ``i`` so far, from ``top`` of as many threads side by side."""
+        p, largest = self.at.p, f"s{self.letter}_max"
+        p.line(f"for (int d = {lanes // 2}; d > 0; d /= 2) top = {largest}(top, across(top, d));")
+        p.line(f"const {self.type} now = {largest}(high[i], top), "
+               f"base = {self.maths}base(now);")
+
+    def weight(self, score: str) -> str:
+        """The weight of a score below the highest so far."""
+        return f"{self.maths}weight({score}, base)"
+
+    def moved(self, lanes: int) -> None:
+        """Row ``i`` goes on from its new maximum; ``more``: what a thread's weights sum to."""
+        p = self.at.p
+        p.line(f"for (int d = {lanes // 2}; d > 0; d /= 2) more += across(more, d);")
+        p.line(f"shrink[i] = {self.weight('high[i]')};")
+        p.line("total[i] = total[i] * shrink[i] + more;")
+        p.line("high[i] = now;")
 
     def results(self, name: str, columns: int, each: int, column: str) -> None:
         """Store what the sums become, divided by what their weights sum to. A thread has ``each``
@@ -123,6 +201,3 @@ class AttentionBlock(ABC):
                 p.block([Store(w) for w in group.writes])
         p.at.given = {}
 
-    @abstractmethod
-    def write(self) -> None:
-        """All of it."""

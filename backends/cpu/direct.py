@@ -1,0 +1,260 @@
+"""Lowers fragments around a convolution, its windows read where they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tegg.backends.cexpr import dim
+from tegg.backends.cpu.contraction import nothing, reads_of
+from tegg.backends.cpu.contraction_hooks import Axis, Hooks
+from tegg.backends.cpu.contraction_text import template
+from tegg.backends.cpu.direct_forms import Direct, Slide
+from tegg.backends.cpu.emit import C
+from tegg.backends.cpu.winograd import args_of, params_of, places_of
+from tegg.dim import Dim, hint, product
+from tegg.dtype import f32
+from tegg.errors import LoweringError
+from tegg.ir.graph import Graph, Node
+from tegg.kernel.code import KernelCode, Stage, Temporary, Work
+from tegg.kernel.contraction_classify import Contraction, classify
+from tegg.kernel.domain import spread
+from tegg.kernel.flops import flops
+from tegg.kernel.index import Form, Var
+from tegg.kernel.lower import kernel_symbols
+from tegg.kernel.slots import slots_of
+from tegg.kernel.value import reachable
+
+_CLOSE = 1 << 17   # elements that a band reads, which stay in L2
+_SUMMED = 512      # products summed before they are added to the sums so far
+_LINE = 16         # elements of a cache line
+_UNROLLED = 7      # taps across at most that are written out
+
+
+def lower_direct(graph: Graph, outputs: Sequence[Node], anchors: Sequence[Node], name: str,
+                 language: C, tile: Direct) -> KernelCode:
+    """The kernel that computes ``outputs``, whose convolution ``anchors`` are.
+
+    What lies below the windows is evaluated while rows of them are put in place, what lies below
+    the filters while they are packed, in a stage of its own; what lies above while results are
+    stored. Raises LoweringError where the fragment has another form; the message says why.
+    """
+    slots = slots_of(graph, outputs, anchors)
+    if not slots.live:
+        return nothing(name)
+    found = classify(graph, slots.live, slots.anchors, language.native, slots.slots)
+    return _Kernel(name, found, walked(found, tile), tile, language,
+                   kernel_symbols(graph, outputs), slots.free).code()
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """One axis of windows as a contraction has it: the variables of its places and taps, and how
+    far apart both are in what is put in place. Without a place it is one row, without a tap there
+    is one."""
+
+    place: Var | None
+    tap: Var | None
+    stride: int = 1
+    dilation: int = 1
+
+    @property
+    def taps(self) -> int:
+        return 1 if self.tap is None else hint(self.tap.extent)
+
+
+@dataclass(frozen=True, slots=True)
+class Walks:
+    """The variables of a contraction of windows. What is no walk stays as it is: other summed
+    variables are channels, other columns images."""
+
+    down: Walk
+    across: Walk
+    channels: tuple[Var, ...]
+    images: tuple[Var, ...]
+
+
+def walked(c: Contraction, tile: Direct) -> Walks:
+    """The walks of a contraction. Raises LoweringError where there is none along its rows."""
+    if len(c.groups) != 1 or len(c.groups[0].terms) != 1:
+        raise LoweringError("a direct convolution is one contraction, and its results are one "
+                            "group; store it, and compute the others in kernels of their own")
+    (group,) = c.groups
+    slide = tile.slides[-1]
+    if not c.k or not group.n or group.n[-1].extent != slide.places or tile.rows > slide.places:
+        raise LoweringError(f"the innermost columns of a direct convolution are {slide.places} "
+                            f"places of one row, and something is summed; use another template")
+    forms = [f for v in reachable([group.terms[0].b]) for f in v.forms()]
+    across = _walk(forms, slide, group.n[-1:], c.k)
+    rest = tuple(v for v in c.k if v is not across.tap)
+    outer = tile.slides[-2] if len(tile.slides) > 1 else Slide(1, 1)
+    down = _walk(forms, outer, group.n[:-1], rest)
+    return Walks(down, across, tuple(v for v in rest if v is not down.tap),
+                 tuple(v for v in group.n[:-1] if v is not down.place))
+
+
+def _walk(forms: Sequence[Form], s: Slide, places: Sequence[Var], taps: Sequence[Var]) -> Walk:
+    """The place and the tap that indices hold together as a slide says; where there is no such
+    tap, places alone."""
+    for p in places:
+        for k in taps:
+            if hint(p.extent) == s.places and k.extent == s.taps > 1 and all(
+                    _together(f, p, k, s) for f in forms):
+                return Walk(p, k, s.stride, s.dilation)
+    alone = [p for p in places if hint(p.extent) == s.places]
+    return Walk(alone[-1] if alone else None, None)
+
+
+def _together(form: Form, place: Var, tap: Var, s: Slide) -> bool:
+    """Whether an index depends on ``stride place + dilation tap`` only."""
+    return (form.coefficient(place) * s.dilation == form.coefficient(tap) * s.stride
+            and all(isinstance(atom, Var) or not {place, tap} & Form(0, {atom: 1}).vars()
+                    for atom in form.terms))
+
+
+@dataclass(slots=True)
+class _Kernel:
+    """One kernel being written."""
+
+    name: str
+    contraction: Contraction
+    walks: Walks
+    tile: Direct
+    language: C
+    symbols: tuple[str, ...]
+    temporary: int  # slot of the packed filters
+
+    def code(self) -> KernelCode:
+        c, w = self.contraction, self.walks
+        (group,) = c.groups
+        (term,) = group.terms
+        column = Axis("n", group.n, spread(group.n))
+        taps = [v for v in (w.down.tap, w.across.tap) if v is not None]
+        hooks = Hooks(self.name, c, self.language.dialect, Axis("z", c.batch, spread(c.batch)),
+                      Axis("m", c.m, spread(c.m)), Axis("k", (*w.channels, *taps), c.depth),
+                      (column,))
+        params = hooks.params(self.symbols)
+        hooks.row_values(params)
+        if hooks.rows:
+            raise LoweringError("a direct convolution computes no reductions beside its own; store "
+                                "them, and read them in this kernel")
+        hooks.operand_a(params, True)
+        hooks.operand_b(params, term, column, (self._lanes, f"{self._lanes}_left"))
+        hooks.result(params, 0, group, column)
+        source = "\n".join([*hooks.lines, self._text(hooks, params)])
+        beside = reads_of([v for x in group.writes for v in x.needs()], {term.sum.id})
+        stages = (Stage(f"{self.name}_filters", reads_of([term.a]), frozenset({self.temporary})),
+                  Stage(self.name, reads_of([term.b]) | beside | {self.temporary},
+                        frozenset(x.slot for x in group.writes)))
+        return KernelCode(self.name, source, stages, (Temporary(f32, self._filters()),),
+                          self.symbols, self._work(), (f"{self.tile}",))
+
+    @property
+    def _lanes(self) -> str:
+        """Along what a vector of a row is evaluated: places, or taps where places are apart."""
+        across = self.walks.across
+        return "_k" if across.stride > 1 and across.dilation == 1 else "_n"
+
+    # ---- sizes
+    @property
+    def _channels(self) -> int:
+        n = product(tuple(v.extent for v in self.walks.channels))
+        if not isinstance(n, int):
+            raise LoweringError("a direct convolution has a known number of channels; use another "
+                                "template")
+        return n
+
+    @property
+    def _long(self) -> int:
+        """Elements that the places of one row read."""
+        a = self.walks.across
+        return a.stride * (self.tile.slides[-1].places - 1) + a.dilation * (a.taps - 1) + 1
+
+    def _filters(self) -> Dim:
+        m, nr = spread(self.contraction.m), self.tile.columns
+        wide = -(-m // nr) * nr if isinstance(m, int) else m + (nr - 1)
+        return spread(self.contraction.batch) * wide * (
+            self._channels * self.walks.down.taps * self.walks.across.taps)
+
+    def _band(self, line: int) -> int:
+        """Rows of places whose lines stay close."""
+        down = self.walks.down
+        lines = _CLOSE // (self._channels * line)
+        return max(1, (lines - down.dilation * (down.taps - 1) - 1) // down.stride + 1)
+
+    # ---- text
+    def _text(self, h: Hooks, params: str) -> str:
+        t, walks = self.tile, self.walks
+        down, across, channels = walks.down, walks.across, self._channels
+        (columns,) = h.columns
+        names = {**columns.named(), **h.k.named()}
+        taps, places = down.taps * across.taps, t.slides[-1].places
+        line = -(-(self._long + t.width) // _LINE) * _LINE
+        outer = [(names[v], v.extent) for v in walks.images]
+        inner = [(names[v], v.extent) for v in walks.channels]
+        words = dict(
+            k=h.name, T="float", V="vf", W=str(t.width), BYTES=str(4 * t.width), LOAD="vf_load",
+            STORE="vf_store", x=str(self.contraction.groups[0].terms[0].anchor),
+            params=params, args=h.args(self.symbols), unpack=h.unpack(self.symbols),
+            b_params=h.batch.params, b_args=h.batch.args, b_of=h.batch.of("batch"),
+            m_of=h.m.of("row"), m_args=h.m.args, n_args=columns.args,
+            k_args=h.k.args.rstrip(", "), n_across=names[across.place] if across.place else "",
+            n_down=names[down.place] if down.place else "down_",
+            tap_down=names[down.tap] if down.tap else "tap_down_",
+            tap_across=names[across.tap] if across.tap else "tap_",
+            outer_params=params_of(outer), outer_args=args_of(outer),
+            outer_of=places_of(outer, "outer"), channel_params=params_of(inner),
+            channel_args=args_of(inner), channel_of=places_of(inner, "c"), C=str(channels),
+            M=dim(h.m.count), B=dim(h.batch.count),
+            OUTER=dim(product(tuple(v.extent for v in walks.images))),
+            P=dim(down.place.extent) if down.place else "1", Q=str(places), R=str(t.rows),
+            NR=str(t.columns), TD=str(down.taps), TA=str(across.taps), TAPS=str(taps),
+            SD=str(down.stride), DD=str(down.dilation), SA=str(across.stride),
+            DA=str(across.dilation), DOWN=str(down.dilation * line), LS=str(line),
+            LONG=str(self._long), YS=str(-(-places // t.width) * t.width + t.width),
+            BLOCK=str(max(1, _SUMMED // taps)), BAND=str(self._band(line)),
+            UNROLL=str(across.taps if across.taps <= _UNROLLED else 1),
+            temporary=str(self.temporary), products=_products(h.name, t.vectors),
+            choose=_choose(h.name, t, across.stride),
+            transpose=template("transpose").substitute(
+                k=h.name, V="vf", W=str(t.width), **_halves(t.width)))
+        for part in ("line", "lines"):
+            kind = self._lanes if across.stride == 1 or across.dilation == 1 else "_apart"
+            kind = f"direct_line{kind}" if part == "line" else f"direct_lines{self._steps}"
+            words[part] = template(kind).substitute(words)
+        return template("direct").substitute(words)
+
+    @property
+    def _steps(self) -> str:
+        """How the rows that a band reads are gone through: one after the other by places, by taps
+        where places are apart, or by both where taps are apart too."""
+        down = self.walks.down
+        return "" if down.stride == 1 else "_taps" if down.dilation == 1 else "_apart"
+
+    def _work(self) -> Work:
+        c = self.contraction
+        batch, m, k = (hint(v) for v in (spread(c.batch), spread(c.m), c.depth))
+        n = hint(spread(c.groups[0].n))
+        scope = frozenset(c.batch) | frozenset(c.m)
+        above = max(flops(w.value, scope, frozenset({c.groups[0].terms[0].sum.id}))
+                    for w in c.groups[0].writes)
+        direct = 2 * batch * m * n * k
+        return Work(int(direct + above * batch * m * n), int(direct / 2 / self.tile.columns),
+                    4 * batch * (m * k + n * self._channels), 4 * batch * m * n)
+
+
+def _halves(width: int) -> dict[str, str]:
+    """How two vectors are interleaved: lane i of the first, of the second, and so on."""
+    return {name: ", ".join(str(i // 2 + at + width * (i % 2)) for i in range(width))
+            for name, at in (("low_halves", 0), ("high_halves", width // 2))}
+
+
+def _products(name: str, most: int) -> str:
+    return "\n".join(f"PRODUCT({name}_product_{v}, {v})" for v in range(1, most + 1))
+
+
+def _choose(name: str, t: Direct, stride: int) -> str:
+    """The product for as many vectors as the panel at hand has."""
+    args = f"(f, from + x * {stride}, plane, t); break;"
+    cases = [f"            case {v}: {name}_product_{v}{args}" for v in range(1, t.vectors)]
+    return "\n".join([*cases, f"            default: {name}_product_{t.vectors}{args}"])

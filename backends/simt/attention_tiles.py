@@ -1,0 +1,220 @@
+"""Attention in floats: scores of a block of queries and keys, and sums, in registers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tegg.backends.cexpr import dim
+from tegg.backends.simt.attention_block import AttentionBlock
+from tegg.backends.simt.evaluate import follows
+from tegg.kernel.domain import spread
+from tegg.kernel.index import Var
+from tegg.kernel.simt import THREADS, WARP
+from tegg.kernel.value import Val
+
+_SLICE = 64  # terms of a score that are in shared memory at once
+
+
+@dataclass(slots=True)
+class AttentionTiles(AttentionBlock):
+    """A row of threads, half a warp or a warp, has the scores of a query: each thread those of
+    every sixteenth key (or 32nd), and the results of as many columns.
+
+    Queries stay in shared memory. Keys pass through it a slice of their terms at a time, and
+    values, in the same place, a slice of the keys at a time.
+    """
+
+    pad = 1   # elements more in a line of an array, so that columns of it meet every bank
+    step = 1  # of what lines are multiples
+
+    @property
+    def lanes(self) -> int:
+        """Threads that share a query."""
+        return WARP // 2 if self.blocks.rows % (2 * THREADS // WARP) == 0 else WARP
+
+    @property
+    def lines(self) -> int:
+        """Queries that all threads have at once."""
+        return THREADS // self.lanes
+
+    @property
+    def mine(self) -> tuple[int, int, int]:
+        """Rows, keys and columns of one thread."""
+        return (self.blocks.rows // self.lines, self.blocks.keys // self.lanes,
+                -(-self.columns // self.lanes))
+
+    @property
+    def halves(self) -> int:
+        return self.blocks.rows // self.lines
+
+    @property
+    def slices(self) -> tuple[int, int]:
+        """How often a part of the terms comes to shared memory, and how many terms it has."""
+        count = -(-self.depth // _SLICE)
+        return count, self._whole(-(-self.depth // count))
+
+    @property
+    def across(self) -> int:
+        """Columns of values in shared memory."""
+        return self._whole(self.columns)
+
+    def _whole(self, n: int) -> int:
+        return -(-n // self.step) * self.step
+
+    @property
+    def values(self) -> int:
+        """Keys whose values are in shared memory at once: all of a block, or a part of them."""
+        keys = self.blocks.keys
+        while (keys > self.step and keys * (self.across + self.pad)
+               > self.blocks.keys * (_SLICE + self.pad)):
+            keys //= 2
+        return keys
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Elements of the arrays in shared memory."""
+        rows, keys, pad = self.blocks.rows, self.blocks.keys, self.pad
+        return {"queries": rows * (self.depth + pad),
+                "room": max(keys * (self.slices[1] + pad), self.values * (self.across + pad)),
+                "weights": rows * (keys + pad)}
+
+    @property
+    def shared(self) -> int:
+        return sum(self.sizes.values()) * (8 if self.letter == "d" else 4)
+
+    def row(self, i: str) -> str:
+        return f"row + {self.lines} * {i}"
+
+    def arrays(self) -> list[str]:
+        """Declarations of what a block shares."""
+        return [f"{self.at.language.shared} {self.type} "
+                f"{', '.join(f'{name}[{size}]' for name, size in self.sizes.items())};"]
+
+    def start(self) -> None:
+        p, (i, _, n) = self.at.p, self.mine
+        p.line(f"const int row = thread_id() / {self.lanes}, column = thread_id() % {self.lanes};")
+        p.line(f"{self.type} sums[{i}][{n}] = {{}};")
+
+    def queries(self) -> None:
+        self.fill_queries("queries", 0, self.depth)
+
+    def fill_queries(self, array: str, first: int, width: int) -> None:
+        """Some terms of all queries of the block."""
+        a = self.a
+        self._fill(array, a.first.a, (a.first.m, "m_from", self.blocks.rows,
+                                      dim(spread(a.second.m))),
+                   (a.first.k, str(first), width, self.depth if first + width > self.depth else 0))
+
+    def fill_keys(self, first: str, width: int, exact: bool) -> None:
+        """Some terms of all keys of the block. exact: no term is beyond the last."""
+        a = self.a
+        self._fill("room", a.first.groups[0].terms[0].b,
+                   (a.keys, "key_from", self.blocks.keys, dim(a.second.depth)),
+                   (a.first.k, first, width, 0 if exact else self.depth))
+
+    def fill_values(self) -> None:
+        """The values of keys from ``key_from + first`` on."""
+        a, second = self.a, self.a.second.groups[0]
+        self._fill("room", second.terms[0].b, (a.keys, "key_from + first", self.values,
+                                               dim(a.second.depth)),
+                   (second.n, "0", self.across, self.columns if self.across > self.columns else 0))
+
+    def ends(self) -> None:
+        n, lanes = self.mine[2], self.lanes
+        self.results("sums[i][j]", n, 1, f"column + {lanes} * j")
+
+    def _fill(self, array: str, value: Val, places: tuple[tuple[Var, ...], str, int, str],
+              inner: tuple[tuple[Var, ...], str, int, int]) -> None:
+        """A tile of an operand: variables, first, count and limit of its lines, and of what a line
+        holds, 0 where that has no limit. Beyond limits there are zeros."""
+        p, batch = self.at.p, self.a.second.batch
+        (lines, first, count, limit), (along, begin, width, end) = places, inner
+        p.line("UNROLL_BY(4)")
+        with p.braces(f"for (int e = thread_id(); e < {count * width}; e += {THREADS})"):
+            p.line(f"const int r = e / {width}, c = e % {width};"
+                   if follows(value, (along or (None,))[-1], (lines or (None,))[-1]) else
+                   f"const int r = e % {count}, c = e / {count};")
+            p.line(f"{self.type} value = 0;")
+            inside = f"{first} + r < {limit}" + (f" && {begin} + c < {end}" if end else "")
+            with p.braces(f"if ({inside})"):
+                self.at.unpack(f"{first} + r", lines)
+                self.at.unpack(f"{begin} + c", along)
+                self.at.ensure([value], (*batch, *lines, *along))
+                p.line(f"value = {p.ref(value)};")
+            p.line(f"{array}[r * {width + self.pad} + c] = value;")
+
+    def block(self) -> None:
+        """One block of keys: scores, weights below the highest score so far, and their sums."""
+        i, j, _ = self.mine
+        self.at.p.line(f"{self.type} s[{i}][{j}] = {{}}, shrink[{i}];")
+        self.scores()
+        self._weights()
+        self.weighted()
+
+    def scores(self) -> None:
+        """Sums of products in ``s``."""
+        p, (i, j, _), (count, width) = self.at.p, self.mine, self.slices
+        exact = count * width == self.depth
+        with p.braces(f"for (int first = 0; first < {count * width}; first += {width})"):
+            p.line(self.at.language.barrier)
+            self.fill_keys("first", width, exact)
+            p.line(self.at.language.barrier)
+            p.line("UNROLL_BY(8)")
+            stop = f"d < {width}" + ("" if exact else f" && first + d < {self.depth}")
+            with p.braces(f"for (int d = 0; {stop}; d++)"):
+                self._product("s", i, j,
+                              f"queries[({self.row('i')}) * {self.depth + self.pad} + first + d]",
+                              f"room[(column + {self.lanes} * j) * {width + self.pad} + d]")
+
+    def weighted(self) -> None:
+        """Weights times values."""
+        p, keys, here, (i, _, n), lanes = (self.at.p, self.blocks.keys, self.values, self.mine,
+                                           self.lanes)
+        p.line("UNROLL")
+        p.line(f"for (int i = 0; i < {i}; i++)")
+        p.line(f"  for (int j = 0; j < {n}; j++) sums[i][j] *= shrink[i];")
+        with p.braces(f"for (int first = 0; first < {keys}; first += {here})"):
+            p.line(self.at.language.barrier)
+            self.fill_values()
+            p.line(self.at.language.barrier)
+            p.line("UNROLL_BY(8)")
+            with p.braces(f"for (int d = 0; d < {here}; d++)"):
+                inside = ("" if self.columns % lanes == 0 else
+                          f"column + {lanes} * j >= {self.columns} ? 0 : ")
+                self._product("sums", i, n,
+                              f"weights[({self.row('i')}) * {keys + self.pad} + first + d]",
+                              f"{inside}room[d * {self.across + self.pad} + column + {lanes} * j]")
+
+    def _product(self, sums: str, rows: int, columns: int, left: str, right: str) -> None:
+        p = self.at.p
+        p.line(f"{self.type} x[{rows}], y[{columns}];")
+        p.line("UNROLL")
+        p.line(f"for (int i = 0; i < {rows}; i++) x[i] = {left};")
+        p.line("UNROLL")
+        p.line(f"for (int j = 0; j < {columns}; j++) y[j] = {right};")
+        p.line("UNROLL")
+        p.line(f"for (int i = 0; i < {rows}; i++)")
+        p.line("  UNROLL")
+        p.line(f"  for (int j = 0; j < {columns}; j++) "
+               f"{sums}[i][j] = s{self.letter}_fma(x[i], y[j], {sums}[i][j]);")
+
+    def _weights(self) -> None:
+        """Sums of products become scores, and scores weights."""
+        p, (i, j, _), lanes = self.at.p, self.mine, self.lanes
+        p.line("UNROLL")
+        with p.braces(f"for (int i = 0; i < {i}; i++)"):
+            p.line(f"{self.type} top = {self.lowest}, more = 0;")
+            p.line("UNROLL")
+            with p.braces(f"for (int j = 0; j < {j}; j++)"):
+                p.line(f"const int64_t at_m = m_from + {self.row('i')}, "
+                       f"at_key = key_from + column + {lanes} * j;")
+                self.score("s[i][j]")
+                p.line(f"top = s{self.letter}_max(top, s[i][j]);")
+            self.raised(lanes)
+            p.line("UNROLL")
+            with p.braces(f"for (int j = 0; j < {j}; j++)"):
+                p.line(f"const {self.type} e = {self.weight('s[i][j]')};")
+                p.line(f"weights[({self.row('i')}) * {self.blocks.keys + self.pad} + column + "
+                       f"{lanes} * j] = e;")
+                p.line("more += e;")
+            self.moved(lanes)

@@ -1,0 +1,15 @@
+"""All rule sets that are shipped, as one stack: of every compiler and every device."""
+
+from __future__ import annotations
+
+from tegg.backends.cpu.instructions import BYTE_TILES, BYTES, PAIRS, TILES
+from tegg.backends.cpu.target import Cpu
+from tegg.backends.cuda.target import Cuda
+from tegg.backends.metal.target import Metal
+
+from tegg.rewrite.compiler import Bf16, Fp16, Generic, Tf32, Winograd, lowering, stack
+
+ALL = (PAIRS, BYTES, TILES, BYTE_TILES)  # whatever this machine has
+COMPILERS = (Generic(), Bf16(), Fp16(), Tf32(), Winograd(), lowering(Cpu(has=ALL)),
+             lowering(Cuda(80)), lowering(Metal("M1")))
+STACK = stack(COMPILERS)

@@ -1,0 +1,203 @@
+"""Direct convolutions against the oracle, on guarded memory; and which of them are offered."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+from kernels import build, call, check, random_inputs
+from profiles import examples
+
+import tegg
+from tegg.backends.cpu.direct import lower_direct
+from tegg.backends.cpu.direct_forms import Direct, Slide, direct_row, slides_of
+from tegg.backends.cpu.emit import C
+from tegg.dim import hint
+from tegg.errors import LoweringError
+from tegg.ir.graph import Node
+from tegg.ir.template import Extents
+from tegg.kernel.contraction_shape import fitted_rows
+from tegg.testing.draw import Draw
+
+ONE = (1, 1)
+
+
+def convolution(g: Draw, n: int, c: int, o: int, size: tuple[int, int], taps: tuple[int, int],
+                stride: tuple[int, int] = ONE, dilation: tuple[int, int] = ONE,
+                pad: int = 0) -> Node:
+    x = g.pad(g.x(n, c, *size), (0, 0, pad, pad), (0, 0, pad, pad), 0)
+    for i, axis in enumerate((2, 4)):
+        x = g.op("Window", x, axis, taps[i], stride[i], dilation[i])
+    return g.op("Contract", g.x(o, c, *taps), x, "o,c,k,l;n,c,p,k,q,l;n,o,p,q",
+                (n, o, x.shape[2], x.shape[4]))
+
+
+def tiled(anchor: Node, taps: tuple[int, int], stride: tuple[int, int] = ONE,
+         dilation: tuple[int, int] = ONE, width: int = 16, rows: int = 6,
+         vectors: int = 2) -> Direct:
+    slides = tuple(Slide(p, *s) for p, s in zip(anchor.shape[-2:], zip(taps, stride, dilation)))
+    return Direct(slides, fitted_rows(slides[-1].places, rows), vectors, width)
+
+
+def lowered(outputs: list[Node], anchor: Node, how: Direct, g: Draw):
+    return lower_direct(g, outputs, [anchor], "k", C(how.width), how)
+
+
+# n, c, o, size, taps, stride, dilation, pad, rows, vectors
+CASES = (
+    (2, 5, 20, (9, 30), (3, 3), ONE, ONE, 1, 14, 2),
+    (1, 3, 40, (12, 23), (3, 3), (2, 2), ONE, 1, 14, 2),
+    (1, 4, 7, (11, 21), (2, 4), (1, 1), (2, 3), 3, 6, 4),
+    (2, 3, 33, (13, 40), (3, 2), (2, 3), (3, 2), 2, 14, 2),
+    (1, 4, 17, (7, 19), (1, 1), (2, 2), ONE, 0, 6, 1),
+    (1, 2, 16, (8, 9), (5, 1), (1, 2), ONE, 2, 5, 1),
+    (1, 3, 18, (1, 50), (1, 7), (1, 2), ONE, 0, 14, 1),
+    (1, 2, 5, (4, 300), (3, 9), ONE, ONE, 1, 14, 1),
+    (0, 2, 16, (6, 8), (3, 3), ONE, ONE, 1, 6, 1),
+    (2, 300, 3, (4, 5), (2, 2), ONE, ONE, 1, 5, 1),
+)
+
+
+@pytest.mark.parametrize("width", (16, 8, 4))
+@pytest.mark.parametrize("case", CASES[:5])
+def test_strides_dilations_and_pads(case, width) -> None:
+    _check(case, width)
+
+
+@pytest.mark.parametrize("case", CASES[5:])
+def test_sizes_at_the_edges(case) -> None:
+    _check(case, 16)
+
+
+def _check(case, width: int) -> None:
+    n, c, o, size, taps, stride, dilation, pad, rows, vectors = case
+    g = Draw()
+    y = convolution(g, n, c, o, size, taps, stride, dilation, pad)
+    how = tiled(y, taps, stride, dilation, width, rows, vectors)
+    check(g, [y], code=lowered([y], y, how, g), width=width, threads=(1, 2, 5))
+
+
+@settings(max_examples=examples(6), deadline=None)
+@given(n=st.integers(1, 3), c=st.integers(2, 9), o=st.integers(1, 40),
+       size=st.tuples(st.integers(4, 20), st.integers(6, 60)),
+       taps=st.tuples(st.integers(1, 3), st.integers(1, 4)),
+       stride=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+       dilation=st.tuples(st.integers(1, 2), st.integers(1, 3)), pad=st.integers(2, 4),
+       rows=st.integers(1, 14), vectors=st.integers(1, 3))
+def test_any_convolution(n, c, o, size, taps, stride, dilation, pad, rows, vectors) -> None:
+    _check((n, c, o, size, taps, stride, dilation, pad, rows, vectors), 16)
+
+
+def test_what_lies_around_it_is_fused() -> None:
+    g = Draw()
+    x, w, b = g.x(2, 4, 10, 21), g.x(6, 4, 3, 3), g.x(6)
+    v = g.pad(g.op("Exp", x), (0, 0, 1, 1), (0, 0, 1, 1), 0)
+    for axis in (2, 4):
+        v = g.op("Window", v, axis, 3, 2, 1)
+    c = g.op("Contract", g.mul(w, 0.5), v, "o,c,k,l;n,c,p,k,q,l;n,o,p,q", (2, 6, 5, 11))
+    out = g.add(g.add(c, g.expand(g.reshape(b, (1, 6, 1, 1)), c.shape)), g.x(2, 6, 5, 11))
+    check(g, [out], code=lowered([out], c, tiled(c, (3, 3), (2, 2)), g))
+
+
+def test_groups() -> None:
+    g = Draw()
+    v = g.x(2, 3, 4, 9, 12)
+    for axis in (3, 5):
+        v = g.op("Window", v, axis, 3, 1, 1)
+    c = g.op("Contract", g.x(3, 5, 4, 3, 3), v, "g,o,c,k,l;n,g,c,p,k,q,l;n,g,o,p,q",
+             (2, 3, 5, 7, 10))
+    check(g, [c], code=lowered([c], c, tiled(c, (3, 3)), g), threads=(1, 2, 5))
+
+
+def test_symbolic_rows_and_images() -> None:
+    g, n, h = Draw(), tegg.dim("n", 0, 9), tegg.dim("h", 3, 99)
+    v = g.x(n, 3, h, 20)
+    for axis in (2, 4):
+        v = g.op("Window", v, axis, 3, 1, 1)
+    c = g.op("Contract", g.x(9, 3, 3, 3), v, "o,c,k,l;n,c,p,k,q,l;n,o,p,q", (n, 9, h - 2, 18))
+    how = Direct((Slide(hint(h - 2), 3), Slide(18, 3)), 6, 1, 16)
+    code = lowered([c], c, how, g)
+    library = build(code, 16)
+    for sizes in ({"n": 2, "h": 11}, {"n": 0, "h": 3}, {"n": 1, "h": 3}):
+        check(g, [c], sizes, code=code, library=library, threads=(1, 3))
+
+
+def test_results_do_not_depend_on_threads() -> None:
+    g = Draw()
+    c = convolution(g, 1, 70, 40, (9, 40), (3, 3), pad=1)
+    code = lowered([c], c, tiled(c, (3, 3)), g)
+    library, inputs = build(code, 16), random_inputs(g, {}, 0)
+    first, *others = (call(library, code, g, [c], inputs, {}, n, False)[0] for n in (1, 2, 3, 7, 40))
+    assert all(first.tobytes() == o.tobytes() for o in others)
+
+
+# ---- what is none
+def test_other_columns_are_refused() -> None:
+    g = Draw()
+    c = convolution(g, 1, 4, 5, (6, 6), (3, 3))
+    with pytest.raises(LoweringError, match="innermost columns"):
+        lowered([c], c, Direct((Slide(3, 3), Slide(3, 3)), 3, 1, 16), g)
+
+
+def test_two_results_are_refused() -> None:
+    g = Draw()
+    v = g.op("Window", g.x(4, 12), 1, 3, 1, 1)
+    a, b = (g.op("Contract", g.x(5, 4, 3), v, "o,c,l;c,q,l;o,q", (5, 10)) for _ in range(2))
+    with pytest.raises(LoweringError, match="is one contraction"):
+        lower_direct(g, [a, b], [a, b], "k", C(16), Direct((Slide(10, 3),), 5, 1, 16))
+
+
+def test_reductions_beside_it_are_refused() -> None:
+    g = Draw()
+    c = convolution(g, 1, 4, 5, (6, 6), (3, 3))
+    total = g.op("SumReduce", g.x(1, 5, 9, 1), 2)
+    out = g.add(c, g.expand(total, c.shape))
+    with pytest.raises(LoweringError, match="computes no reductions"):
+        lowered([out], c, tiled(c, (3, 3)), g)
+
+
+def test_a_symbolic_number_of_channels_is_refused() -> None:
+    g, n = Draw(), tegg.dim("c", 1, 64)
+    v = g.op("Window", g.x(n, 12), 1, 3, 1, 1)
+    c = g.op("Contract", g.x(5, n, 3), v, "o,c,l;c,q,l;o,q", (5, 10))
+    with pytest.raises(LoweringError, match="known number of channels"):
+        lower_direct(g, [c], [c], "k", C(16), Direct((Slide(10, 3),), 5, 1, 16))
+
+
+# ---- through the front end
+@pytest.mark.parametrize(("how", "chosen"), (
+    (dict(padding=1), True), (dict(stride=2, padding=1), True), (dict(groups=2), True),
+    (dict(groups=32), False)), ids=(
+        "padded", "stride", "groups", "depthwise"))
+def test_where_it_is_chosen(how, chosen) -> None:
+    x, w = (np.random.default_rng(0).standard_normal(s, np.float32)
+            for s in ((1, 32, 40, 40), (64, 32 // how.get("groups", 1), 3, 3)))
+    f = tegg.compile(lambda x: tegg.conv2d(x, w, **how).relu(), cache=False)
+    assert ("CpuDirect" in f.program(x).explain()) == chosen
+    want = _slow(x, w, **how)
+    np.testing.assert_allclose(f(x), want, atol=1e-5 * float(np.abs(want).max()))
+
+
+def _slow(x, w, stride: int = 1, padding: int = 0, groups: int = 1) -> np.ndarray:
+    x = np.pad(x.astype(np.float64), ((0, 0), (0, 0), *[(padding, padding)] * 2))
+    v = np.lib.stride_tricks.sliding_window_view(x, w.shape[2:], (2, 3))[:, :, ::stride, ::stride]
+    v = v.reshape(v.shape[0], groups, -1, *v.shape[2:])
+    y = np.einsum("ngcpqkl,gockl->ngopq", v, w.reshape(groups, -1, *w.shape[1:]))
+    return np.maximum(y.reshape(y.shape[0], -1, *y.shape[3:]), 0)
+
+
+def test_a_text_states_the_windows() -> None:
+    slides = (Slide(7, 3, 2, 1), Slide(9, 5, 1, 2))
+    assert slides_of("/".join(map(str, slides))) == slides
+
+
+def test_what_it_executes_counts_whole_tiles() -> None:
+    op = direct_row(16)
+    assert op.template is not None
+    done = op.template((None, None, 0, "56.3.1.1/56.3.1.1", 14, 2),
+                       Extents(1, 64, 56 * 56, 576, tegg.f32))
+    assert done.flops == 2 * 64 * 56 * 56 * 576 and done.packs == 0
+    assert done.packed == done.kept == 64 * 576
+    padded = op.template((None, None, 0, "56.3.1.1/56.3.1.1", 12, 2),
+                         Extents(1, 33, 56 * 56, 576, tegg.f32))
+    assert padded.flops == 2 * 48 * 56 * 60 * 576

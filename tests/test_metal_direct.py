@@ -1,0 +1,228 @@
+"""Metal by its own interface: the real file, over classes played behind an Objective-C runtime."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import pickle
+import platform
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from simt import fake_metal, fake_objc
+from simt.fake_objc import Settings
+from test_runtime import arrays, chain
+
+import tegg
+from tegg.backends.metal import direct, objc
+from tegg.backends.metal.chips import costs_of
+from tegg.backends.metal.driver import Dispatch, prelude
+from tegg.backends.metal.target import Metal
+from tegg.errors import ArgumentError, BackendError
+from tegg.ir.graph import Graph
+from tegg.runtime.driver import compile_graph, Options
+from tegg.testing.backend import check_program
+from tegg.testing.strategies import programs
+
+pytestmark = pytest.mark.skipif(platform.machine() != "x86_64",
+                                reason="messages are played for x86-64 alone")
+
+
+@pytest.fixture
+def gpu(monkeypatch, tmp_path):
+    monkeypatch.setenv("TEGG_CACHE", str(tmp_path))
+    with fake_objc.installed():
+        yield
+
+
+def stack():
+    return tegg.Generic(), tegg.Metal(through="metal")
+
+
+def options():
+    return Options(compilers=stack(), cache=False)
+
+
+RNG = np.random.default_rng(0)
+
+
+def floats(*shape):
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def test_a_run_is_one_command_buffer(gpu):
+    def layer(ids, table, w, b):
+        x = table[ids]
+        h = (x - x.mean(-1, keepdim=True)) / (x.var(-1, keepdim=True) + 1e-5).sqrt()
+        a = ((h @ w @ h.T) * 0.125).softmax(-1) @ h
+        return (a @ w + b).gelu() + x, a.sum(0)
+
+    args = (RNG.integers(0, 40, 37), floats(40, 48), floats(48, 48) * 0.1, floats(48))
+    want, run = tegg.compile(layer)(*args), tegg.compile(layer, *stack())
+    for _ in range(2):
+        for a, b in zip(run(*args), want):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
+    probe, first, second = fake_objc.sent
+    assert [name for name, _ in probe] == ["tegg_probe"]
+    assert first == second and 4 <= len(first) <= 12
+
+
+def test_nothing_is_left_over(gpu):
+    run, x = tegg.compile(lambda x: x.softmax(-1), *stack()), floats(7, 9)
+    run(x)
+    first = fake_objc.kept()
+    for _ in range(3):
+        run(x)
+    assert fake_objc.kept() == first
+    del run
+    gc.collect()
+    assert set(fake_objc.kept()) == {"Device", "Queue", "Class", "Pipeline"}
+
+
+@settings(max_examples=3, deadline=None, phases=[Phase.explicit, Phase.generate],
+          suppress_health_check=list(HealthCheck))
+@given(program=programs(steps=10))
+def test_random_programs(program):
+    if any(n.dtype.name == "f64" for n in program.graph.reachable(program.graph.outputs.values())):
+        return
+    with fake_objc.installed():
+        check_program(program, options())
+
+
+def test_states_outputs_and_sizes(gpu):
+    program = compile_graph(chain(), options())
+    for n in (3, 1, 64, 3):
+        x, s = arrays(n)
+        before = s.copy()
+        r = program(x, s=s)
+        want = (x + 2 * np.arange(8, dtype=np.float32)) * before
+        np.testing.assert_allclose(r["y"], want, rtol=2e-5)
+        np.testing.assert_allclose(s, before + want, rtol=2e-5)
+    assert all(r["seconds"] > 0 for r in program.profile(*arrays(3)))
+
+
+def test_compiled_kernels_are_kept_on_disk(gpu, tmp_path):
+    x, before = floats(5), None
+    for _ in range(2):
+        direct.open_direct.cache_clear()
+        fake_objc.Pipeline.found.clear()
+        run = tegg.compile(lambda x: x.exp() + 1, *stack(), cache=False)
+        np.testing.assert_allclose(run(x), np.exp(x) + 1, rtol=1e-5)
+        assert fake_objc.Pipeline.found == [True, True]
+        files = sorted(p for p in tmp_path.rglob("*") if p.is_file() and "metalar" in str(p))
+        assert len(files) == 2
+        before = before or files
+        assert files == before
+
+
+def test_messages_have_the_types_of_methods():
+    """Two tables, written apart, agree; a third would be Apple's headers."""
+    for selector, (result, *kinds) in objc.METHODS.items():
+        mine = ctypes.CFUNCTYPE(result, ctypes.c_void_p, ctypes.c_void_p, *kinds)
+        assert fake_objc.types(mine) == fake_objc.types(fake_objc.METHODS[selector][1]), selector
+        assert selector.count(":") == len(kinds)
+
+
+def test_the_stand_in_sees_wrong_messages(gpu):
+    gpu_ = direct.open_direct()
+    with gpu_.current():
+        made = gpu_.allocate(64)
+        gpu_._send(made.handle, "commit")
+        assert "Buffer at" in fake_objc.failed.pop() and not fake_objc.failed
+        handle = made.handle
+        del made
+        gc.collect()
+        gpu_._send(handle, "contents")
+        assert "does not know contents" in fake_objc.failed.pop()
+
+
+def test_plans_know_that_launches_are_cheap(gpu):
+    assert costs_of("M2", True).launch < costs_of("M2").launch
+    assert Metal("M2", "metal").costs().launch == costs_of("M2", True).launch
+    assert Metal("M2", "metal").identity() != Metal("M2").identity()
+    assert tegg.Metal(chip="M2", through="metal").target.chip == "M2"
+    with pytest.raises(ArgumentError, match="through= is one of metalcompute, metal, not 'cuda'"):
+        tegg.Metal(through="cuda")
+
+
+def test_saved_programs_keep_how_the_gpu_is_reached(gpu):
+    with fake_metal.installed():
+        program, x = tegg.compile(doubled(), *stack(), cache=False), floats(3)
+        again = pickle.loads(pickle.dumps(program))
+        np.testing.assert_array_equal(again(x)["y"], 2 * x)
+        assert again.target.through == "metal"
+
+
+def doubled():
+    g = Graph()
+    g.outputs["y"] = g.mul(g.input("x", (3,), "f32"), 2)
+    return g
+
+
+# ---- what is refused
+@pytest.fixture
+def closed():
+    direct.open_direct.cache_clear()
+    yield
+    direct.open_direct.cache_clear()
+
+
+def test_another_system(closed, monkeypatch):
+    monkeypatch.setattr(sys, "platform", "linux")
+    with pytest.raises(BackendError, match="Apple's Metal framework, and this machine does not run"):
+        tegg.Metal(through="metal")
+
+
+def test_frameworks_that_do_not_load(closed, monkeypatch):
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with pytest.raises(BackendError, match="Metal does not load .*CoreGraphics.*part of macOS 11"):
+        tegg.Metal(through="metal")
+
+
+@pytest.mark.parametrize("name, value, words", [
+    ("devices", False, "no GPU that Metal can use; use device='cpu'"),
+    ("queue", False, "Apple M2 Pro gives no queue of commands"),
+    ("lost", ("MTLCompileOptions",), "no class MTLCompileOptions; macOS 11 is the least"),
+    ("lost", ("tegg_probe",), "the compiled kernels have no function tegg_probe"),
+    ("no_pipeline", "tegg_probe", "makes no pipeline of tegg_probe: Compute function exceeds"),
+    ("no_archive", "new", "opens no archive of kernels: the archive is damaged"),
+    ("no_archive", "open", r"opens no archive of kernels .*; delete it: the archive is damaged"),
+    ("no_archive", "write", "writes no archive of kernels to .*: the disk is full"),
+    ("most", 128, "at most 128 threads of tegg_probe together; kernels are made for 256"),
+    ("group", 128, "M2 Pro runs 128 threads in simdgroups of 32 where kernels"),
+    ("run_fails", "Caused GPU Timeout Error", "a run failed: Caused GPU Timeout Error"),
+    ("biggest", 8, "makes no buffer of 16 bytes .at most 8 bytes.; its limit"),
+    ("memory", 8, "makes no buffer of 16 bytes .none was given.; its limit")])
+def test_a_device_that_cannot_be_opened(gpu, monkeypatch, name, value, words):
+    monkeypatch.setattr(Settings, name, value)
+    with pytest.raises(BackendError, match=words):
+        tegg.Metal(through="metal")
+    fake_objc.failed.clear()
+
+
+def test_pipelines_that_an_archive_has_can_fail(gpu, monkeypatch):
+    device = direct.open_direct()
+    source = f"{prelude()}\n[[max_total_threads_per_threadgroup(256)]] kernel void f(device float *x [[buffer(0)]]) {{ x[0] = 1.0f; }}"
+    monkeypatch.setattr(fake_objc.Archive, "add", lambda self, descriptor, error: True)
+    monkeypatch.setattr(Settings, "no_pipeline", "f")
+    with device.current(), pytest.raises(BackendError, match="makes no pipeline of f: Compute function"):
+        device.load(source, ["f"])
+
+
+def test_a_kernel_that_does_not_compile(gpu):
+    device = direct.open_direct()
+    text = f"{prelude()}\nfloat f() {{ return nothing; }}"
+    with device.current(), pytest.raises(BackendError, match="does not compile kernels for Apple M2 Pro") as e:
+        device.load(text, ["f"])
+    assert f"{text.count(chr(10)) + 1:5} float f() {{ return nothing; }}" in str(e.value)
+    assert "was not declared" in str(e.value)
+
+
+def test_no_command_buffer(gpu, monkeypatch):
+    device = direct.open_direct()
+    monkeypatch.setattr(Settings, "queue", False)
+    with device.current(), pytest.raises(BackendError, match="gives no command buffer"):
+        device.run([Dispatch(0, 1, ())])
+    device.run([])

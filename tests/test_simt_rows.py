@@ -1,0 +1,126 @@
+"""Products of few rows on the simulator, for CUDA and Metal: all fragments, both ways that memory lies."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+from contractions import CASES, SYMBOLIC, matmul, product
+from tegg.testing.kernels import random_inputs
+from simt import cases
+from test_cuda_contraction import SIZES
+from simt.cases import CUDA, METAL, Kit
+from simt.simulator import ORDERS, SimulatorError
+from test_cuda_kernels import agree
+from test_metal_kernels import unit as metal_unit
+from tegg.backends.simt.rows import RowForms, lower_rows
+
+from tegg.errors import LoweringError
+from tegg.testing.draw import Draw
+
+
+def lowered(name: str, g: Draw, outputs, anchors, rows: int = 4, kit: Kit = CUDA) -> cases.Case:
+    code = lower_rows(g, outputs, anchors, name, kit.language, rows)
+    return cases.Case(g, outputs, {}, random_inputs(g, {}) if not code.symbols else {}, code)
+
+
+def module(found, kit: Kit):
+    """All kernels together; each device's own judges have read them."""
+    if kit is METAL:
+        return metal_unit(found)
+    return cases.module([c.code for c in found])
+
+
+def alike(found, kit: Kit) -> None:
+    unit = module(found, kit)
+    for number, c in enumerate(found):
+        if c.code.work.iterations < 1e6:
+            agree(unit, c, number % 3, 4)
+
+
+@pytest.mark.parametrize("half", (0, 1))
+def test_fragments(half):
+    found = []
+    for name in sorted(CASES)[half::2]:
+        g = Draw()
+        found.append(lowered(f"k_{name}", g, *CASES[name](g), 4 + 4 * half))
+    alike(found, CUDA)
+
+
+@pytest.mark.parametrize("third", (0, *(pytest.param(n, marks=pytest.mark.long) for n in (1, 2))))
+def test_fragments_for_metal(third):
+    found = []
+    names = sorted(n for n in CASES if "f64" not in n and n != "to_int")
+    for number, name in enumerate(names[third::3]):
+        g = Draw()
+        found.append(lowered(f"k_{name}", g, *CASES[name](g), (1, 4, 8)[number % 3], METAL))
+    alike(found, METAL)
+
+
+@pytest.mark.parametrize("kit", (CUDA, METAL), ids=lambda k: k.name)
+def test_symbolic_sizes(kit):
+    found = []
+    for name in sorted(SYMBOLIC):
+        g = Draw()
+        found.append(lowered(f"k_{name}", g, *SYMBOLIC[name](g), kit=kit))
+    unit = module(found, kit)
+    for number, c in enumerate(found):
+        for sizes in SIZES:
+            c.sizes, c.inputs = sizes, random_inputs(c.graph, sizes)
+            agree(unit, c, number % 3, 4)
+
+
+def test_a_warp_or_a_thread_for_each_column():
+    g, h = Draw(), Draw()
+    along = product(g, g.x(3, 300), g.x(70, 300), "a,k;n,k;a,n", 3, 70)
+    across = matmul(h, h.x(3, 300), h.x(300, 70))
+    a, b = lowered("a", g, [along], [along]), lowered("b", h, [across], [across])
+    assert "warp_add_f" in a.code.source and "wide_load" in a.code.source
+    assert "__shared__" in b.code.source and "warp_add" not in b.code.source
+
+
+def test_what_blocks_share_is_limited():
+    g = Draw()
+    x = g.x(3, 40)
+    products = [matmul(g, x, g.x(40, 30)) for _ in range(5)]
+    total = functools.reduce(g.add, products)
+    with pytest.raises(LoweringError, match="5 products of 8 rows share 40960 bytes; there are 32768"):
+        lowered("k", g, [total], products, 8)
+    assert "room" in lowered("k", g, [total], products, 4).code.source
+
+
+def test_few_rows_only():
+    class Operand:
+        def __init__(self, *shape):
+            self.shape = shape
+
+    def rows(m):
+        return RowForms("metal").completions("metal-rows", Operand(m, 64), Operand(64, 300), "a,k;k,b;a,b")
+
+    assert [rows(m) for m in (1, 3, 8, 16, 17)] == [[(1,)], [(4,)], [(8,)], [(8,)], []]
+
+
+MUTANTS = {
+    "a simdgroup too few": ("at_k += 8)", "at_k += 9)"),
+    "no barrier before the total": ("      }\n      threadgroup_barrier(mem_flags::mem_threadgroup);\n      for (int e", "      }\n      for (int e"),
+    "no barrier after the total": ("      }\n      threadgroup_barrier(mem_flags::mem_threadgroup);\n    }", "      }\n    }"),
+    "beyond the columns": ("if (at_n < 200)", "if (at_n < 201)"),
+    "one part is left out": ("w < 8;", "w < 7;"),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_bugs_in_metal_kernels_are_found(name):
+    g = Draw()
+    y = matmul(g, g.x(3, 300), g.x(300, 200))
+    c = lowered("k", g, [y], [y], 4, METAL)
+    text, (right, wrong) = f"{cases.prelude(METAL)}\n{c.code.source}", MUTANTS[name]
+    assert right in text, c.code.source
+    agree(METAL.unit(text), c, 0, 4)
+    unit, found = METAL.unit(text.replace(right, wrong)), False
+    for order in ORDERS:
+        try:
+            agree(unit, c, order, 4)
+        except (SimulatorError, AssertionError):
+            found = True
+    assert found
