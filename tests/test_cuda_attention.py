@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 import numpy as np
 import pytest
 import tegg
-from attentions import attention, causal, drawn
+from attentions import SYMBOLS, attention, causal, drawn, positions
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from tegg.testing.kernels import check_results, random_inputs
@@ -26,6 +27,8 @@ from tegg.testing.draw import Draw
 
 PLAIN, CORES = Blocks("plain", 32, 32), Blocks("f16", 128, 64)
 DOUBLE = Blocks("plain", 16, 16)
+WIDE, WIDER = Blocks("f16", 128, 32), Blocks("f16", 64, 16)
+FEW, PARTS = Blocks("plain", 8, 64, 3), Blocks("f16", 128, 32, 4)
 
 
 def lowered(name, d, blocks=PLAIN) -> cases.Case:
@@ -38,9 +41,9 @@ def agree(unit, c, order, slack=30.0):
     check_results(c.outputs, cases.run(unit, c, order), c.inputs, c.sizes, slack, c.code.name)
 
 
-@pytest.mark.parametrize("blocks", (PLAIN, DOUBLE, CORES), ids=str)
+@pytest.mark.parametrize("blocks", (PLAIN, DOUBLE, CORES, FEW, PARTS), ids=str)
 def test_drawn_fragments(blocks):
-    @settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck),
+    @settings(max_examples=2 if blocks.parts == 1 else 1, deadline=None, suppress_health_check=list(HealthCheck),
               phases=[Phase.explicit, Phase.generate])
     @given(st.data())
     def run(data):
@@ -57,7 +60,7 @@ def test_drawn_fragments(blocks):
         for number, (d, c) in enumerate(found):
             c.sizes = {"m": 37, "s": 45, "a": 2} if c.code.symbols else {}
             c.inputs = d.inputs(c.sizes, number)
-            agree(unit, c, number % 3, 3000 if blocks is CORES else 30)
+            agree(unit, c, number % 3, 3000 if blocks in (CORES, PARTS) else 30)
 
     run()
 
@@ -83,13 +86,31 @@ def test_causal_masks_leave_out_blocks_of_keys(kind, blocks):
         assert made == (set() if kind == "f32" else {"HMMA", "LDSM", "LDGSTS"}, 0)
 
 
-@pytest.mark.parametrize("kind, blocks", [("f32", PLAIN), ("f16", Blocks("f16", 128, 32))])
-def test_the_largest_heads_spill_nothing(kind, blocks):
+@pytest.mark.parametrize("kind, size, blocks", [
+    ("f32", 64, PLAIN), ("f32", 128, PLAIN), ("f32", 256, PLAIN), ("f16", 128, WIDE),
+    ("f16", 256, WIDER)])
+def test_the_largest_heads_spill_nothing(kind, size, blocks):
     g = Draw()
-    q, k, v = (halves(g, kind, 4, 512, 128) for _ in range(3))
+    q, k, v = (halves(g, kind, 4, 512, size) for _ in range(3))
     c = lowered("k", attention(g, q, k, v, lambda s: causal(g, g.mul(s, 0.1))), blocks)
     for architecture in (75, 90):
         assert (assembled([c.code], architecture) or (set(), 0))[1] == 0
+
+
+def test_large_heads():
+    """Of 160 to 256, of scores and of values: what passes through shared memory in slices, and what
+    warps share."""
+    found = []
+    for number, (kind, depth, columns, blocks) in enumerate((
+            ("f32", 160, 40, PLAIN), ("f32", 30, 256, PLAIN), ("f32", 160, 160, Blocks("f16", 64, 16)),
+            ("f16", 256, 250, WIDER), ("f16", 192, 128, Blocks("f16", 64, 32)))):
+        g = Draw()
+        q, k, v = (halves(g, kind, 1, n, e) for n, e in ((70, depth), (50, depth), (50, columns)))
+        found.append(lowered(f"k{number}", attention(g, q, k, v, partial(causal, g)), blocks))
+        found[-1].inputs = random_inputs(g, {}, high=2)
+    unit = cases.module([c.code for c in found])
+    for number, c in enumerate(found):
+        agree(unit, c, number % 3, 30 if number < 2 else 4000)
 
 
 @pytest.mark.parametrize("name", ("sums are not moved", "rows of other lanes", "past the mask",
@@ -124,7 +145,42 @@ def test_rules_and_cost_reach_it(compilers, words):
         on_gpu = tegg.compile(f, tegg.Generic(), *compilers, device="cuda", cache=False)
         program = on_gpu.program(q, k, v)
         source = program.source()
-    assert words in source[source.index("KERNEL(256)"):] and len(program.plan.kernels) == 1
+    assert words in source[source.index("KERNEL(256"):] and len(program.plan.kernels) == 1
+
+
+@pytest.mark.parametrize("blocks", (FEW, Blocks("plain", 8, 32, 5), PARTS), ids=str)
+def test_parts_of_the_keys(blocks):
+    """A step of decoding: a cache of symbolic length of which a row sees what the mask says, and
+    parts that see nothing."""
+    g, kind = Draw(), "f64" if blocks.keys == 32 and blocks is not PARTS else "f32"
+    n, seen = SYMBOLS["s"], g.x(1, dtype="i64")
+    q, k, v = (g.x(2, m, 32, dtype=kind) for m in (3, n, n))
+
+    def mask(scores):
+        key = positions(g, scores)[1]
+        return g.select(g.less(key, g.expand(g.reshape(seen, (1, 1, 1)), scores.shape)), scores,
+                        g.full(-np.inf, scores.dtype, scores.shape))
+
+    d = attention(g, q, k, v, mask)
+    d.outputs = [g.mul(d.outputs[0], 2.0)]
+    c = lowered("k", d, blocks)
+    assert [s.function for s in c.code.stages] == ["k", "k_total"]
+    unit = cases.module([c.code])
+    for order, (size, count) in enumerate(((700, 500), (300, 1), (70, 70))):
+        c.sizes, c.inputs = {"s": size}, random_inputs(g, {"s": size})
+        c.inputs[0] = np.array([count])
+        agree(unit, c, order, 3000 if blocks is PARTS else 30)
+    assert (assembled([c.code], 80) or (set(), 0))[1] == 0
+
+
+def test_parts_of_the_keys_win_where_queries_are_few():
+    """One query of eight heads leaves most of a GPU idle, unless keys are shared out."""
+    q, k, v = (np.zeros((1, 8, n, 64), np.float32) for n in (1, 8192, 8192))
+    with fake_driver.installed():
+        program = tegg.compile(tegg.scaled_dot_product_attention, tegg.Generic(), device="cuda",
+                               cache=False).program(q, k, v)
+    (kernel,) = program.plan.kernels
+    assert len(kernel.stages) == 2 and "rows=8, keys=64, parts=" in str(kernel)
 
 
 def test_what_has_no_room_is_refused():

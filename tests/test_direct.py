@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
-from kernels import build, call, check, random_inputs
+from kernels import build, call, check
+from tegg.testing.kernels import random_inputs
 from profiles import examples
 
 import tegg

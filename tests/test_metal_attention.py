@@ -38,7 +38,7 @@ def lowered(name, d, blocks=PLAIN) -> cases.Case:
 
 @pytest.mark.parametrize("blocks", (PLAIN, FEW, MATRICES), ids=str)
 def test_drawn_fragments(blocks):
-    @settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck),
+    @settings(max_examples=1, deadline=None, suppress_health_check=list(HealthCheck),
               phases=[Phase.explicit, Phase.generate])
     @given(st.data())
     def run(data):

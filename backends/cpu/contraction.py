@@ -136,7 +136,7 @@ class _Kernel:
                       Axis("m", c.m, spread(c.m)), Axis("k", c.k, c.depth), columns)
         packed = self.params.form == "packed"
         slots = self._panels() if packed and not self.params.inline else {}
-        text = Text(hooks, self.shape, self.params, self.symbols, slots)
+        text = Text(hooks, self.shape, self.params, self.symbols, slots, counted=True)
         params = hooks.params(self.symbols)
         hooks.row_values(params)
         parts = self._operands(text, params) + (

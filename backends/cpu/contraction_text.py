@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from math import gcd
 from importlib.resources import files
 from string import Template
 
 from tegg.backends.cexpr import REGISTER, Expressions, dim
+from tegg.backends.cpu.contraction_extents import (
+    depth_of_blocks, multiple, outer_loops, vectors_of_panels, whole_vectors)
 from tegg.backends.cpu.contraction_hooks import Axis, Hooks, RowValue
 from tegg.backends.cpu.contraction_narrow import deep, header, held_words, products_of
-from tegg.dim import Dim, product
+from tegg.dim import product
 from tegg.kernel.contraction_classify import Group, Term
 from tegg.kernel.contraction_shape import GemmParams, GemmShape
 
@@ -29,13 +30,15 @@ def indented(lines: Sequence[str], by: int) -> str:
 
 @dataclass(slots=True)
 class Text:
-    """Fills templates. ``slots``: anchor number -> the temporary with its panels, if it has one."""
+    """Fills templates. ``slots``: anchor number -> the temporary with its panels, if it has one.
+    ``counted``: panels are those of the contraction, of which none but a last one falls short."""
 
     hooks: Hooks
     shape: GemmShape
     params: GemmParams
     symbols: tuple[str, ...]
     slots: Mapping[int, int]
+    counted: bool = False
 
     # ---- what all templates know
     def common(self) -> dict[str, str]:
@@ -43,7 +46,7 @@ class Text:
         d = self.shape.accumulator
         letter = REGISTER[d.name]
         inner = product(h.k.extents[1:])
-        steps, stride = self._steps(inner)
+        steps, stride = depth_of_blocks(h.k, p, d, h.dialect.width)
         return dict(
             **held_words(p.held, h, d),
             k=h.name, T=h.scalar(d), V=h.vector(d), W=str(h.dialect.width),
@@ -55,7 +58,7 @@ class Text:
             LINES=str(max(1, p.nr * (p.held.itemsize if p.held else d.itemsize) // 64)),
             M=dim(h.m.count), K=dim(h.k.count), B=dim(h.batch.count), KO=steps, AS=stride,
             K_outer=dim(h.k.extents[0]),
-            k_inner=dim(inner), k_open=self._nest(), k_last=h.k.names[-1],
+            k_inner=dim(inner), k_open=outer_loops(h.k), k_last=h.k.names[-1],
             k_low="ko0" if len(h.k.names) == 1 else "0",
             k_high="ko1" if len(h.k.names) == 1 else dim(h.k.extents[-1]),
             params=h.params(self.symbols), args=h.args(self.symbols),
@@ -64,33 +67,6 @@ class Text:
             m_args=h.m.args, k_args_end=h.k.args.rstrip(", "),
             k_args_plus=h.k.args.rstrip(", ") + " + u",
             m_last=h.m.names[-1], m_extent=dim(h.m.extents[-1]))
-
-    def _steps(self, inner: Dim) -> tuple[str, str]:
-        """Steps of the outer k variable per block, and the stride of rows of A in memory. Blocks
-        but the last are as deep as what is packed is filled up to."""
-        line, grain = 16, 1
-        if (held := self.params.held) is not None:
-            line, grain = 64 // (held.rows or self.shape.accumulator).itemsize, held.grain
-        pad = line + max(line, self.hooks.dialect.width) if grain > 1 else (
-            16 + self.hooks.dialect.width)
-        if isinstance(inner, int):
-            whole = grain // gcd(grain, max(1, inner))
-            steps = max(1, self.params.depth // max(1, inner))
-            steps = -(-steps // whole) * whole
-            return str(steps), str(-(-steps * inner // line) * line + pad)
-        text = dim(inner)
-        count = f"({text} < {self.params.depth} && {text} > 0 ? {self.params.depth} / {text} : 1)"
-        if grain == 1:
-            return count, f"({count} * {text} + {pad})"
-        count = f"(({count} + {grain - 1}) / {grain} * {grain})"
-        return count, f"(({count} * {text} + {line - 1}) / {line} * {line} + {pad})"
-
-    def _nest(self) -> str:
-        """Loops over the variables of k but for the innermost."""
-        k = self.hooks.k
-        heads = [("ko0", "ko1") if i == 0 else ("0", dim(n)) for i, n in enumerate(k.extents)]
-        return " ".join(f"for (int64_t {n} = {low}; {n} < {high}; {n}++)"
-                        for n, (low, high) in zip(k.names[:-1], heads))
 
     def fill(self, name: str, **more: str) -> str:
         return template(name).substitute(self.common(), **more)
@@ -121,9 +97,12 @@ class Text:
     # ---- A
     def operand_a(self, along_m: bool) -> str:
         rows = self.hooks.rows_in([self.hooks.contraction.a])
-        step = self.fill("fill_m" if along_m else "fill_k",
-                         row_args=self._args_of(rows, {"m": "i"}),
-                         row_vectors=self._args_of(rows, {"m": "i"}, "m"))
+        values = dict(row_args=self._args_of(rows, {"m": "i"}),
+                      row_vectors=self._args_of(rows, {"m": "i"}, "m"))
+        whole = self.counted and whole_vectors(self.hooks.k, self.common()["KO"], self.params,
+                                               self.hooks.dialect.width)
+        step = self.fill("fill_m", **values) if along_m else self.fill(
+            "fill_k", rest="" if whole else self.fill("fill_k_rest", **values), **values)
         return self.fill("fill", step=step, row_params=self._params_of(rows),
                          m_of=self.hooks.m.of("row + i"))
 
@@ -148,15 +127,24 @@ class Text:
         keep = " ".join(f"{n}_[{c}] = {n};" for n in axis.names)
         recall = " ".join(f"const int64_t {n} = {n}_[{c}];" for n in axis.names)
         row_at = {"n": "(j0 + c < last ? j0 + c : last)" if name == "dots" else "j"}
-        return self.fill(
-            name + grouped, x=str(term.anchor), N=dim(axis.count),
+        words = dict(
+            x=str(term.anchor), N=dim(axis.count),
             col_arrays=indented(arrays, 4), col_args=self._args_of(rows, row_at),
             col_vectors=self._args_of(rows, {"n": "j"}, "n"),
             n_of=axis.of("first + j", mutable=name in ("pack_n", "rows")),
             n_args=axis.args, n_args_end=axis.args.rstrip(", "),
             n_last=axis.names[-1], n_extent=dim(axis.extents[-1]), n_carry=axis.carry(),
-            n_places=places, n_keep=keep, n_recall=recall,
-            whole=self._whole_panels(term, axis) if name + grouped == "pack_n" else "")
+            n_places=places, n_keep=keep, n_recall=recall)
+        if name + grouped == "pack_n":
+            words["whole"] = self._whole_panels(term, axis)
+            words["rest"] = "" if self._full(axis) else self.fill("pack_n_rest", **words)
+        return self.fill(name + grouped, **words)
+
+    def _full(self, axis: Axis) -> bool:
+        """Whether every panel is known to be full, and is a loop of known length."""
+        return (self.counted and self.params.form == "packed" and len(axis.names) == 1
+                and self.params.nr % self.hooks.dialect.width == 0
+                and multiple(axis.count, self.params.nr))
 
     def _whole_panels(self, term: Term, axis: Axis) -> str:
         """Panels that are filled to the last column, where columns are one variable."""
@@ -180,15 +168,16 @@ class Text:
         vectors = [f"v{letter}_load({n} + i * ts + j)" if axis.last in t.sum.deps
                    else f"{n}[i * ts + j]" for n, t in zip(tiles, group.terms)]
         order = self._args_of(rows, {"m": "i"}) + "".join(f", {v}" for v in vectors)
-        return self.fill(
-            "finish", g=str(number), tiles=" and ".join(tiles),
+        words = dict(
+            g=str(number), tiles=" and ".join(tiles),
             tile_params=", ".join(f"const {h.scalar(self.shape.accumulator)} *restrict {n}"
                                   for n in tiles),
             row_params=self._params_of(rows), m_of=h.m.of("row + i"),
             n_of=axis.of("first + j", mutable=True), n_args=axis.args,
             n_args_end=axis.args.rstrip(", "), n_last=axis.names[-1],
-            n_extent=dim(axis.extents[-1]), n_carry=axis.carry(), values=order,
-            whole=self._whole(number, axis, order))
+            n_extent=dim(axis.extents[-1]), n_carry=axis.carry(), values=order)
+        return self.fill("finish", whole=self._whole(number, axis, order), **words,
+                         rest="" if self._full(axis) else self.fill("finish_rest", **words))
 
     def _whole(self, number: int, axis: Axis, order: str) -> str:
         """A whole panel in a loop of known length, where columns are one variable."""
@@ -255,7 +244,7 @@ class Text:
 
     def products(self) -> str:
         calls = [f"PRODUCT({self.hooks.name}_product_{v}, {v})"
-                 for v in range(1, self.params.nv + 1)]
+                 for v in self._vectors()]
         return self.fill(products_of(self.params.held), products="\n".join(calls),
                          header=header(self.params.held))
 
@@ -265,9 +254,18 @@ class Text:
         rows = ("i < whole ? in + i * stride : a + i * as, i < whole ? stride : as"
                 if p.in_place else "a + i * as, as")
         args = f"(kc, {rows}, b, t + {tile * p.mr * p.nr}, kb > 0, next);"
-        cases = [f"case {v}: {name}_product_{v}{args} break;" for v in range(1, p.nv)]
-        cases.append(f"default: {name}_product_{p.nv}{args}")
+        *fewer, most = self._vectors()
+        if not fewer:
+            return f"{name}_product_{most}{args}"
+        cases = [f"case {v}: {name}_product_{v}{args} break;" for v in fewer]
+        cases.append(f"default: {name}_product_{most}{args}")
         return f"switch ((cols + {p.lanes - 1}) / {p.lanes}) {{ {' '.join(cases)} }}"
+
+    def _vectors(self) -> list[int]:
+        """How many vectors of columns products are of."""
+        p = self.params
+        return (vectors_of_panels(self.hooks.columns, p) if self.counted
+                else list(range(1, p.nv + 1)))
 
     def block(self) -> str:
         """Rows of A against panels of all groups, one after the other."""

@@ -12,6 +12,7 @@ from tegg.backends.simt.attention_block import AttentionBlock
 from tegg.backends.simt.attention_forms import AttentionForms, Blocks
 
 _ROWS = 128  # queries of a block: sixteen for each warp
+_WIDE = 64   # of heads whose sums two warps share
 _LEAST = MappingProxyType({"f16": 75, "bf16": 80})  # the architecture that multiplies a kind
 
 
@@ -22,13 +23,17 @@ class CudaAttention(AttentionForms):
     architecture: int
 
     def matrices(self, columns: int) -> list[Blocks]:
-        return [Blocks(kind, _ROWS, 64 if columns <= 64 else 32)
-                for kind, least in _LEAST.items() if least <= self.architecture]
+        sizes = ([(_ROWS, 64)] if columns <= 64 else [(_ROWS, 32), (_WIDE, 32)] if columns <= 128
+                 else [(_WIDE, 16)])  # the second has room for scores of more terms
+        return [Blocks(kind, rows, keys) for kind, least in _LEAST.items()
+                if least <= self.architecture for rows, keys in sizes]
 
 
 @dataclass(slots=True)
 class AttentionCores(AttentionBlock):
     """A lane has rows ``lane / 4`` and that plus 8 of its warp's, and every fourth pair of keys.
+    Where there are fewer rows than warps have, two warps make the same scores, and each weighs half
+    of the columns.
 
     There is one tile of keys and one of values in shared memory: values come while scores are
     computed, and the next keys while these are weighed.
@@ -43,6 +48,26 @@ class AttentionCores(AttentionBlock):
     def across(self) -> int:
         """Columns of values, filled up with zeros."""
         return _whole(self.columns)
+
+    @property
+    def sides(self) -> int:
+        """Warps that share rows."""
+        return _ROWS // self.blocks.rows
+
+    @property
+    def mine(self) -> int:
+        """Columns of one warp."""
+        return self.across // self.sides
+
+    @property
+    def rows_from(self) -> str:
+        """The first row of this warp."""
+        return f"thread_id() / 32 % {self.blocks.rows // 16} * 16"
+
+    @property
+    def columns_from(self) -> str:
+        """The first column of this warp."""
+        return f"thread_id() / 32 / {self.blocks.rows // 16} * {self.mine}"
 
     @property
     def operands(self) -> tuple[Operand, Operand, Operand]:
@@ -60,7 +85,7 @@ class AttentionCores(AttentionBlock):
         return 2
 
     def row(self, i: str) -> str:
-        return f"thread_id() / 32 * 16 + {i} * 8 + lane_id() / 4"
+        return f"{self.rows_from} + {i} * 8 + lane_id() / 4"
 
     @property
     def shared(self) -> int:
@@ -71,14 +96,15 @@ class AttentionCores(AttentionBlock):
         return [f"__shared__ __align__(16) uint8_t room[{self.shared}];"]
 
     def start(self) -> None:
-        self.at.p.line(f"float sums[{self.across // 8}][4] = {{}};")
+        self.at.p.line(f"float sums[{self.mine // 8}][4] = {{}};")
 
     def queries(self) -> None:
         self.at.p.line(f"uint32_t q[{self.width // 16}][4];")
         self._queries(self.operands[0])
 
     def ends(self) -> None:
-        self.results("sums[j][e]", self.across // 8, 2, "8 * j + lane_id() % 4 * 2 + e % 2")
+        self.results("sums[j][e]", self.mine // 8, 2,
+                     f"{self.columns_from} + 8 * j + lane_id() % 4 * 2 + e % 2")
 
     def _queries(self, q: Operand) -> None:
         """The fragments of this warp's rows, through shared memory."""
@@ -90,7 +116,7 @@ class AttentionCores(AttentionBlock):
             self._arrive(q)
             p.line("UNROLL")
             with p.braces(f"for (int kk = 0; kk < {self.width}; kk += 16)"):
-                q.fragments(self.at, 1, "thread_id() / 32 * 16")
+                q.fragments(self.at, 1, self.rows_from)
                 p.line("UNROLL")
                 p.line("for (int r = 0; r < 4; r++) q[kk / 16][r] = x[0][r];")
             p.line("__syncthreads();")
@@ -165,7 +191,7 @@ class AttentionCores(AttentionBlock):
         """Weights, rounded, times values: registers of sums are those of a left operand."""
         p, letter = self.at.p, LETTERS[self.blocks.kind]
         p.line("UNROLL")
-        p.line(f"for (int j = 0; j < {self.across // 8}; j++)")
+        p.line(f"for (int j = 0; j < {self.mine // 8}; j++)")
         p.line("  UNROLL")
         p.line("  for (int e = 0; e < 4; e++) sums[j][e] *= shrink[e / 2];")
         p.line("UNROLL")
@@ -174,9 +200,9 @@ class AttentionCores(AttentionBlock):
             p.line("UNROLL")
             p.line(f"for (int r = 0; r < 4; r++) x[r] = two_{letter}(s[kk / 8 + r / 2][r % 2 * 2], "
                    "s[kk / 8 + r / 2][r % 2 * 2 + 1]);")
-            v.fragments(self.at, self.across // 8, "0")
+            v.fragments(self.at, self.mine // 8, self.columns_from)
             p.line("UNROLL")
-            p.line(f"for (int j = 0; j < {self.across // 8}; j++) "
+            p.line(f"for (int j = 0; j < {self.mine // 8}; j++) "
                    f"mma_{letter}(sums[j], x, {v.fragment('j')});")
 
     # ---- rows of weights
@@ -205,5 +231,5 @@ class AttentionCores(AttentionBlock):
 
 
 def _whole(n: int) -> int:
-    """The power of two, 16 at least, that holds n."""
-    return max(16, 1 << (n - 1).bit_length())
+    """The least that holds n of what lines of chunks are turned in: 16, 32, or whole 64."""
+    return -(-n // 64) * 64 if n > 32 else 32 if n > 16 else 16

@@ -38,10 +38,10 @@ class CudaC(SimtC):
 
     def head(self, name: str, buffers: Mapping[int, DType], symbols: Sequence[str],
              rooms: Sequence[str] = (), index: str = "int64_t",
-             alone: bool = False) -> list[str]:
+             blocks: int = 0) -> list[str]:
         args = [f"{_MEMORY[MEMORY[d.name]]} *const b{slot}" for slot, d in buffers.items()]
         given = "S" if index == "int64_t" else "size"
         args += [f"const int64_t {given}_{s}" for s in symbols]
-        return [f"KERNEL({THREADS}{', 1' if alone else ''}) {name}({', '.join(args)}) {{",
+        return [f"KERNEL({THREADS}{f', {blocks}' if blocks else ''}) {name}({', '.join(args)}) {{",
                 *(f"  const {index} S_{s} = ({index})size_{s};" for s in symbols
                   if given == "size")]

@@ -18,7 +18,7 @@ typedef unsigned long long uint64_t;
 #define __builtin_inf() __longlong_as_double(0x7ff0000000000000ll)
 #endif
 
-// KERNEL(threads), or KERNEL(threads, 1): a block that has all registers where it needs them
+// KERNEL(threads), or KERNEL(threads, blocks): of so many blocks that a multiprocessor shall hold
 #define KERNEL(...) extern "C" __global__ void __launch_bounds__(__VA_ARGS__)
 #define INL static __device__ __forceinline__
 #ifdef __CUDACC__

@@ -48,7 +48,7 @@ class Msl(SimtC):
 
     def head(self, name: str, buffers: Mapping[int, DType], symbols: Sequence[str],
              rooms: Sequence[str] = (), index: str = "int64_t",
-             alone: bool = False) -> list[str]:
+             blocks: int = 0) -> list[str]:
         if any(d.name == "f64" for d in buffers.values()):
             raise LoweringError(NO_F64)
         args = ["device uchar *fixed [[buffer(0)]]", "device uchar *memory [[buffer(1)]]",

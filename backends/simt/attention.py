@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tegg.backends.simt.attention_block import AttentionBlock
 from tegg.backends.simt.attention_forms import MOST, Blocks
 from tegg.backends.simt.attention_tiles import AttentionTiles
+from tegg.backends.simt.attention_total import Partial
 from tegg.backends.simt.evaluate import Evaluator, padded
 from tegg.backends.simt.language import SimtC
 from tegg.backends.simt.printer import SimtPrinter
@@ -20,6 +21,7 @@ from tegg.kernel.code import KernelCode, Work
 from tegg.kernel.domain import spread
 from tegg.kernel.flops import flops
 from tegg.kernel.lower import kernel_symbols
+from tegg.kernel.simt import THREADS
 from tegg.kernel.slots import slots_of
 
 _SOFTMAX = 14  # operations of a score that is exponentiated and summed
@@ -41,7 +43,7 @@ def lower_attention(graph: Graph, outputs: Sequence[Node], anchors: Sequence[Nod
     attention = classify_attention(graph, slots.live, anchors, language.native, slots.slots)
     _check(attention)
     return _Kernel(name, attention, language, blocks, kernel_symbols(graph, outputs),
-                   how).code()
+                   how, slots.free).code()
 
 
 def _check(a: Attention) -> None:
@@ -67,26 +69,39 @@ class _Kernel:
     blocks: Blocks
     symbols: tuple[str, ...]
     how: type[AttentionBlock]
+    free: int
 
     def code(self) -> KernelCode:
-        a = self.attention
+        a, parts = self.attention, self.blocks.parts
+        partial = Partial(self.free, parts) if parts > 1 else None
         p = SimtPrinter(self.language.dialect, a.first.propagation.algebra)
-        at = Evaluator(a.first.propagation, self.language, p)
-        block = self.how(a, self.blocks, at)
+        block = self.how(a, self.blocks, self._at(p), partial)
         if (why := block.refused()) is not None:
             raise LoweringError(why)
         block.write()
         (group,), total = a.second.groups, a.second.groups[0].terms[0].sum.id
-        own = frozenset({total, a.product.id})
         reads = loads([a.first.a, a.first.groups[0].terms[0].b, group.terms[0].b])
-        reads |= loads([a.scores, *(b.value for b in a.bounds),
-                        *(v for w in group.writes for v in w.needs())], own)
-        tiles = (spread(a.second.batch) * padded(spread(a.second.m), self.blocks.rows),
+        reads |= loads([a.scores, *(b.value for b in a.bounds)], frozenset({a.product.id}))
+        ends = loads([v for w in group.writes for v in w.needs()], frozenset({total}))
+        writes = {w.slot: w.value.dtype for w in group.writes}
+        tiles = (parts * spread(a.second.batch) * padded(spread(a.second.m), self.blocks.rows),
                  self.blocks.rows)
-        source, made = stage(self.language, self.name, self.symbols, p.lines, reads,
-                             {w.slot: w.value.dtype for w in group.writes}, (tiles,), p.rooms)
-        return KernelCode(self.name, source, (made,), (), self.symbols, self._work(),
-                          (f"{self.blocks}",))
+        made = [stage(self.language, self.name, self.symbols, p.lines,
+                      {**reads, **(ends if partial is None else {})},
+                      writes if partial is None else partial.dtypes(a), (tiles,), p.rooms,
+                      block.at_once)]
+        if partial is not None:
+            p = SimtPrinter(self.language.dialect, a.first.propagation.algebra)
+            partial.total(self._at(p), a)
+            made.append(stage(self.language, f"{self.name}_total", self.symbols, p.lines,
+                              {**ends, **partial.dtypes(a)}, writes,
+                              ((partial.points(a), THREADS),)))
+        return KernelCode(self.name, "\n".join(s for s, _ in made), tuple(s for _, s in made),
+                          () if partial is None else partial.temporaries(a), self.symbols,
+                          self._work(), (f"{self.blocks}",))
+
+    def _at(self, p: SimtPrinter) -> Evaluator:
+        return Evaluator(self.attention.first.propagation, self.language, p)
 
     def _work(self) -> Work:
         a = self.attention

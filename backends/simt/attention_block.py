@@ -8,21 +8,28 @@ from dataclasses import dataclass
 
 from tegg.backends.cexpr import REGISTER, dim
 from tegg.backends.simt.attention_forms import Blocks
+from tegg.backends.simt.attention_total import Partial, finish
 from tegg.backends.simt.evaluate import Evaluator
 from tegg.dim import hint
 from tegg.kernel.attention_classify import Attention
 from tegg.kernel.domain import spread
-from tegg.kernel.loops import Store
+
+
+_REDUCED = 256  # bytes of shared memory in which a block reduces
 
 
 @dataclass(slots=True)
 class AttentionBlock(ABC):
     """One block of queries at a time against blocks of keys. A thread has a part of ``halves``
-    rows, whose highest score so far and sum of weights it keeps."""
+    rows, whose highest score so far and sum of weights it keeps.
+
+    partial: where sums of parts of the keys go.
+    """
 
     a: Attention
     blocks: Blocks
     at: Evaluator
+    partial: Partial | None = None
 
     @property
     @abstractmethod
@@ -34,10 +41,15 @@ class AttentionBlock(ABC):
     def shared(self) -> int:
         """Bytes of shared memory that a block takes."""
 
+    @property
+    def at_once(self) -> int:
+        """Blocks that a multiprocessor shall hold; 0: as many as a compiler makes room for."""
+        return 0
+
     def refused(self) -> str | None:
         """Why this block cannot be; None where it can."""
         room = self.at.language.room
-        if self.shared > room:
+        if self.shared + _REDUCED > room:
             return (f"scores of {self.depth} terms and values of {self.columns} columns take "
                     f"{self.shared} bytes of shared memory in blocks of {self.blocks.rows} "
                     f"queries; there are {room}")
@@ -102,8 +114,21 @@ class AttentionBlock(ABC):
             self.start()
             self.seen()
             self.queries()
-            self.over(f"low / {keys} * {keys}", "end")
+            if self.partial is None:
+                self.over(f"low / {keys} * {keys}", "end")
+            else:
+                self._part()
+                self.over("first_key", "last_key")
             self.ends()
+
+    def _part(self) -> None:
+        """The keys of this part: as many blocks of those that are seen as of every other."""
+        p, keys, parts = self.at.p, self.blocks.keys, self.blocks.parts
+        p.line(f"const int64_t begin = low / {keys} * {keys}, "
+               f"steps = low < end ? (end - begin + {keys - 1}) / {keys} : 0;")
+        p.line(f"const int64_t first_key = begin + steps * part / {parts} * {keys}, "
+               f"until = begin + steps * (part + 1) / {parts} * {keys}, "
+               "last_key = until < end ? until : end;")
 
     def over(self, first: str, end: str) -> None:
         """All blocks of keys between two."""
@@ -117,9 +142,11 @@ class AttentionBlock(ABC):
         a, p, rows = self.a, self.at.p, self.blocks.rows
         m, batch = dim(spread(a.second.m)), dim(spread(a.second.batch))
         p.line(f"const int64_t down = ({m} + {rows - 1}) / {rows};")
-        with p.braces(f"for (int64_t tile = block_id(); tile < {batch} * down; "
-                      "tile += block_count())"):
-            self.at.unpack("tile / down", a.second.batch)
+        with p.braces(f"for (int64_t tile = block_id(); tile < {self.blocks.parts} * {batch} * "
+                      "down; tile += block_count())"):
+            if self.partial is not None:
+                p.line(f"const int64_t item = tile / down % {batch}, part = tile / down / {batch};")
+            self.at.unpack("tile / down" if self.partial is None else "item", a.second.batch)
             p.line(f"const int64_t m_from = tile % down * {rows};")
             yield
 
@@ -181,11 +208,9 @@ class AttentionBlock(ABC):
         p.line("high[i] = now;")
 
     def results(self, name: str, columns: int, each: int, column: str) -> None:
-        """Store what the sums become, divided by what their weights sum to. A thread has ``each``
-        neighbours of a row, ``columns`` times."""
+        """Store what the sums become, divided by what their weights sum to, or the sums of this
+        part. A thread has ``each`` neighbours of a row, ``columns`` times."""
         a, p = self.a, self.at.p
-        (group,) = a.second.groups
-        needs = list(dict.fromkeys(v for w in group.writes for v in w.needs()))
         for var, low, high in (("i", "0", self.halves), ("j", "0", columns),
                                ("e", f"{each} * i", f"{each} * i + {each}")):
             p.line("UNROLL")
@@ -193,11 +218,9 @@ class AttentionBlock(ABC):
         with p.braces(""):
             p.line(f"const int64_t at_m = m_from + {self.row('i')}, at_n = {column};")
             with p.braces(f"if (at_m < {dim(spread(a.second.m))} && at_n < {self.columns})"):
-                p.line(f"const {self.type} result = {name} * (1 / total[i]);")
-                self.at.unpack("at_m", a.second.m)
-                self.at.unpack("at_n", group.n)
-                self.at.ensure(needs, (*a.second.batch, *a.second.m, *group.n),
-                               {group.terms[0].sum.id: "result"})
-                p.block([Store(w) for w in group.writes])
-        p.at.given = {}
+                if self.partial is not None:
+                    self.partial.store(p, a, self.letter, name)
+                else:
+                    p.line(f"const {self.type} result = {name} * (1 / total[i]);")
+                    finish(self.at, a, "result")
 

@@ -82,6 +82,12 @@ class AttentionTiles(AttentionBlock):
     def shared(self) -> int:
         return sum(self.sizes.values()) * (8 if self.letter == "d" else 4)
 
+    @property
+    def at_once(self) -> int:
+        """Where nothing is said NVIDIA's compiler spills a little of large heads and few rows."""
+        largest = max(self.depth, self.columns)
+        return 1 if largest > 128 else 2 if largest > 64 or self.blocks.few else 0
+
     def row(self, i: str) -> str:
         return f"row + {self.lines} * {i}"
 
@@ -129,7 +135,7 @@ class AttentionTiles(AttentionBlock):
         holds, 0 where that has no limit. Beyond limits there are zeros."""
         p, batch = self.at.p, self.a.second.batch
         (lines, first, count, limit), (along, begin, width, end) = places, inner
-        p.line("UNROLL_BY(4)")
+        p.line("UNROLL_BY(8)")
         with p.braces(f"for (int e = thread_id(); e < {count * width}; e += {THREADS})"):
             p.line(f"const int r = e / {width}, c = e % {width};"
                    if follows(value, (along or (None,))[-1], (lines or (None,))[-1]) else

@@ -69,7 +69,7 @@ class _Kernel:
         lines = [*(f"  {line}" for line in shared), *p.lines]
         made = [stage(self.language, self.name, found.symbols, lines,
                       {**loads(found.operands), **({} if split else ends)},
-                      parts if split else found.writes, self._tiles(), alone=True,
+                      parts if split else found.writes, self._tiles(), blocks=1,
                       index=self.index)]
         if split:
             made.append(self._total(ends, parts))

@@ -57,11 +57,12 @@ class SimtC(ABC):
     @abstractmethod
     def head(self, name: str, buffers: Mapping[int, DType], symbols: Sequence[str],
              rooms: Sequence[str] = (), index: str = "int64_t",
-             alone: bool = False) -> list[str]:
+             blocks: int = 0) -> list[str]:
         """The lines that open a kernel: pointers ``b<slot>``, then sizes ``S_<symbol>``.
 
         rooms: letters of the registers that its blocks reduce. index: the type of sizes.
-        alone: whether a block may have all the registers that there are.
+        blocks: how many a multiprocessor shall hold; where that is not stated a compiler may
+        spill registers to have room for more.
         """
 
     @property

@@ -47,7 +47,7 @@ def print_kernel(language: SimtC, algebra: Algebra, function: Function) -> str:
     for d in found:
         p.nest(d)
     head = language.head(function.name, dict(sorted(function.buffers.items())), function.symbols,
-                         p.rooms, dialect.index, p.keeps)
+                         p.rooms, dialect.index, int(p.keeps))
     return "\n".join([*head, *p.lines, "}"]) + "\n"
 
 

@@ -108,12 +108,12 @@ def loads(roots: Iterable[Val], taken: frozenset[int] = frozenset()) -> dict[int
 
 def stage(language: SimtC, name: str, symbols: Sequence[str], lines: Sequence[str],
           reads: dict[int, DType], writes: dict[int, DType],
-          nests: tuple[tuple[Dim, int], ...], rooms: Sequence[str] = (), alone: bool = False,
+          nests: tuple[tuple[Dim, int], ...], rooms: Sequence[str] = (), blocks: int = 0,
           shared: int = 0, index: str = "int64_t") -> tuple[str, Stage]:
-    """One function of these lines, and how it is called. rooms, alone, index: of its head; shared:
-    of its launch."""
+    """One function of these lines, and how it is called. rooms, blocks, index: of its head;
+    shared: of its launch."""
     buffers = dict(sorted({**reads, **writes}.items()))
-    head = language.head(name, buffers, symbols, rooms, index, alone)
+    head = language.head(name, buffers, symbols, rooms, index, blocks)
     source = "\n".join([*head, *lines, "}"]) + "\n"
     return source, Stage(name, frozenset(reads), frozenset(writes), True,
                          Launch(THREADS, nests, tuple(buffers), shared))

@@ -126,7 +126,7 @@ class _Kernel:
         source, made = stage(self.language, self.name, found.symbols,
                              [*(f"  {room.text}" for room in rooms), *p.lines],
                              {**loads(found.operands), **ends}, found.writes, tuple(nests),
-                             alone=True, index=index)
+                             blocks=1, index=index)
         b = found.before
         return KernelCode(self.name, "\n".join([*b.sources, source]), (*b.stages, made),
                           b.temporaries, found.symbols, found.work(4), (f"rows {self.rows}",))

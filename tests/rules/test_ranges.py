@@ -29,7 +29,7 @@ def ranges_of(graph: Graph) -> Ranges:
     for i in graph.idioms:
         nodes[i.node.id].append(ENode(i.op, tuple(a.id for a in i.args), i.attrs))
     return Ranges(View(graph.table, Codec(graph.facts), nodes, {n.id: n.shape for n in graph.nodes},
-                       {n.id: n.dtype for n in graph.nodes}, {n.id: n.id for n in graph.nodes}, {},
+                       {n.id: n.dtype for n in graph.nodes}, dict, {},
                        frozenset()))
 
 

@@ -140,7 +140,7 @@ class Module:
 
     def found(self, source: str) -> list[str]:
         """The names of the kernels of a text."""
-        return (re.findall(r"^KERNEL\(\d+(?:, 1)?\) (\w+)\(", source, re.MULTILINE)
+        return (re.findall(r"^KERNEL\(\d+(?:, \d+)?\) (\w+)\(", source, re.MULTILINE)
                 + re.findall(r"^extern \"C\" __global__ void (?:__launch_bounds__\(\d+\) )?"
                              r"(\w+)\(", source, re.MULTILINE))
 

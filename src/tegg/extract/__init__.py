@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from tegg.collecting import deferred
 from tegg.errors import ExtractionError
 from tegg.ir.classes import Cover, EClasses, KernelSpec
 from tegg.extract.cost import Costs
@@ -18,7 +19,8 @@ from tegg.extract.cones import Cones
 from tegg.extract.fragment import fragment
 from tegg.extract.heuristic import search
 from tegg.extract.limits import Limits
-from tegg.extract.milp import TOLERANCE, solve
+from tegg.extract.exact import solve
+from tegg.extract.milp import TOLERANCE
 from tegg.extract.problem import Problem
 from tegg.extract.prune import Lowerable, anything
 from tegg.extract.roles import assign
@@ -37,6 +39,7 @@ SEARCH = 2.0  # seconds that the heuristic may take even where the budget is spe
 GAP = TOLERANCE  # below this a cover is as good as the bound, within what the solver tells apart
 
 
+@deferred()
 def extract(classes: EClasses, costs: Costs, *, lowerable: Lowerable = anything,
             accepts: Accepts | None = None, target: str = "the target", budget_s: float = 5.0,
             exact: bool = True, limits: Limits | None = None, runners_s: float = 0.0,
@@ -161,7 +164,7 @@ def _choose(problem: Problem, deadline: float, exact: bool,
         left = deadline - began
         solved = solve(problem, max(0.01, left * 0.7))
         stats.update(columns=solved.columns, rows=solved.rows,
-                     milp_s=time.monotonic() - began)
+                     exact_s=time.monotonic() - began)
         best, bound = solved.used, solved.bound
         if solved.optimal and best is not None:
             stats["missed_budget"] = 0

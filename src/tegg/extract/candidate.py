@@ -41,6 +41,9 @@ class Pricer:
         self._known: dict[tuple, tuple[float, int]] = {}  # structure of a kernel -> its price
         self._kinds: dict[tuple, int] = {}   # what matters of a value -> a number below 0
         self._kind_of: dict[int, int] = {}
+        self._steps: dict[tuple, int] = {}   # op and attributes -> a number
+        self._step_of: dict[int, tuple[ENode, int]] = {}
+        self._stored: dict[int, float] = {}
         # arguments arrive, and results leave, in their own dtype; weights are converted ahead
         self.forms = {c: f for c, f in roles.classes.forms.items() if c not in roles.roots and (
             c in roles.weights or (c in roles.nodes and roles.computed(c)))}
@@ -75,10 +78,19 @@ class Pricer:
                 if a not in number:  # a leaf, or what stands for it where it was first read
                     number[a] = len(number)
                     key.append(self._kind(a))
-            key.append((n.op.name, n.attrs, *[number[a] for a in n.args]))
+            key.append(self._step(n))
+            key += [number[a] for a in n.args]
             number[c] = len(number)
         key.extend(number[o] if o in number else self._kind(o) for o in outs)
         return tuple(key)
+
+    def _step(self, n: ENode) -> int:
+        """A number, from 0, for what an e-node does; it says how many operands follow."""
+        known = self._step_of.get(id(n))
+        if known is None:
+            step = self._steps.setdefault((n.op.name, n.attrs), len(self._steps))
+            known = self._step_of[id(n)] = n, step  # the e-node lives on, so that its id is its own
+        return known[1]
 
     def _kind(self, c: int) -> int:
         found = self._kind_of.get(c)
@@ -122,4 +134,8 @@ class Pricer:
 
     def stored(self, c: int) -> float:
         """Rough seconds to read a class from memory."""
-        return self.bytes(c, self.values.size[c]) / self.costs.levels[-1].total
+        known = self._stored.get(c)
+        if known is None:
+            size = self.bytes(c, self.values.size[c])
+            known = self._stored[c] = size / self.costs.levels[-1].total
+        return known

@@ -17,9 +17,10 @@ def coarsened(nodes: Nodes, rank: dict[int, int], wanted: tuple[int, ...]) -> No
     while True:
         readers = _readers(nodes, rank, wanted)
         changed = False
-        for c in sorted(nodes, key=rank.__getitem__, reverse=True):
+        several = [c for c, ns in nodes.items() if len(ns) > 1]
+        for c in sorted(several, key=rank.__getitem__, reverse=True):
             for coarse in list(nodes[c]):
-                if len(nodes[c]) > 1 and coarse in nodes[c] and coarse.op.named:
+                if len(nodes[c]) > 1 and coarse.op.named and coarse in nodes[c]:
                     hidden = _hidden(c, coarse, nodes, rank, still, readers, wanted)
                     if hidden:
                         nodes[c] = [n for n in nodes[c] if n not in hidden]
@@ -36,10 +37,10 @@ def _readers(nodes: Nodes, rank: dict[int, int], wanted: tuple[int, ...]) -> dic
     """
     readers: dict[int, set[int]] = {c: {c} if c in wanted else set() for c in nodes}
     for c in sorted(nodes, key=rank.__getitem__, reverse=True):
-        moved = all(n.op.kind == "movement" for n in nodes[c])
+        seen = readers[c] if all(n.op.kind == "movement" for n in nodes[c]) else (c,)
         for n in nodes[c]:
             for a in n.args:
-                readers[a] |= readers[c] if moved else {c}
+                readers[a].update(seen)
     return readers
 
 

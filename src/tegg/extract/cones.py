@@ -48,7 +48,7 @@ class Cones:
         self.flow: dict[int, float] = dict.fromkeys(roles.nodes, 0.0)
         self.tried = 0
         self._parts: dict[int, list[_Part]] = {}
-        self._rough: dict[int, dict[int, float]] = {}
+        self._rough: dict[int, float] = {}
         for c in roles.nodes:
             if c not in roles.given and c not in roles.constant:
                 self._enumerate(c)
@@ -124,9 +124,9 @@ class Cones:
         body: dict[int, ENode] = {}
         for p in parts:
             leaves |= p.leaves
-            for k, v in p.body.items():
-                if body.setdefault(k, v) is not v:
-                    return leaves, None
+            if body and any(p.body[k] is not body[k] for k in p.body.keys() & body.keys()):
+                return leaves, None
+            body.update(p.body)
         if not leaves.isdisjoint(body):
             return leaves, None
         body[c] = node
@@ -140,12 +140,13 @@ class Cones:
 
     def _rank(self, leaves: frozenset[int], body: Body) -> float:
         """A rough price with the flow of the leaves, to choose which cones are priced."""
-        total = sum(self.flow[a] + self.pricer.stored(a) for a in leaves)
+        total = sum([self.flow[a] + self.pricer.stored(a) for a in leaves])
+        rough = self._rough
         for k, v in body.items():
-            per = self._rough.setdefault(k, {})
-            if id(v) not in per:
-                per[id(v)] = self.pricer.rough(v, k)
-            total += per[id(v)]
+            known = rough.get(id(v))  # of the e-nodes of the roles, which live as long
+            if known is None:
+                known = rough[id(v)] = self.pricer.rough(v, k)
+            total += known
         return total
 
     def _keep(self, c: int, found: dict[frozenset[int], tuple[float, Body]]) -> None:

@@ -6,7 +6,7 @@ kernels can wait for itself, and the program that is solved needs no constraints
 
 from __future__ import annotations
 
-from tegg.extract.prune import Nodes
+from tegg.extract.prune import Nodes, derivations
 
 
 def ordered(nodes: Nodes) -> tuple[Nodes, dict[int, int]]:
@@ -16,77 +16,55 @@ def ordered(nodes: Nodes) -> tuple[Nodes, dict[int, int]]:
     and its inverse, a double negation) they stand by their shortest derivation, so that each
     class keeps an e-node.
     """
-    component = _components(nodes)
-    members: dict[int, list[int]] = {}
-    for c in nodes:
-        members.setdefault(component[c], []).append(c)
-    depth = _derivation(nodes)
+    operands = {c: list({a for n in ns for a in n.args}) for c, ns in nodes.items()}
+    depth = derivations(nodes)
     level: dict[int, int] = {}
-    for k in sorted(members):  # components are numbered operands first
-        inside = members[k]
-        base = 1 + max((level[a] for c in inside for n in nodes[c] for a in n.args
-                        if component[a] != k), default=-1)
+    for inside in _components(operands):
+        below = [level[a] for c in inside for a in operands[c] if a in level]
+        base = 1 + max(below, default=-1)
         for i, c in enumerate(sorted(inside, key=lambda c: (depth[c], c))):
             level[c] = base + i
     rank = {c: i for i, c in enumerate(sorted(nodes, key=lambda c: (level[c], c)))}
-    kept = {c: [n for n in nodes[c] if all(rank[a] < rank[c] for a in n.args)]
-            for c in sorted(nodes, key=rank.__getitem__)}
+    kept: Nodes = {}
+    for c, own in rank.items():
+        ns = nodes[c]
+        after = {a for a in operands[c] if rank[a] >= own}
+        kept[c] = [n for n in ns if after.isdisjoint(n.args)] if after else list(ns)
     return kept, rank
 
 
-def _derivation(nodes: Nodes) -> dict[int, int]:
-    """Length of each class's shortest derivation."""
-    depth: dict[int, int] = {}
-    users: dict[int, list[int]] = {}
-    for c, ns in nodes.items():
-        for n in ns:
-            for a in n.args:
-                users.setdefault(a, []).append(c)
-    todo = list(nodes)
-    while todo:
-        again: dict[int, None] = {}
-        for c in todo:
-            best = min((1 + max((depth[a] for a in n.args), default=0) for n in nodes[c]
-                        if all(a in depth for a in n.args)), default=None)
-            if best is not None and best < depth.get(c, best + 1):
-                depth[c] = best
-                again.update(dict.fromkeys(users.get(c, ())))
-        todo = list(again)
-    return depth
-
-
-def _components(nodes: Nodes) -> dict[int, int]:
-    """Strongly connected components, numbered operands first (Tarjan, without recursion)."""
+def _components(operands: dict[int, list[int]]) -> list[list[int]]:
+    """Strongly connected components, operands first (Tarjan, without recursion)."""
     index: dict[int, int] = {}
     low: dict[int, int] = {}
-    component: dict[int, int] = {}
+    closed: set[int] = set()
+    found: list[list[int]] = []
     stack: list[int] = []
-    count = 0
-    for start in nodes:
+    place: dict[int, int] = {}  # where in the stack
+    for start, first in operands.items():
         if start in index:
             continue
         index[start] = low[start] = len(index)
+        place[start] = len(stack)
         stack.append(start)
-        walk = [(start, iter([a for n in nodes[start] for a in n.args]))]
+        walk = [(start, iter(first))]
         while walk:
             c, rest = walk[-1]
             for a in rest:
                 if a not in index:
                     index[a] = low[a] = len(index)
+                    place[a] = len(stack)
                     stack.append(a)
-                    walk.append((a, iter([b for n in nodes[a] for b in n.args])))
+                    walk.append((a, iter(operands[a])))
                     break
-                if a not in component:
-                    low[c] = min(low[c], index[a])
+                if a not in closed and index[a] < low[c]:
+                    low[c] = index[a]
             else:
                 walk.pop()
                 if walk:
                     low[walk[-1][0]] = min(low[walk[-1][0]], low[c])
                 if low[c] == index[c]:
-                    while True:
-                        a = stack.pop()
-                        component[a] = count
-                        if a == c:
-                            break
-                    count += 1
-    return component
+                    found.append(stack[place[c]:])
+                    del stack[place[c]:]
+                    closed.update(found[-1])
+    return found

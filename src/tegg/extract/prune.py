@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from tegg.ir.classes import EClasses, ENode
 from tegg.dtype import DType
@@ -46,7 +46,7 @@ def lowered(classes: EClasses, lowerable: Lowerable, target: str) -> Nodes:
                 kept[c].append(n)
             else:
                 refused.setdefault(c, (n, dtype, reason))
-    alive = _computable(kept)
+    alive = derivations(kept)
     for r in roots(classes):
         if r not in alive:
             _refuse(r, kept, refused, alive, target)
@@ -55,33 +55,39 @@ def lowered(classes: EClasses, lowerable: Lowerable, target: str) -> Nodes:
     return live(kept, roots(classes))
 
 
-def _computable(nodes: Nodes) -> set[int]:
-    """Classes with an e-node whose operands are computable."""
-    users: dict[int, list[tuple[int, int]]] = {}
-    missing: dict[tuple[int, int], int] = {}
+def derivations(nodes: Nodes) -> dict[int, int]:
+    """Length of the shortest derivation of each class that has one."""
+    users: dict[int, list[int]] = {}  # class -> e-nodes that wait for it
+    owner: list[int] = []             # e-node -> its class
+    missing: list[int] = []
     ready: list[int] = []
     for c, ns in nodes.items():
-        for i, n in enumerate(ns):
-            args = set(n.args)
-            missing[c, i] = len(args)
-            for a in args:
-                users.setdefault(a, []).append((c, i))
-            if not args:
+        for n in ns:
+            if n.args:
+                args = set(n.args)
+                for a in args:
+                    users.setdefault(a, []).append(len(owner))
+                owner.append(c)
+                missing.append(len(args))
+            else:
                 ready.append(c)
-    alive: set[int] = set()
+    depth: dict[int, int] = {}
+    length = 1
     while ready:
-        c = ready.pop()
-        if c in alive:
-            continue
-        alive.add(c)
-        for key in users.get(c, ()):
-            missing[key] -= 1
-            if not missing[key]:
-                ready.append(key[0])
-    return alive
+        level = [c for c in dict.fromkeys(ready) if c not in depth]
+        depth.update(dict.fromkeys(level, length))
+        ready = []
+        for c in level:
+            for i in users.get(c, ()):
+                missing[i] -= 1
+                if not missing[i]:
+                    ready.append(owner[i])
+        length += 1
+    return depth
 
 
-def _refuse(root: int, kept: Nodes, refused: dict, alive: set[int], target: str) -> None:
+def _refuse(root: int, kept: Nodes, refused: dict, alive: Container[int],
+            target: str) -> None:
     """Report the first class below a dead root all of whose e-nodes were refused."""
     todo, seen = [root], set()
     while todo:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tegg.ir.classes import EClasses, ENode
 from tegg.dim import Poly
@@ -21,8 +21,8 @@ class Roles:
     given: inputs. weights: those of known size that change only between runs. constant: spelled
     inside kernels. moved: movement of others and nothing else; they never rest in memory, the
     reader moves. ahead: computed from weights and constants of known size alone; a kernel that
-    runs when weights change may store them. users: computed class -> those that read it,
-    through movement.
+    runs when weights change may store them. still: what lies in memory, or can, before
+    a run starts. users: computed class -> those that read it, through movement.
     """
 
     classes: EClasses
@@ -35,15 +35,16 @@ class Roles:
     moved: frozenset[int]
     ahead: frozenset[int]
     users: dict[int, list[int]]
+    still: frozenset[int] = field(init=False)
+    _evaluated: frozenset[int] = field(init=False)
 
-    @property
-    def still(self) -> frozenset[int]:
-        """What lies in memory, or can, before a run starts."""
-        return self.weights | self.ahead
+    def __post_init__(self) -> None:
+        self.still = self.weights | self.ahead
+        self._evaluated = frozenset(self.nodes) - self.given - self.constant - self.moved
 
     def computed(self, c: int) -> bool:
         """Whether a kernel of some plan has to evaluate the class."""
-        return c not in self.given and c not in self.constant and c not in self.moved
+        return c in self._evaluated
 
     def references(self, node: ENode, every: bool = False) -> list[Reference]:
         """The classes below an e-node's operands, through movement, each with its way.

@@ -6,7 +6,7 @@ import time
 
 from tegg.extract.assemble import assemble
 from tegg.extract.candidate import Pricer
-from tegg.extract.milp import solve
+from tegg.extract.exact import solve
 from tegg.extract.problem import Problem
 from tegg.ir.classes import RunnerUp
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from tegg.extract.covering import Covering
 from tegg.extract.heuristic import every_border, polished
-from tegg.extract.milp import solve
+from tegg.extract.exact import solve
 
 SHORTEST = 3     # repetitions below which there is nothing to stitch
 CUTS = ((2, 0), (2, 1), (4, 2))  # per pass: halves of a repetition in a block, and before the first

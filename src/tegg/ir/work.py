@@ -126,6 +126,7 @@ class _Walk:
         self.late = self.late_evaluations = 0.0
         self.out = Demand()
         self.seen = seen_share(body)
+        self.dealt = False  # whether an attention says what threads share: its scores do not
 
     def run(self) -> Demand:
         for node in self.body.values():
@@ -346,6 +347,7 @@ class _Walk:
         self.out.products.append(Product(done, node.op.name, execution, ready))
         self._rows(execution.pieces if execution else
                    done.batch * -(-done.m // 8) * -(-done.n // 16))
+        self.dealt = self.dealt or node.op.kind == "attention"
         ahead = ready and execution is not None and execution.kept  # panels are read in its place
         for i, (a, other) in enumerate(((x, done.n), (y, done.m))):
             if ahead and execution and i == execution.packs:
@@ -369,4 +371,5 @@ class _Walk:
         return True
 
     def _rows(self, n: int) -> None:
-        self.out.rows = n if self.out.rows is None else max(self.out.rows, n)
+        if not self.dealt:
+            self.out.rows = n if self.out.rows is None else max(self.out.rows, n)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from tegg.collecting import deferred
 from tegg.ir.classes import Cover, EClasses, Fragment, KernelSpec, Stored
 from tegg.dim import Dim, product, symbols
 from tegg.dtype import DType
@@ -25,6 +26,7 @@ class KernelRefused(LoweringError):
         self.spec, self.reason = spec, reason
 
 
+@deferred()
 def make_plan(classes: EClasses, cover: Cover, symbols: tuple[str, ...],
               rebuild: Callable[[KernelSpec], Fragment],
               lower: Callable[[Fragment, str, frozenset[int]], KernelCode]) -> Plan:

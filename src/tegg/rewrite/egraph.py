@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from tegg.bits import value_of
+from tegg.collecting import deferred
 from tegg.dtype import dtype
 from tegg.ir.classes import EClasses
 from tegg.rewrite.compiler import PRECISIONS, Compiler, Stack, stack
@@ -26,7 +27,7 @@ from tegg.rewrite.rulefile import Rule, RuleSet
 from tegg.rewrite.ruletext import GUARDS, plain_name, rule_texts, variable
 from tegg.rewrite.sexpr import Expr, List
 from tegg.rewrite.stating import Stater
-from tegg.rewrite.view import View, look
+from tegg.rewrite.view import Reader, View
 from tegg.rewrite.tables import read_tables
 from tegg.rewrite.vocabulary import Word, loader, prelude
 
@@ -43,6 +44,7 @@ class Saturated:
     trace: Trace | None = None
 
 
+@deferred()
 def saturate(graph: Graph, compilers: Compiler | Sequence[Compiler], precision: str = "reals",
              limits: Mapping[str, Mapping[str, float]] | None = None,
              features: Iterable[str] = ("cpu",), trace: bool = False) -> Saturated:
@@ -83,6 +85,9 @@ class _Saturation:
         self.graph, self.stack, self.order = graph, stacked, order
         self.engine, self.codec = Engine(), Codec(graph.facts)
         self.stater = Stater(self.engine, stacked.table, self.codec, len(graph.nodes))
+        weights = frozenset(i for i, s in enumerate(graph.inputs) if s.kind == "weight")
+        reads = {r for p in stacked.providers if isinstance(p, Reading) for r in p.reads}
+        self.reader = Reader(self.engine, stacked.table, self.codec, weights, reads)
         self.report = Report()
         self.sets: list[RuleSet] = []
         self.members: dict[str, list[str]] = {}  # rule set -> its egglog rule sets, one a rule
@@ -304,10 +309,7 @@ class _Saturation:
     def view(self) -> View:
         """The e-graph as it is now."""
         if self.seen is None or self.seen[0] != self.engine.changes:
-            weights = frozenset(i for i, s in enumerate(self.graph.inputs) if s.kind == "weight")
-            reads = {r for p in self.stack.providers if isinstance(p, Reading) for r in p.reads}
-            self.seen = self.engine.changes, look(self.engine, self.stack.table, self.codec,
-                                                  weights, reads)
+            self.seen = self.engine.changes, self.reader.look()
         return self.seen[1]
 
     def freeze(self) -> EClasses:

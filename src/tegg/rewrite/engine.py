@@ -114,6 +114,10 @@ class Engine:
         return {name: [(row.inputs, row.output, row.subsumed) for row in frozen[name].rows]
                 for name in functions}
 
+    def lookup(self, function: str, value: Any) -> Any:
+        """What a function of one argument says of a value, or None."""
+        return self._egraph.lookup_function(function, [value])
+
     def text_of(self, value) -> str:
         """The String behind a value."""
         return self._egraph.value_to_string(value)

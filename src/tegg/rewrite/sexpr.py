@@ -126,31 +126,21 @@ def read(text: str, file: str) -> tuple[List, ...]:
     return tuple(done)
 
 
+# a parenthesis, a string (perhaps without its end), a comment, a word
+_TOKEN = re.compile(r'[()]|"[^"]*"?|;.*|[^\s();"]+')
+
+
 def _tokens(text: str, file: str):
     for number, line in enumerate(text.splitlines(), 1):
-        i = 0
-        while i < len(line):
-            c, place = line[i], Place(file, number, i + 1)
-            if c.isspace():
-                i += 1
-            elif c == ";":
+        for found in _TOKEN.finditer(line):
+            word, place = found[0], Place(file, number, found.start() + 1)
+            if word[0] == ";":
                 break
-            elif c in "()":
-                yield Symbol(c, place)
-                i += 1
-            elif c == '"':
-                stop = line.find('"', i + 1)
-                if stop < 0:
+            if word[0] == '"':
+                if word[-1] != '"' or len(word) == 1:
                     raise RuleError(f"{place}: this string is never closed; add a '\"' "
                                     f"on the same line")
-                if "\\" in line[i:stop]:
-                    raise RuleError(f"{place}: {line[i:stop + 1]} holds a backslash; "
+                if "\\" in word:
+                    raise RuleError(f"{place}: {word} holds a backslash; "
                                     f"strings are plain text here")
-                yield Symbol(line[i:stop + 1], place)
-                i = stop + 1
-            else:
-                stop = i
-                while stop < len(line) and not line[stop].isspace() and line[stop] not in '();"':
-                    stop += 1
-                yield Symbol(line[i:stop], place)
-                i = stop
+            yield Symbol(word, place)

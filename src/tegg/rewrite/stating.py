@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tegg.ir.classes import ENode
 from tegg.dim import Shape
 from tegg.dtype import DType
@@ -20,7 +22,7 @@ class Stater:
         self.engine, self.table, self.codec = engine, table, codec
         self.next_name = first_name  # names for classes without a node of the graph
         self.known: set[str] = set()
-        self._terms: tuple[View, dict[int, str]] | None = None  # of the last view
+        self.names: dict[Any, int] = {}  # the engine's value for a class -> a name of it
 
     def state(self, provider: Provider, view: View) -> int:
         """State the facts of a provider. How many were not stated before."""
@@ -55,27 +57,29 @@ class Stater:
 
     # ---- naming classes
     def terms(self, view: View, wanted: set[int]) -> dict[int, str]:
-        """A short term for each wanted class; one without a node is named, in the view too."""
-        if self._terms is None or self._terms[0] is not view:
-            self._terms = view, {c: f"(Node {i})" for i, c in view.of.items()}
-        terms = self._terms[1]
-        waiting = wanted - set(terms)
+        """A short term for each wanted class; one without a name is given one."""
+        if not self.names:
+            self.names = {view.values[c]: i for i, c in view.of.items()}
+        names, values = self.names, view.values
+        waiting = {c for c in wanted if values[c] not in names}
+        unnamed = [c for c in view.nodes if values[c] not in names] if waiting else []
         while waiting:
-            before = len(terms)
-            for c, nodes in view.nodes.items():
-                if c not in terms:
-                    ready = next((n for n in nodes if all(a in terms for a in n.args)), None)
-                    if ready is not None:
-                        terms[c] = self._named(ready, terms)
-                        view.of[self.next_name - 1] = c
-                        waiting.discard(c)
-            assert len(terms) > before, "a class without a finite term"
-        return terms
+            before = len(names)
+            for c in unnamed:
+                ready = next((n for n in view.nodes[c] if values[c] not in names
+                              and all(values[a] in names for a in n.args)), None)
+                if ready is not None:
+                    names[values[c]] = self._named(ready, view)
+                    waiting.discard(c)
+            assert len(names) > before, "a class without a finite term"
+        return {c: _term(names[values[c]]) for c in wanted}
 
-    def _named(self, n: ENode, terms: dict[int, str]) -> str:
-        name = f"(Node {self.next_name})"
-        args = " ".join(terms[a] for a in n.args)
-        self.engine.run(f"(union {name} ({n.op.name} {args} {self.codec.attrs(n.op, n.attrs)}))")
+    def _named(self, n: ENode, view: View) -> int:
+        """A new name for the class of an e-node whose operands have names."""
+        args = " ".join(_term(self.names[view.values[a]]) for a in n.args)
+        name = self.next_name
+        self.engine.run(f"(union {_term(name)} "
+                        f"({n.op.name} {args} {self.codec.attrs(n.op, n.attrs)}))")
         self.next_name += 1
         return name
 
@@ -102,6 +106,10 @@ class Stater:
                 raise RuleError(f"{n!r} has shape {shape} by the op table, and its class another; "
                                 f"a rule built it without a guard on shapes") from None
         return len(found)
+
+
+def _term(name: int) -> str:
+    return f"(Node {name})"
 
 
 def type_of(n: ENode, view: View) -> tuple[Shape, DType]:

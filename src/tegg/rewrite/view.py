@@ -11,7 +11,7 @@ from tegg.dim import Shape
 from tegg.dtype import DType
 from tegg.rewrite.encode import Codec
 from tegg.rewrite.engine import Engine
-from tegg.ir.op import ATTR_SORTS, OpTable
+from tegg.ir.op import ATTR_SORTS, Op, OpTable
 
 
 @dataclass(slots=True)
@@ -19,10 +19,11 @@ class View:
     """The classes of an e-graph at one moment. A class is an int, valid for this view only.
 
     nodes: class -> e-nodes, those that rules subsumed left out. shape and dtype: of the classes
-    that have one. of: id of a node of the graph (or of a name that loading gave) -> class.
-    forms: class -> storage forms that stand in one class with its plain Store. narrow: classes
-    whose plain Store rules subsumed. weights: slots of inputs that are bound once. stated: relation
-    of one Tensor -> the classes of which it is stated, where a provider ``reads`` it.
+    that have one. names: what finds the classes of names. forms: class -> storage forms that stand
+    in one class with its plain Store. narrow: classes whose plain Store rules subsumed. weights:
+    slots of inputs that are bound once. values: class -> the engine's value for it, which stays
+    that of the class for as long as the engine shows it. stated: relation of one Tensor -> the
+    classes of which it is stated, where a provider ``reads`` it.
     """
 
     table: OpTable
@@ -30,11 +31,18 @@ class View:
     nodes: dict[int, list[ENode]]
     shape: dict[int, Shape]
     dtype: dict[int, DType]
-    of: dict[int, int]
+    names: Callable[[], dict[int, int]]
     forms: dict[int, frozenset[str]]
     narrow: frozenset[int]
     weights: frozenset[int] = frozenset()
+    values: list[Any] = field(default_factory=list)
     stated: Mapping[str, frozenset[int]] = field(default_factory=dict)
+
+    @property
+    def of(self) -> dict[int, int]:
+        """Id of a node of the graph (or of a name that loading gave) -> class. To be asked for
+        before rules run again."""
+        return self.names()
 
     def having(self, op: str) -> Iterable[tuple[int, ENode]]:
         """Every class with an e-node of an op, and that e-node."""
@@ -55,29 +63,70 @@ class _Once(dict):
         return value
 
 
-def look(engine: Engine, table: OpTable, codec: Codec,
-         weights: frozenset[int] = frozenset(), reads: Collection[str] = ()) -> View:
-    """Read an e-graph out into a view. ``reads``: relations of one Tensor."""
-    rows = engine.rows([*table, *reads, "Node", "shape", "dtype", "Store", "StoreAs"])
-    ids = _Once(lambda _: len(ids))
-    attributes = {kind: _Once(_reader(engine, codec, kind)) for kind in ATTR_SORTS}
-    nodes: dict[int, list[ENode]] = {}
-    for op in table.values():
-        arity, of = op.arity, [attributes[kind] for _, kind in op.attrs]
-        for inputs, output, subsumed in rows[op.name]:
+class Reader:
+    """Reads an e-graph out into views; what does not change is read once.
+
+    A value that the engine still shows for a class has the type that it had, so that types are
+    asked for by value, and names not at all until somebody wants them: most rows are theirs.
+    reads: relations of one Tensor that views hold as well.
+    """
+
+    def __init__(self, engine: Engine, table: OpTable, codec: Codec,
+                 weights: frozenset[int], reads: Collection[str] = ()) -> None:
+        self.engine, self.table, self.codec, self.weights = engine, table, codec, weights
+        self.reads = tuple(reads)
+        self._attributes = {kind: _Once(_reader(engine, codec, kind)) for kind in ATTR_SORTS}
+        self._types: dict[Any, tuple[Shape, DType]] = {}
+
+    def look(self) -> View:
+        """The e-graph as it is now."""
+        rows = self.engine.rows([*self.table, *self.reads, "Store", "StoreAs"])
+        ids = _Once(lambda _: len(ids))
+        nodes: dict[int, list[ENode]] = {}
+        for op in self.table.values():
+            if rows[op.name]:
+                self._read(op, rows[op.name], ids, nodes)
+        forms = _forms(rows, ids, self.engine.text_of)
+        narrow = frozenset(ids[i[0]] for i, _, subsumed in rows["Store"] if subsumed)
+        stated = {name: frozenset(ids[i[0]] for i, _, _ in rows[name]) for name in self.reads}
+        view = View(self.table, self.codec, nodes, {}, {}, lambda: self._names(ids), forms, narrow,
+                    self.weights, list(ids), stated)
+        self._type(view)
+        return view
+
+    def _read(self, op: Op, rows: list, ids: dict, nodes: dict[int, list[ENode]]) -> None:
+        """The e-nodes of one op."""
+        arity, of = op.arity, [self._attributes[kind] for _, kind in op.attrs]
+        for inputs, output, subsumed in rows:
             if not subsumed:
                 args = tuple([ids[x] for x in inputs[:arity]])
-                attrs = tuple([values[x] for values, x in zip(of, inputs[arity:])])
-                nodes.setdefault(ids[output], []).append(ENode(op, args, attrs))
-    shapes, dtypes = attributes["shape"], attributes["dtype"]
-    return View(
-        table, codec, nodes,
-        {ids[i[0]]: shapes[o] for i, o, _ in rows["shape"]},
-        {ids[i[0]]: dtypes[o] for i, o, _ in rows["dtype"]},
-        {engine.int_of(i[0]): ids[o] for i, o, _ in rows["Node"]},
-        _forms(rows, ids, engine.text_of),
-        frozenset(ids[i[0]] for i, _, subsumed in rows["Store"] if subsumed), weights,
-        {name: frozenset(ids[i[0]] for i, _, _ in rows[name]) for name in reads})
+                attrs = tuple([known[x] for known, x in zip(of, inputs[arity:])]) if of else ()
+                node, c = ENode(op, args, attrs), ids[output]
+                if c in nodes:
+                    nodes[c].append(node)
+                else:
+                    nodes[c] = [node]
+
+    def _type(self, view: View) -> None:
+        """Shape and dtype of the classes of a view."""
+        ask, known = self.engine.lookup, self._types
+        shapes, dtypes = self._attributes["shape"], self._attributes["dtype"]
+        for c, value in enumerate(view.values):
+            if value in known:
+                view.shape[c], view.dtype[c] = known[value]
+                continue
+            shape, dtype = ask("shape", value), ask("dtype", value)
+            if shape is not None:
+                view.shape[c] = shapes[shape]
+            if dtype is not None:
+                view.dtype[c] = dtypes[dtype]
+            if shape is not None and dtype is not None:
+                known[value] = view.shape[c], view.dtype[c]
+
+    def _names(self, ids: dict[Any, int]) -> dict[int, int]:
+        """Name -> class of a view, of classes that it has."""
+        return {self.engine.int_of(inputs[0]): ids[output] for inputs, output, _ in
+                self.engine.rows(["Node"])["Node"] if output in ids}
 
 
 def _reader(engine: Engine, codec: Codec, kind: str) -> Callable[[Any], Any]:

@@ -106,8 +106,6 @@ typedef float k_memory __attribute__((vector_size(64), aligned(sizeof(float)), m
 #else
 #define CONTRACT
 #endif
-PRODUCT(k_product_1, 1)
-PRODUCT(k_product_2, 2)
 PRODUCT(k_product_3, 3)
 #undef CONTRACTED
 #undef CONTRACT
@@ -126,11 +124,7 @@ static void k_fill(const float *const b0, const float *const b1, const float *co
         int64_t k0 = ko0;
         for (; k0 + 16 <= ko1; k0 += 16, at += 16)
           vf_store(at, k_a_k(b0, b1, b2, b3, z0,  m0,  k0));
-        if (k0 < ko1) {
-          const int left = ko1 - k0;
-          vf_store(at, k_a_k_left(b0, b1, b2, b3, z0,  m0,  k0, left));
-          at += left;
-        }
+
       }
       i++;
     }
@@ -187,16 +181,7 @@ static void k_finish0(const float *const b0, const float *const b1, const float 
     int64_t n0 = first + j;
     while (j < cols) {
       if (cols == 48) { for (; j < 48; j += 16, n0 += 16) k_out0_n(b0, b1, b2, b3, z0, m0, n0, vf_load(t0 + i * ts + j)); break; }
-      int64_t end = j + (96 - n0);
-      if (end > cols) end = cols;
-      for (; j + 16 <= end; j += 16, n0 += 16)
-        k_out0_n(b0, b1, b2, b3, z0,  m0,  n0, vf_load(t0 + i * ts + j));
-      if (j < end) {
-        const int left = end - j;
-        k_out0_n_left(b0, b1, b2, b3, z0,  m0,  n0, vf_load(t0 + i * ts + j), left);
-        j = end;
-      }
-      
+
     }
   }
 }
@@ -233,7 +218,7 @@ static void k_block(const float *const b0, const float *const b1, const float *c
             {
               const float *const b = panels0 + ((q - from0) * deep + at) * 48;
               const char *const next = (const char *)(b + deep * 48) + ahead;
-switch ((cols + 15) / 16) { case 1: k_product_1(kc, i < whole ? in + i * stride : a + i * as, i < whole ? stride : as, b, t + 0, kb > 0, next); break; case 2: k_product_2(kc, i < whole ? in + i * stride : a + i * as, i < whole ? stride : as, b, t + 0, kb > 0, next); break; default: k_product_3(kc, i < whole ? in + i * stride : a + i * as, i < whole ? stride : as, b, t + 0, kb > 0, next); }
+k_product_3(kc, i < whole ? in + i * stride : a + i * as, i < whole ? stride : as, b, t + 0, kb > 0, next);
             }
 
             if (kb == blocks - 1)

@@ -1,0 +1,127 @@
+"""The exact cover by dynamic programming: values are decided one at a time, readers first.
+
+A state is what is wanted of the values that are still undecided, and which of them a chosen kernel
+has written already. A value that is wanted when its turn comes takes one of its writers; of two
+states the one that wants no more, has written no less and counts no more is enough. Programs are
+long and narrow, so few values are wanted at a time and states stay few, however long the program.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tegg.extract.covering import Covering
+
+WORK = 400_000  # comparisons and steps after which a program counts as too wide
+READY = 24      # values looked at for the next one to decide: a bound on programs of many outputs
+State = tuple[int, int]  # bits of values that are wanted, and that are written already
+Chosen = tuple["int", "Chosen | None"] | None  # the last kernel, and those before it
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """``used`` is None where no cover exists."""
+
+    used: list[int] | None
+
+
+def sweep(problem: Covering, without: int | None = None, work: int = WORK) -> Swept | None:
+    """The cheapest cover, ``without`` one of the kernels; None where that takes too much work."""
+    order = _order(problem)
+    bit = {w: 1 << i for i, w in enumerate(order)}
+    reads = [_bits(r, bit) for r in problem.reads]
+    writes = [_bits(w, bit) for w in problem.writes]
+    states: dict[State, tuple[float, Chosen]] = {
+        (_bits(problem.wanted, bit), 0): (0.0, None)}
+    for w in order:
+        undecided = ~((bit[w] << 1) - 1)
+        ways = [(k, problem.cost[k], reads[k], writes[k] & undecided)
+                for k in problem.writers[w] if k != without]
+        before = len(states)
+        states = _decided(states, bit[w], ways)
+        work -= before * (1 + len(ways))
+        states, compared = _undominated(states)
+        work -= compared
+        if work < 0:
+            return None
+    if not states:
+        return Swept(None)
+    ((_, chosen),) = states.values()
+    used = []
+    while chosen is not None:
+        k, chosen = chosen
+        used.append(k)
+    return Swept(used)
+
+
+def _bits(keys: tuple[int, ...] | list[int], bit: dict[int, int]) -> int:
+    out = 0
+    for w in keys:
+        out |= bit[w]
+    return out
+
+
+def _decided(states: dict[State, tuple[float, Chosen]], bit: int,
+             ways: list[tuple[int, float, int, int]]) -> dict[State, tuple[float, Chosen]]:
+    """The states after one value: it is not wanted, is written already, or takes a writer."""
+    out: dict[State, tuple[float, Chosen]] = {}
+    for (wanted, written), (cost, chosen) in states.items():
+        if not wanted & bit:
+            key = wanted, written & ~bit
+            if key not in out or cost < out[key][0]:
+                out[key] = cost, chosen
+            continue
+        rest = wanted ^ bit
+        for k, own, reads, writes in ways:
+            has = written | writes
+            key, total = ((rest | reads) & ~has, has), cost + own
+            if key not in out or total < out[key][0]:
+                out[key] = total, (k, chosen)
+    return out
+
+
+def _undominated(states: dict[State, tuple[float, Chosen]]
+                 ) -> tuple[dict[State, tuple[float, Chosen]], int]:
+    """Without states that another makes needless; and how many comparisons that took."""
+    if len(states) < 2:
+        return states, 0
+    kept: list[State] = []
+    compared = 0
+    for state in sorted(states, key=lambda s: states[s][0]):
+        wanted, written = ~state[0], state[1]
+        for i, (less, more) in enumerate(kept):
+            if not less & wanted and not written & ~more:
+                compared += i
+                break
+        else:
+            compared += len(kept)
+            kept.append(state)
+    return {s: states[s] for s in kept}, compared
+
+
+def _order(problem: Covering) -> list[int]:
+    """All keys, those that a kernel writes before those that it reads; next is what puts fewest
+    others in question, then what was so last."""
+    below: list[set[int]] = [set() for _ in problem.rank]
+    for reads, writes in zip(problem.reads, problem.writes):
+        for w in writes:
+            below[w].update(reads)
+    above = [0] * len(below)
+    for found in below:
+        for r in found:
+            above[r] += 1
+    open_ = set(problem.wanted)
+    ready = [w for w in sorted(range(len(below)), key=problem.rank.__getitem__) if not above[w]]
+    order: list[int] = []
+    while ready:
+        place = min(range(max(0, len(ready) - READY), len(ready)),
+                    key=lambda i: (len(below[ready[i]] - open_) - (ready[i] in open_), -i))
+        w = ready.pop(place)
+        order.append(w)
+        open_ |= below[w]
+        open_.discard(w)
+        for r in sorted(below[w], key=problem.rank.__getitem__):
+            above[r] -= 1
+            if not above[r]:
+                ready.append(r)
+    return order

@@ -1,0 +1,84 @@
+"""The collector of cycles waits, and runs again, whatever happens inside."""
+
+from __future__ import annotations
+
+import gc
+import threading
+
+import pytest
+from eclass_graphs import classes_of, encoder
+from extraction import COSTS
+
+from tegg.collecting import deferred
+from tegg.errors import ExtractionError
+from tegg.extract import extract
+from tegg.rewrite.compiler import Generic
+from tegg.rewrite.egraph import saturate
+
+
+@pytest.fixture(autouse=True)
+def _enabled():
+    assert gc.isenabled()
+    yield
+    assert gc.isenabled()
+
+
+def test_blocks_nest_and_the_last_one_ends_it():
+    with deferred():
+        with deferred():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+    assert gc.isenabled()
+
+
+def test_an_error_inside_ends_it_too():
+    with pytest.raises(KeyError), deferred():
+        raise KeyError
+    assert gc.isenabled()
+    with pytest.raises(ExtractionError):
+        extract(classes_of(encoder(1)), COSTS, lowerable=lambda op, dtype: "never")
+    assert gc.isenabled()
+
+
+def test_a_collector_that_was_off_stays_off():
+    gc.disable()
+    try:
+        with deferred():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+def test_the_last_of_several_threads_ends_it():
+    started, first_done, seen = threading.Barrier(2), threading.Event(), []
+
+    def first() -> None:
+        with deferred():
+            started.wait()
+        first_done.set()
+
+    def second() -> None:
+        with deferred():
+            started.wait()
+            first_done.wait()
+            seen.append(gc.isenabled())
+
+    threads = [threading.Thread(target=t) for t in (first, second)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert seen == [False] and gc.isenabled()
+
+
+def test_saturation_and_extraction_are_not_interrupted():
+    graph, starts = encoder(2), []
+    gc.callbacks.append(lambda phase, info: starts.append(phase))
+    try:
+        with deferred():
+            starts.clear()
+            extract(saturate(graph, Generic()).classes, COSTS)
+            assert not starts
+    finally:
+        gc.callbacks.pop()

@@ -1,0 +1,73 @@
+"""The sweep against enumeration, against the integer program, and on long programs."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from covering import covering
+from eclass_graphs import classes_of, encoder
+from extraction import Stages
+from hypothesis import given, settings
+from profiles import examples
+from tegg.testing.programs import programs
+
+from tegg.extract import milp
+from tegg.extract.covering import Covering
+from tegg.extract.exact import solve
+from tegg.extract.sweep import Swept, sweep
+
+
+def agree(problem: Covering, without: int | None = None) -> None:
+    """The sweep finds a cover that counts what the integer program's does, or neither does."""
+    swept, solved = sweep(problem, without, work=10**9), milp.solve(problem, 20.0, without, gap=0.0)
+    assert swept is not None and (swept.used is None) == (solved.used is None)
+    if swept.used is not None:
+        assert without not in swept.used and problem.covers(swept.used)
+        assert problem.total(swept.used) == pytest.approx(problem.total(solved.used), rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_hard_coverings_are_covered_as_by_the_integer_program(seed):
+    rng = Random(seed)
+    problem = covering(rng, rng.choice((4, 8, 12, 20)))
+    agree(problem)
+    agree(problem, rng.choice(sweep(problem).used))
+
+
+@settings(max_examples=examples(25))
+@given(programs(steps=9))
+def test_random_programs_are_covered_as_by_the_integer_program(program):
+    problem = Stages(classes_of(program.graph)).problem
+    if problem.wanted:
+        agree(problem)
+
+
+def test_a_kernel_that_writes_two_values_counts_once():
+    """Apart the two cost 3 + 3, one kernel that writes both 5; and what it reads costs 1."""
+    problem = Covering([(), (0,), (0,), (0,)], [(0,), (1,), (2,), (1, 2)], [1.0, 3.0, 3.0, 5.0],
+                       [1, 2], [0, 1, 2], [0, 1, 2], [1, 1, 1, 2])
+    assert sorted(sweep(problem).used) == [0, 3]
+    assert sorted(sweep(problem, without=3).used) == [0, 1, 2]
+
+
+def test_without_its_only_writer_a_value_has_no_cover():
+    problem = Covering([()], [(0,)], [1.0], [0], [0], [0], [1])
+    assert sweep(problem) == Swept([0]) and sweep(problem, without=0) == Swept(None)
+    assert solve(problem, 1.0, without=0).used is None
+
+
+def test_work_grows_with_the_length_of_a_program_and_no_faster():
+    """What covers 4 layers with some work left covers 16 with four times as much."""
+    few, many = (Stages(classes_of(encoder(n))).problem for n in (4, 16))
+    work = next(w for w in (2**i for i in range(8, 30)) if sweep(few, work=w))
+    assert sweep(many, work=5 * work) is not None
+
+
+def test_a_wide_program_is_left_to_the_integer_program():
+    problem = Stages(classes_of(encoder(1))).problem
+    assert sweep(problem, work=10) is None
+    rng = Random(5)
+    wide = covering(rng, 30)
+    found = solve(wide, 20.0)
+    assert found.optimal and wide.total(found.used) == pytest.approx(found.bound, rel=1e-6)
