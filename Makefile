@@ -6,7 +6,7 @@ JOBS   ?= 2
 
 .DEFAULT_GOAL := help
 BUNDLE ?= build/gpu
-.PHONY: help run test test-long bench bench-peers metal pycuda-wheel gpu-bundle gpu lint clean
+.PHONY: help run test test-long bench bench-peers metal pycuda-wheel cuda-report gpu-bundle gpu lint clean
 
 help:            ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ metal: $(VENV)/.metal  ## on a Mac: are the kernels right on its GPU, and how fa
 
 pycuda-wheel: $(VENV)/.dev  ## a wheel of PyCUDA in dist/, without a GPU: minutes, once
 	$(BIN)/python tools/pycuda_wheel.py dist
+
+cuda-report: $(VENV)/.dev  ## registers, spills and shared memory of all kernels that tests emit
+	$(BIN)/python tools/cuda_report.py
 
 gpu-bundle: $(VENV)/.dev  ## programs and a runner for a machine with a GPU, in build/gpu
 	$(BIN)/python benchmarks/gpu_bundle/make.py $(BUNDLE) --wheels dist

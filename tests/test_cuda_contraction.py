@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tegg.testing.kernels import random_inputs
 from simt import cases
 from test_contraction_random import fragment
-from test_cuda_kernels import agree, compiled
+from test_cuda_kernels import agree
 from tegg.backends.simt.contraction import lower_contraction
 from tegg.backends.cuda.emit import CudaC
 from tegg.backends.simt.templates import TILES, Forms, Tile, templates, tiles
@@ -41,7 +41,6 @@ def test_fragments(tile):
     for number, c in enumerate(found):
         if c.code.work.iterations < 3e6:
             agree(unit, c, number % 3, 4)
-    compiled([c.code for c in found])
 
 
 def test_symbolic_sizes():
@@ -104,7 +103,6 @@ def test_parts_of_the_depth():
             agree(unit, c, number % 3, 4)
     assert all("_total(" in c.code.source for c in found if c.code.stages)
     assert any("wide_load_4" in c.code.source.split("_total(")[-1] for c in found)
-    compiled([c.code for c in found])
 
 
 class _Operand:

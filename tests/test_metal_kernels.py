@@ -11,9 +11,10 @@ from contractions import CASES as PRODUCTS, SYMBOLIC
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from tegg.testing.kernels import random_inputs
-from simt import cases, fake_metal
+from simt import cases
 from simt.cases import METAL
 from simt.metal_front_end import judge, there
+from simt.metal_module import ByClang
 from simt.metal_rules import broken_rules
 from simt.simulator import ORDERS, SimulatorError
 from test_contraction_random import fragment
@@ -29,13 +30,12 @@ from tegg.backends.simt.templates import TILES, Tile
 from tegg.dtype import DTYPES, bf16, f16, f32, i32
 from tegg.errors import LoweringError
 from tegg.ir.graph import Graph
-from tegg.ir.op import OPS
 from tegg.kernel.lower import lower
 from tegg.kernel.simt import LIMITS
 from tegg.rewrite.compiler import Bf16, Fp16, Generic, lowering
 from tegg.rewrite.egraph import saturate
 from tegg.testing.draw import Draw
-from tegg.testing.rows import N, check_elementwise
+from tegg.testing.rows import N
 from tegg.testing.strategies import views
 
 HERE = [d for d in DTYPES.values() if d.name != "f64"]
@@ -76,14 +76,6 @@ def test_four_neighbours_move_at_once():
     loads = {name for name, c in zip(WIDE, found) if "wide_load" in c.code.source}
     assert loads == {"added", "rows", "columns", "aligned", "numbers", "counted", "narrowed"}
     assert all("wide_store" in c.code.source for c in found)
-
-
-@pytest.mark.parametrize("dtype", HERE, ids=str)
-def test_elementwise(dtype):
-    """Every elementwise row and cast, by the runtime itself."""
-    with fake_metal.installed():
-        names = check_elementwise(Metal("M2"), OPS, dtype, 0)
-    assert {"Cast", "Add", "Select"} <= names
 
 
 def test_casts_and_reductions():
@@ -207,6 +199,25 @@ def test_random_constant_shapes(drawn):
 @given(st.lists(views(symbolic=True), min_size=6, max_size=8))
 def test_random_symbolic_shapes(drawn):
     simulate(drawn)
+
+
+# ---- by another compiler
+@pytest.mark.skipif(not there(), reason="ziglang is not installed")
+def test_clang_makes_the_same_of_them():
+    """Metal's own compiler is a clang: loops, rows and products, run as it reads and optimises them."""
+    found = []
+    for name in sorted(CASES)[::6]:
+        g = Draw()
+        found.append(record(f"k_{name}", g, CASES[name](g)))
+    found.append(softmax())
+    for name, tile, *sums in (("tiled", Tile(*TILES[-1])), ("matrix", MatrixTile(64, 64, 16), MatrixSums)):
+        g = Draw()
+        y = g.op("Contract", g.x(40, 70), g.x(70, 33), "a,k;k,b;a,b", (40, 33))
+        code = lower_contraction(g, [y], [y], name, METAL.language, tile, *sums)
+        found.append(cases.Case(g, [y], {}, random_inputs(g, {}), code))
+    module = ByClang("\n".join([cases.prelude(METAL), *(c.code.source for c in found)]))
+    for number, c in enumerate(found):
+        agree(module, c, number % 3, 4)
 
 
 # ---- bugs planted into what is really emitted

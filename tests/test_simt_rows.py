@@ -11,7 +11,7 @@ from simt import cases
 from test_cuda_contraction import SIZES
 from simt.cases import CUDA, METAL, Kit
 from simt.simulator import ORDERS, SimulatorError
-from test_cuda_kernels import agree, compiled
+from test_cuda_kernels import agree
 from test_metal_kernels import unit as metal_unit
 from tegg.backends.simt.rows import RowForms, lower_rows
 
@@ -28,7 +28,6 @@ def module(found, kit: Kit):
     """All kernels together; each device's own judges have read them."""
     if kit is METAL:
         return metal_unit(found)
-    compiled([c.code for c in found])
     return cases.module([c.code for c in found])
 
 

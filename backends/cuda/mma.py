@@ -76,7 +76,7 @@ class _Kernel:
         ends = loads(found.results, found.sums)
         made = [stage(self.language, self.name, found.symbols, p.lines,
                       {**loads(found.operands), **({} if split else ends)}, sums or found.writes,
-                      self._tiles(), True, asked, self.index)]
+                      self._tiles(), blocks=1, shared=asked, index=self.index)]
         if split:
             p = self._printer()
             for group in groups:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 import numpy as np
+from simt import machine_code
 from tegg.testing.kernels import random_inputs
 from simt.metal_module import MetalModule
 from simt.simulator import Memory, Module
@@ -43,7 +44,9 @@ def prelude(kit: Kit = CUDA) -> str:
 
 
 def module(codes: Sequence[KernelCode], extra: str = "", kit: Kit = CUDA) -> Module:
-    """Kernels compiled together."""
+    """Kernels compiled together; those for CUDA by NVIDIA's compiler too."""
+    if kit is CUDA and not extra:
+        machine_code.check(c.source for c in codes)
     return kit.unit("\n".join([prelude(kit), extra, *(c.source for c in codes)]))
 
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from simt import machine_code
 from simt.simulator import HERE, built, machine, machine_path, run_compiler
 from tegg.backends.cuda import driver, libcuda, nvrtc
 
@@ -23,6 +24,7 @@ class Compiler:
     version, architectures = "simulated", (75, 80, 86, 89, 90)
 
     def compile(self, source: str, architecture: int) -> tuple[bytes, str]:
+        machine_code.check(machine_code.kernels(source))
         path, names = built(source)
         log = "".join(f"ptxas info    : Compiling entry function '{n}' for 'sm_{architecture}'\n"
                       f"ptxas info    : Used 32 registers, 64 bytes smem\n" for n in names)

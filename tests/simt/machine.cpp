@@ -380,6 +380,15 @@ void __ubsan_handle_out_of_bounds(Mismatch *m, uintptr_t index) {
 }
 void __tsan_read_range(void *p, size_t n) { access(p, n, false); }
 void __tsan_write_range(void *p, size_t n) { access(p, n, true); }
+// What clang makes of structures that are copied: bytes, of no alignment of their own.
+void *__tsan_memcpy(void *to, const void *from, size_t n) {
+  for (size_t i = 0; i < n; i++) access((char *)from + i, 1, false), access((char *)to + i, 1, true);
+  return memcpy(to, from, n);
+}
+void *__tsan_memset(void *to, int value, size_t n) {
+  for (size_t i = 0; i < n; i++) access((char *)to + i, 1, true);
+  return memset(to, value, n);
+}
 void __tsan_func_entry(void *) {}
 void __tsan_func_exit(void) {}
 void __tsan_init(void) {}

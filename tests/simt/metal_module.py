@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import dataclass
 
 from simt.simulator import HERE, Module, SimulatorError
@@ -66,6 +67,7 @@ def kernels(source: str) -> list[Kernel]:
 class MetalModule(Module):
     """One translation unit of kernels in MSL. Arguments of a run are addresses by buffer index."""
 
+    DEVICE = "metal"
     HEAD = f'#include "{HERE}/metal/metal_stdlib"'
     FILE = "program_source"
     WARNINGS = ("-Wno-unknown-pragmas", "-Wno-attributes", "-Wno-builtin-macro-redefined",
@@ -88,3 +90,11 @@ class MetalModule(Module):
         return (f'extern "C" SIMT_PLAIN void simt_body_{name}(void *a) '
                 f'{{ (void)a; {name}({", ".join(values)}); }}\n'
                 f'extern "C" int simt_arguments_{name}(void) {{ return {count}; }}')
+
+
+class ByClang(MetalModule):
+    """By clang, of the wheel ziglang, another front end and another optimiser: MSL is a dialect of
+    its C++."""
+
+    COMPILER = (sys.executable, "-m", "ziglang", "c++")
+    WARNINGS = (*MetalModule.WARNINGS, "-Wno-unknown-attributes", "-Wno-unused-const-variable")

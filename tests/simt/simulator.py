@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -83,17 +84,38 @@ class Memory:
 _units = itertools.count()
 
 
+@functools.cache
+def _header(unit: type[Module]) -> tuple[str, list[str]]:
+    """What stands above all kernels of a device, and the flags with which it is read once for all."""
+    text = files(f"tegg.backends.{unit.DEVICE}").joinpath("prelude.h").read_text(encoding="utf-8")
+    path = _folder() / f"above_{unit.__name__}.h"
+    path.write_text(f'{unit.HEAD}\n#line 1 "{unit.FILE}"\n{text}')
+    run_compiler([*unit.COMPILER, *_flags(unit), "-x", "c++-header", str(path), "-o", f"{path}.gch"])
+    return text, ["-include", str(path)]
+
+
+def _flags(unit: type[Module]) -> list[str]:
+    return [*(f for f in _FLAGS if f != "-shared"), *unit.WARNINGS, f"-I{HERE}",
+            "-fsanitize=thread,alignment,bounds"]
+
+
 def built(source: str, unit: Module | None = None) -> tuple[Path, list[str]]:
     """A translation unit of kernels, in CUDA C where ``unit`` says nothing else, as a shared object,
     and their names."""
     unit = object.__new__(Module) if unit is None else unit
     stem, names = _folder() / f"unit{next(_units)}", unit.found(source)
     exports = "".join(f"{unit.export(n)}\n" for n in names)
-    Path(f"{stem}.cpp").write_text(f'{unit.HEAD}\n#line 1 "{unit.FILE}"\n{source}\n'
+    head, line, include = unit.HEAD, 1, []
+    if unit.COMPILER == ("g++",):
+        above, found = _header(type(unit))
+        if source.startswith(above):
+            source, head, include = source[len(above):], "", found
+            line += above.count("\n")
+    Path(f"{stem}.cpp").write_text(f'{head}\n#line {line} "{unit.FILE}"\n{source}\n'
                                    f'#line 1 "exports"\nSIMT_MODULE\n{exports}')
     # the sanitizer's hooks are the machine's: its own library must not be linked
-    run_compiler(["g++", *(f for f in _FLAGS if f != "-shared"), *unit.WARNINGS, f"-I{HERE}",
-                  "-fsanitize=thread,alignment,bounds", "-c", f"{stem}.cpp", "-o", f"{stem}.o"])
+    run_compiler([*unit.COMPILER, *_flags(type(unit)), *include, "-c", f"{stem}.cpp", "-o",
+                  f"{stem}.o"])
     run_compiler(["g++", "-shared", f"{stem}.o", "-o", f"{stem}.so"])
     return Path(f"{stem}.so"), names
 
@@ -101,9 +123,11 @@ def built(source: str, unit: Module | None = None) -> tuple[Path, list[str]]:
 class Module:
     """One translation unit of kernels in CUDA C."""
 
+    DEVICE = "cuda"
     HEAD = '#include "cuda.h"'  # what stands before the unchanged text
     FILE = "kernels.cu"         # what compilers call the text
     WARNINGS: tuple[str, ...] = ()
+    COMPILER: tuple[str, ...] = ("g++",)
 
     def __init__(self, source: str) -> None:
         machine()

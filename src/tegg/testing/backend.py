@@ -96,7 +96,7 @@ def check_programs(target: Target, compilers: Sequence[Compiler], report: Backen
     @settings(max_examples=examples, deadline=None, database=None,
               suppress_health_check=list(HealthCheck))
     @seeded(seed)
-    @given(program=random_programs())
+    @given(program=random_programs(doubles=holds(target, f64)))
     def run(program: Program) -> None:
         g = program.graph
         if not _holds_all(target, g, [*g.outputs.values(), *g.updates.values()]):
@@ -145,7 +145,7 @@ def check_views(target: Target, compilers: Sequence[Compiler], report: BackendRe
         @settings(max_examples=examples, deadline=None, database=None,
                   suppress_health_check=list(HealthCheck))
         @seeded(seed)
-        @given(case=random_views(symbolic, named))
+        @given(case=random_views(symbolic, named, doubles=holds(target, f64)))
         def run(case: Views) -> None:
             if not _holds_all(target, case.graph, case.outputs):
                 return

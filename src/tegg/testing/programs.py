@@ -51,8 +51,9 @@ class Program:
 
 
 class _Recorder:
-    def __init__(self, draw, symbolic: bool, named: bool) -> None:
+    def __init__(self, draw, symbolic: bool, named: bool, doubles: bool) -> None:
         self.draw, self.g, self.named = draw, Graph(), named
+        self.wide = (f64,) if doubles else ()
         self.dims: list[Dim] = list(SIZES)
         self.sizes: dict[str, int] = {}
         if symbolic:
@@ -69,7 +70,7 @@ class _Recorder:
             self.source(dtype or f32)
 
     def source(self, dtype=None) -> Node:
-        dtype = dtype or self.pick((f32, f32, f32, f64, i32))
+        dtype = dtype or self.pick((f32, f32, f32, *self.wide, i32))
         shape = tuple(self.pick(self.dims) for _ in range(self.draw(st.integers(0, 3))))
         kind = self.pick(("arg", "arg", "weight"))
         n = self.g.input(f"x{len(self.g.inputs)}", shape, dtype, kind)
@@ -111,7 +112,7 @@ class _Recorder:
         return self.g.select(c, x, self.pick([n for n in self.pool if n.dtype is x.dtype]))
 
     def _cast(self):
-        return self.g.cast(self.node(), self.pick((f32, f64, i32, bool_)))
+        return self.g.cast(self.node(), self.pick((f32, *self.wide, i32, bool_)))
 
     def _constant(self):
         if self.draw(st.booleans()):
@@ -178,10 +179,12 @@ def _small(shape, sizes) -> bool:
 
 
 @st.composite
-def programs(draw, steps: int = 18, symbolic: bool | None = None) -> Program:
-    """A random program with one to three outputs and sometimes a state."""
+def programs(draw, steps: int = 18, symbolic: bool | None = None,
+             doubles: bool = True) -> Program:
+    """A random program with one to three outputs and sometimes a state. ``doubles``: whether
+    float64 may occur in it."""
     symbolic = draw(st.booleans()) if symbolic is None else symbolic
-    r = _Recorder(draw, symbolic, draw(st.booleans()))
+    r = _Recorder(draw, symbolic, draw(st.booleans()), doubles)
     r.source(f32)
     for _ in range(draw(st.integers(steps // 3, steps))):
         r.step()

@@ -201,11 +201,13 @@ class Views:
 
 @st.composite
 def views(draw: Callable[..., Any], symbolic: bool = False, named: bool = True,
-          steps: int = 9) -> Views:
+          steps: int = 9, doubles: bool = True) -> Views:
     """One or two outputs that are computed through many movements of one array. ``named``: whether
-    named ops are recorded as they are, or as their expansions."""
+    named ops are recorded as they are, or as their expansions. ``doubles``: whether it may be of
+    float64."""
     dims = DIMS if symbolic else tuple(d for d in DIMS if isinstance(d, int))
-    dtype = "f32" if symbolic else draw(st.sampled_from(("f32", "f32", "i32", "u8", "f64")))
+    dtypes = ("f32", "f32", "i32", "u8", *(("f64",) if doubles else ()))
+    dtype = "f32" if symbolic else draw(st.sampled_from(dtypes))
     r = _Recorder(draw, dims, dtype, named)
     for _ in range(draw(st.integers(2, steps))):
         r.step()

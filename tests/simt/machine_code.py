@@ -1,0 +1,98 @@
+"""Kernels that tests emit for CUDA, given to NVIDIA's own compiler where it is installed: each once
+in a process, whatever it is called, for every architecture that its instructions are of.
+
+None may spill because it has more values than registers. The assembler also spills a few bytes of its
+own accord, to let more blocks run at a time; it does not where it is told that one is enough.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from tegg.backends.cuda import nvrtc
+from tegg.backends.cuda.program import prelude
+from tegg.backends.cuda.resources import Resources, resources_of
+
+ARCHITECTURES = (75, 80, 90)
+CHOSEN = 128  # bytes that the assembler may spill for more blocks at a time
+REPORT = "TEGG_KERNEL_REPORT"  # the environment's name for a file that gets a line for each kernel
+# Functions of the prelude that older devices have no instruction for, and the first that have one.
+_SINCE = {"mma_g": 80, "mma_t": 80}
+_NAME = re.compile(r"^KERNEL\([\d, ]+\) (\w+)\(", re.MULTILINE)
+_real, _seen = nvrtc.find, set()  # tests put another compiler in its place
+
+
+def admitted(source: str) -> tuple[int, ...]:
+    """The architectures that a kernel's instructions are of."""
+    first = max((since for word, since in _SINCE.items() if f"{word}(" in source), default=0)
+    return tuple(a for a in ARCHITECTURES if a >= first)
+
+
+def unnamed(source: str) -> str:
+    """A text that is the same for kernels that differ in their names alone."""
+    for i, name in enumerate(_NAME.findall(source)):
+        source = re.sub(rf"\b{name}\b", f"kernel{i}", source)
+    return source
+
+
+def kernels(source: str) -> list[str]:
+    """The kernels of a program that has the prelude above them."""
+    below = source.removeprefix(prelude())
+    first, *found = re.split(r"^(?=KERNEL\([\d, ]+\) )", below, flags=re.MULTILINE)
+    return found if not first.strip() else [below]
+
+
+def check(sources: Iterable[str]) -> None:
+    """Compile the texts of kernels, each with nothing but the prelude above it, that have not been
+    compiled yet. Raises AssertionError for kernels that spill."""
+    compiler = _real()
+    if compiler is None:
+        return
+    batches: dict[int, list[str]] = {}
+    for text in sources:
+        key = hashlib.sha256(unnamed(text).encode()).digest()
+        if text.strip() and key not in _seen:
+            _seen.add(key)
+            for architecture in admitted(text):
+                batches.setdefault(architecture, []).append(text)
+    for architecture, texts in batches.items():
+        compiled(compiler, texts, architecture)
+
+
+def compiled(compiler: nvrtc.Nvrtc, texts: Sequence[str], architecture: int) -> None:
+    """Compile kernels together. Raises AssertionError where one spills, CompileFailed where one is
+    not taken."""
+    found = resources_of(compiler.compile("\n".join([prelude(), *texts]), architecture)[1])
+    assert {r.kernel for r in found} == set(_NAME.findall("\n".join(texts)))
+    _report(found, architecture)
+    spilling = {r.kernel: r for r in found if r.spill_stores or r.spill_loads}
+    if spilling:
+        again = [t for t in texts if spilling.keys() & set(_NAME.findall(t))]
+        alone = resources_of(compiler.compile("\n".join([one_block(prelude()), *again]),
+                                              architecture)[1])
+        worst = [*(r for r in alone if r.spill_stores or r.spill_loads),
+                 *(r for r in spilling.values() if r.spill_stores + r.spill_loads > CHOSEN)]
+        assert not worst, f"sm_{architecture}: {[r.show() for r in worst]}\n" + "\n".join(again)
+
+
+def one_block(text: str) -> str:
+    """The prelude with kernels of which one block at a time is enough."""
+    changed, count = re.subn(r"^#define KERNEL\(.*$", '#define KERNEL(threads, ...) extern "C" '
+                             "__global__ void __launch_bounds__(threads, 1)", text, flags=re.MULTILINE)
+    assert count == 1
+    return changed
+
+
+def _report(found: Sequence[Resources], architecture: int) -> None:
+    if REPORT in os.environ:
+        test = os.environ.get("PYTEST_CURRENT_TEST", "").partition(" ")[0]
+        rows = [json.dumps({"test": test, "sm": architecture, "kernel": r.kernel,
+                            "registers": r.registers, "shared": r.shared_bytes,
+                            "spilled": r.spill_stores + r.spill_loads}) for r in found]
+        with Path(os.environ[REPORT]).open("a", encoding="utf-8") as f:
+            f.write("".join(f"{row}\n" for row in rows))  # one write: others append too

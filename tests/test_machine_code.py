@@ -1,0 +1,86 @@
+"""What is asked of NVIDIA's compiler about kernels that tests emit, and the report of its answers."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+from simt import machine_code
+from tegg.backends.cuda import nvrtc
+from tegg.backends.cuda.nvrtc import CompileFailed
+from tegg.backends.cuda.program import prelude
+
+
+def kernel(name: str, body: str = "b0[thread_id()] = 1;") -> str:
+    return f"KERNEL(256) {name}(float *const b0) {{\n{body}\n}}\n"
+
+
+# more values at a time than a thread has registers
+MANY = "  float x[300];\n" + "\n".join(f"  x[{i}] = b0[{i} + thread_id()];" for i in range(300)) + (
+    "\n  __syncthreads();\n" + "\n".join(f"  b0[{i} * thread_id()] = x[{299 - i}];" for i in range(300)))
+
+installed = pytest.mark.skipif(nvrtc.find() is None, reason="NVRTC is not installed")
+
+
+@pytest.fixture
+def fresh(monkeypatch):
+    monkeypatch.setattr(machine_code, "_seen", set())
+
+
+def test_programs_are_taken_apart():
+    two = [kernel("a"), kernel("b")]
+    assert machine_code.kernels(prelude() + "".join(two)) == two
+    assert machine_code.kernels(f"{prelude()}int f();\n{two[0]}") == [f"int f();\n{two[0]}"]
+    assert machine_code.unnamed(two[0]) == machine_code.unnamed(two[1])
+
+
+def test_architectures_of_instructions():
+    assert machine_code.admitted(kernel("k")) == (75, 80, 90)
+    assert machine_code.admitted(kernel("k", "mma_g(d, a, b);")) == (80, 90)
+
+
+@installed
+def test_a_kernel_is_compiled_once(fresh, monkeypatch, tmp_path):
+    report = tmp_path / "report"
+    monkeypatch.setenv(machine_code.REPORT, str(report))
+    machine_code.check([kernel("a")])
+    machine_code.check([kernel("b")])
+    rows = [json.loads(line) for line in report.read_text().splitlines()]
+    assert [(r["sm"], r["kernel"], r["spilled"]) for r in rows] == [(a, "a", 0) for a in (75, 80, 90)]
+    assert all(r["registers"] > 0 and "test_a_kernel_is_compiled_once" in r["test"] for r in rows)
+
+
+@installed
+def test_what_spills_or_is_refused_is_found(fresh):
+    with pytest.raises(AssertionError, match="sm_75: .*'many: .* bytes spilled"):
+        machine_code.check([kernel("many", MANY)])
+    with pytest.raises(CompileFailed, match="nothing"):
+        machine_code.check([kernel("k", "  b0[0] = nothing;")])
+
+
+def test_without_the_compiler_nothing_is_asked(fresh, monkeypatch):
+    monkeypatch.setattr(machine_code, "_real", lambda: None)
+    machine_code.check(["no kernel at all"])
+
+
+def test_the_report(tmp_path, monkeypatch, capsys):
+    file = Path(__file__).parent.parent / "tools" / "cuda_report.py"
+    spec = importlib.util.spec_from_file_location("cuda_report", file)
+    report = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(report)
+    rows = [{"test": f"t.py::f[{n}]", "sm": 90, "kernel": f"k{n}", "registers": 10 * n, "shared": n,
+             "spilled": 8 * (n == 3)} for n in (1, 2, 3)]
+    path = tmp_path / "rows"
+    path.write_text("".join(json.dumps(r) + "\n" for r in rows))
+    monkeypatch.setattr(report, "RESULT", tmp_path / "result.json")
+    monkeypatch.setattr(report, "ROOT", tmp_path)
+    monkeypatch.setattr(report.sys, "argv", ["cuda_report.py", str(path)])
+    assert report.main() == 0
+    assert "result.json: 3 kernels, 1 of them spill" in capsys.readouterr().out
+    assert json.loads((tmp_path / "result.json").read_text()) == [
+        {"test": "t.py::f", "sm": 90, "kernels": 3, "registers": {"median": 20, "most": 30},
+         "shared bytes": 3, "spilling": {"k3": 8}}]
+    monkeypatch.setattr(report.sys, "argv", ["cuda_report.py", str(tmp_path / "nothing")])
+    assert report.main() == 2
