@@ -167,3 +167,16 @@ def smt_is_here() -> bool:
     except ArgumentError:
         return False
     return True
+
+
+@pytest.mark.parametrize("source, to, same", [
+    ("f16", "f32", True), ("bf16", "f32", True), ("f32", "f64", True), ("f16", "f16", True),
+    ("f32", "f16", False), ("f16", "bf16", False), ("i64", "f32", False)])
+def test_casts_that_change_nothing(source, to, same):
+    g = Graph()
+    x = g.input("x", (3,), source)
+    y = g.op("Cast", g.op("Cast", x, DTYPES[to]), DTYPES["f64"])
+    z = g.op("Cast", x, DTYPES["f64"])
+    array = np.arange(3).astype(DTYPES[source].numpy)
+    known = DTYPES[source].is_float
+    assert bool(known and exactly(g, y, z, {0: array}, {})) == same

@@ -185,13 +185,15 @@ class Loaded:
         with device.current():
             sized = self._sized(sizes)
             self._follow(stream)
-            addresses = self._given(buffers, sized, resident, stream)
+            addresses = self._addresses(buffers, sized, resident)
+            given = buffers, addresses, sized.nbytes, resident, stream
+            self._transfers.bring(*given)
             marks = [device.mark(stream)]
             for _ in range(repeats):
                 self._start(addresses, sized, stream)
                 marks.append(device.mark(stream))
             out = [device.seconds(a, b) for a, b in pairwise(marks)]
-            self._taken(buffers, addresses, sized, resident, stream)
+            self._transfers.give(*given)
             self._mark(stream)
             return out
 
@@ -231,7 +233,7 @@ class Loaded:
         return schedule.start(stream)
 
     def _steps(self, calls: Sequence[Call], addresses: Sequence[int],
-                  sized: _Sized) -> list[Step]:
+               sized: _Sized) -> list[Step]:
         """What calls start, with their arguments. A stage that has nothing to do is left out."""
         out: list[Step] = []
         for call in calls:

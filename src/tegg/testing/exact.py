@@ -95,7 +95,7 @@ class Evaluator:
             return self._pad(n)
         if name in OBJECTS:
             return self._moved(n)
-        if name == "Cast" and n.args[0].dtype is n.dtype:
+        if name == "Cast" and _exact(n.args[0].dtype, n.dtype):
             return self.value(n.args[0])
         if n.op.expand is None:
             raise Undecided(name)
@@ -239,6 +239,11 @@ def rationals(array: np.ndarray) -> np.ndarray:
             raise Undecided("an infinity or NaN")
         out[i] = Fraction(x) if isinstance(x, float) else x
     return out
+
+
+def _exact(a: DType, b: DType) -> bool:
+    """Whether a cast changes no value: to the same dtype, or to a wider float."""
+    return a is b or a.is_float and b.is_float and a.itemsize < b.itemsize
 
 
 def exactly(graph: Graph, a: Node, b: Node, arrays: Mapping[int, np.ndarray],
