@@ -21,7 +21,7 @@ from tegg.backends.simt.attention import lower_attention
 from tegg.backends.simt.attention_forms import Blocks
 from tegg.backends.simt.attention_tiles import AttentionTiles
 
-from tegg.dtype import f32
+from tegg.dtype import DTYPES, f32
 from tegg.errors import LoweringError
 from tegg.testing.draw import Draw
 
@@ -192,3 +192,44 @@ def test_what_has_no_room_is_refused():
     d = attention(g, g.softmax(q, 2), g.x(1, 30, 16), g.x(1, 30, 8))
     with pytest.raises(LoweringError, match="a reduction beside an attention"):
         lowered("k", d)
+
+
+@pytest.mark.parametrize("kind", ("f16", "bf16"))
+def test_halves_take_tensor_cores_and_store_no_scores(kind):
+    """From the front end, without a licence: scores and weights are float32, the result is not."""
+    rng = np.random.default_rng(1)
+    q, k, v = (rng.standard_normal((1, 2, 160, 32)).astype(DTYPES[kind].numpy) for _ in range(3))
+    f = partial(tegg.scaled_dot_product_attention, is_causal=True)
+    with fake_driver.installed():
+        on_gpu = tegg.compile(f, tegg.Generic(), device="cuda", cache=False)
+        program = on_gpu.program(q, k, v)
+        (kernel,) = (each for each in program.plan.kernels if each.source)
+        letter = {"f16": "h", "bf16": "g"}[kind]
+        assert f"mma_{letter}(s[j], q[" in kernel.source and f"mma_{letter}(sums[j]" in kernel.source
+        got = on_gpu(q, k, v)
+    assert got.dtype == q.dtype
+    wide = [np.asarray(a, np.float64) for a in (q, k, v)]
+    scores = np.where(np.tri(160, dtype=bool), wide[0] @ wide[1].swapaxes(2, 3) / 32 ** 0.5, -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    want = weights @ wide[2] / weights.sum(-1, keepdims=True)
+    on_cpu = tegg.compile(f, tegg.Generic(), device="cpu", cache=False)(q, k, v)
+    ulp = {"f16": 2.0 ** -11, "bf16": 2.0 ** -8}[kind]
+    most = np.abs(wide[2]).max()
+    assert np.abs(np.asarray(got, np.float64) - want).max() <= 2 * ulp * most
+    assert np.abs(np.asarray(on_cpu, np.float64) - want).max() <= 0.51 * ulp * most
+
+
+def test_what_is_read_in_float32_is_not_rounded_on_its_way():
+    """A result that rests in float32, and operands that hold more than halves: as they are."""
+    half, whole = (np.zeros((1, 2, 512, 32), t) for t in (np.float16, np.float32))
+
+    def wide(q, k, v):
+        return tegg.scaled_dot_product_attention(*(x.cast("f32") for x in (q, k, v)))
+
+    def scaled(q, k, v):
+        return tegg.scaled_dot_product_attention(q, k.cast("f32"), v).cast("f16")
+
+    with fake_driver.installed():
+        for f, given_ in ((wide, (half, half, half)), (scaled, (half, whole, half))):
+            program = tegg.compile(f, tegg.Generic(), device="cuda", cache=False).program(*given_)
+            assert "mma_h(sums[j]" not in program.source()[program.source().index("KERNEL(256"):]
