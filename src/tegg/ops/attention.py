@@ -51,7 +51,8 @@ def scaled_dot_product_attention(query: Operand, key: Operand, value: Operand,
     ``is_causal``: row i sees columns 0..i. ``scale`` is 1/sqrt(e) by default. Axes before the last
     two broadcast. ``enable_gqa``: h may be a multiple of g, and each key head serves h/g query
     heads (grouped-query attention). ``dropout_p`` must be 0. Rows that are masked out entirely are
-    NaN. Halves: scores and weights are float32, and the result alone is rounded. Formula: Vaswani et al., arXiv 1706.03762.
+    NaN. Of halves the scores and weights are float32, and the result alone is rounded. Formula:
+    Vaswani et al., arXiv 1706.03762.
     """
     graph, (a, b, c) = operands("attention", query, key, value)
     if dropout_p:
