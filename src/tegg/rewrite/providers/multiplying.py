@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from tegg.dtype import DType, bf16, f16, f32
+from tegg.ir.graph import Graph
 from tegg.ir.op import PRODUCTS
 from tegg.ir.template import LICENCE
 from tegg.rewrite.providers import Fact
@@ -77,6 +78,16 @@ class Attending:
     name = "attention of halves"
     known = 3
     relations = MappingProxyType({"attends-in": ("Tensor", "Tensor", "String", "String")})
+
+    def example(self) -> Graph:
+        """Attention of float16 whose scores stay float32."""
+        g = Graph()
+        q, k, v = (g.cast(g.input(name, (2, 32, 16), "f16"), f32) for name in "qkv")
+        scores = g.expansion("Contract", q, k, "h,m,e;h,n,e;h,m,n", (2, 32, 32))
+        weights = g.expansion("Softmax", scores, 2)
+        out = g.expansion("Contract", weights, v, "h,m,n;h,n,e;h,m,e", (2, 32, 16))
+        g.outputs["y"] = g.cast(out, f16)
+        return g
 
     def completions(self, relation: str, *given: Any) -> list[tuple[Any, ...]]:
         """What the relation may say of scores, values and a spec."""
