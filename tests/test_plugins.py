@@ -11,8 +11,10 @@ import venv
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from tegg import plugins
+from tegg.cli import main
 from tegg.errors import ArgumentError, BackendError
 from tegg.planning import target
 from tegg.rewrite.compiler import Compiler, find, named_stack
@@ -142,3 +144,33 @@ def test_the_example_from_installed_wheels(tmp_path):
                           cwd=tmp_path, capture_output=True, text=True, check=False,
                           env=environment)
     assert done.returncode == 0 and "skipped" not in done.stdout, done.stdout[-3000:]
+
+
+# ---- which one of a device
+def test_devices_that_are_not_here_are_planned_for():
+    """Rules of a GPU are listed and checked on any machine."""
+    assert target.find("cuda:sm_75").architecture == 75
+    assert target.find("metal:M2 Pro").chip == "M2 Pro"
+    told = CliRunner().invoke(main, ["rules", "check", "--device", "cuda:sm_90", "--json",
+                                     str(ROOT / "rules" / "lower" / "copies.egg")])
+    assert told.exit_code == 0, told.output
+    listed = CliRunner().invoke(main, ["rules", "list", "--device", "cuda:sm_90"])
+    assert "cuda/tiled" in listed.output and "copies/" in listed.output
+
+
+@pytest.mark.parametrize("name, says", [
+    ("cpu:3", "the device 'cpu' has no models: write 'cpu', not 'cpu:3'"),
+    ("cuda:fast", "no GPU 'cuda:fast': write 'cuda', 'cuda:1' for the second GPU"),
+    ("metal:M9", "no chip 'metal:M9'; there are M1")])
+def test_other_models_are_refused(name, says):
+    with pytest.raises(BackendError, match=says):
+        target.find(name)
+
+
+def test_the_second_gpu():
+    from simt import fake_driver
+    with fake_driver.installed() as fake:
+        fake.set(devices=2)
+        assert target.find("cuda:1").number == 1 and target.find("cuda").number == 0
+        with pytest.raises(BackendError, match="there is no GPU 2"):
+            target.find("cuda:2")

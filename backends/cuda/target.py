@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -150,7 +151,18 @@ class Cuda:
         return Loaded(plan, device, self.results, self.graph)
 
 
-def target() -> Cuda:
-    """The entry point ``tegg.backends: cuda``. Raises BackendError where no GPU can be opened."""
-    device = open_device()
-    return Cuda(device.architecture, model=device.name)
+def target(which: str = "") -> Cuda:
+    """The entry point ``tegg.backends: cuda``. which: the number of a GPU, the first by default; or
+    ``sm_90``, to plan for GPUs of that compute capability without one.
+
+    Raises BackendError where the GPU cannot be opened, or for another text.
+    """
+    planned = re.fullmatch(r"sm_(\d{2,3})", which)
+    if planned:
+        return Cuda(int(planned[1]))
+    if which and not which.isdecimal():
+        raise BackendError(f"no GPU 'cuda:{which}': write 'cuda', 'cuda:1' for the second GPU, or "
+                           f"'cuda:sm_90' to plan for a compute capability")
+    number = int(which or 0)
+    device = open_device(number)
+    return Cuda(device.architecture, number, model=device.name)

@@ -12,7 +12,7 @@ from tegg.backends.simt.contraction import lower_contraction
 from tegg.backends.simt.rows import RowForms, lower_rows, rows_of, rows_row
 from tegg.backends.simt.templates import Forms, templates, tile_of
 from tegg.dtype import DType
-from tegg.errors import LoweringError
+from tegg.errors import BackendError, LoweringError
 from tegg.extract.cost import Costs
 from tegg.ir.classes import Fragment
 from tegg.ir.op import PRODUCTS, Op
@@ -23,7 +23,7 @@ from tegg.kernel.simt import LIMITS
 from tegg.planning.plan import Plan
 
 from .attention_matrices import AttentionMatrices, MetalAttention
-from .chips import chip_of, costs_of
+from .chips import CHIPS, chip_of, costs_of
 from .direct import open_direct
 from .driver import Gpu, open_device, prelude
 from .emit import NO_F64, Msl
@@ -109,6 +109,11 @@ def opened(through: str) -> Gpu:
     return open_direct() if through == "metal" else open_device()
 
 
-def target() -> Metal:
-    """The entry point ``tegg.backends: metal``. Raises BackendError where no GPU can be opened."""
-    return Metal(open_device().name)
+def target(chip: str = "") -> Metal:
+    """The entry point ``tegg.backends: metal``. chip: plan for this one (``M2 Pro``) without a Mac.
+
+    Raises BackendError where no GPU can be opened, or for a chip of no profile.
+    """
+    if chip and chip not in CHIPS:
+        raise BackendError(f"no chip 'metal:{chip}'; there are {', '.join(CHIPS)}")
+    return Metal(chip or open_device().name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 from importlib.metadata import EntryPoint, entry_points
+from inspect import signature
 from typing import Any
 
 from tegg.errors import TeggError
@@ -14,11 +15,11 @@ def offered(group: str) -> tuple[str, ...]:
     return tuple(sorted({e.name for e in entry_points(group=group)}))
 
 
-def load(group: str, what: str, name: str, error: type[TeggError]) -> Any:
+def load(group: str, what: str, name: str, error: type[TeggError], *arguments: str) -> Any:
     """What a package offers under a name: the result of the function that its entry point names.
 
-    what: ``"compiler"``, ... in messages. Raises ``error`` for a name that nobody offers, or two
-    packages do, and for a package that fails to import.
+    what: ``"compiler"``, ... in messages. arguments: of that function. Raises ``error`` for a name
+    that nobody offers, or two packages do, and for a package that fails to import.
     """
     found = list(dict.fromkeys(e for e in entry_points(group=group) if e.name == name))
     found = list({(_package(e), e.value): e for e in found}.values())
@@ -31,12 +32,16 @@ def load(group: str, what: str, name: str, error: type[TeggError]) -> Any:
     if len(found) > 1:
         raise error(f"{' and '.join(f'{_package(e)} ({e.value})' for e in found)} each offer a "
                     f"{what} {name!r}; uninstall one, or import the one that you want and stack it")
-    return _made(found[0], what, error)
+    return _made(found[0], what, error, *arguments)
 
 
-def _made(entry: EntryPoint, what: str, error: type[TeggError]) -> Any:
+def _made(entry: EntryPoint, what: str, error: type[TeggError], *arguments: str) -> Any:
     try:
-        return entry.load()()
+        make = entry.load()
+        if arguments and not signature(make).parameters:
+            raise error(f"the {what} {entry.name!r} has no models: write {entry.name!r}, not "
+                        f"{':'.join((entry.name, *arguments))!r}")
+        return make(*arguments)
     except TeggError:
         raise
     except Exception as e:

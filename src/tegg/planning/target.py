@@ -188,13 +188,16 @@ NEEDED = ("name", "features", "rules", "ops", "providers", "identity", "costs", 
 
 
 def find(name: str, settings: Mapping[str, Any] | None = None) -> Target:
-    """The target of a device name (entry points ``tegg.backends``: a function without arguments
-    that gives a Target), with the settings of a program that was saved.
+    """The target of a device name (entry points ``tegg.backends``: a function that gives a Target),
+    with the settings of a program that was saved. What stands behind a colon, ``cuda:sm_90``, is
+    the function's argument: which device, or for which one that is not here to plan.
 
     Raises BackendError for a name that nobody offers or two packages do, and for a package that
     does not load.
     """
-    made: Target = plugins.load("tegg.backends", "device", name, BackendError)
+    device, colon, model = name.partition(":")
+    made: Target = plugins.load("tegg.backends", "device", device, BackendError,
+                                *([model] if colon else []))
     lacks = [n for n in NEEDED if not hasattr(made, n)]
     if lacks:
         raise BackendError(f"what a package offers as device {name!r} has no {', '.join(lacks)}; "
