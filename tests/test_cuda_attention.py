@@ -221,15 +221,17 @@ def test_halves_take_tensor_cores_and_store_no_scores(kind):
 
 def test_what_is_read_in_float32_is_not_rounded_on_its_way():
     """A result that rests in float32, and operands that hold more than halves: as they are."""
-    half, whole = (np.zeros((1, 2, 512, 32), t) for t in (np.float16, np.float32))
+    half, whole = (np.zeros((2, 8, 1024, 64), t) for t in (np.float16, np.float32))
 
     def wide(q, k, v):
-        return tegg.scaled_dot_product_attention(*(x.cast("f32") for x in (q, k, v)))
+        return attend(q.cast("f32"), k.cast("f32"), v.cast("f32"))
 
-    def scaled(q, k, v):
-        return tegg.scaled_dot_product_attention(q, k.cast("f32"), v).cast("f16")
+    def mixed(q, k, v):
+        return attend(q, k, v).cast("f16")
+
+    attend = partial(tegg.scaled_dot_product_attention, is_causal=True)
 
     with fake_driver.installed():
-        for f, given_ in ((wide, (half, half, half)), (scaled, (half, whole, half))):
-            program = tegg.compile(f, tegg.Generic(), device="cuda", cache=False).program(*given_)
+        for f, arrays in ((wide, (half, half, half)), (mixed, (half, whole, half))):
+            program = tegg.compile(f, tegg.Generic(), device="cuda", cache=False).program(*arrays)
             assert "mma_h(sums[j]" not in program.source()[program.source().index("KERNEL(256"):]
