@@ -145,7 +145,8 @@ def test_rules_and_cost_reach_it(compilers, words):
         on_gpu = tegg.compile(f, tegg.Generic(), *compilers, device="cuda", cache=False)
         program = on_gpu.program(q, k, v)
         source = program.source()
-    assert words in source[source.index("KERNEL(256"):] and len(program.plan.kernels) == 1
+    assert words in source[source.index("KERNEL(256"):]
+    assert sum(not k.moves for k in program.plan.kernels) == 1
 
 
 @pytest.mark.parametrize("blocks", (FEW, Blocks("plain", 8, 32, 5), PARTS), ids=str)
@@ -179,7 +180,7 @@ def test_parts_of_the_keys_win_where_queries_are_few():
     with fake_driver.installed():
         program = tegg.compile(tegg.scaled_dot_product_attention, tegg.Generic(), device="cuda",
                                cache=False).program(q, k, v)
-    (kernel,) = program.plan.kernels
+    (kernel,) = (k for k in program.plan.kernels if not k.moves)
     assert len(kernel.stages) == 2 and "rows=8, keys=64, parts=" in str(kernel)
 
 
@@ -203,7 +204,7 @@ def test_halves_take_tensor_cores_and_store_no_scores(kind):
     with fake_driver.installed():
         on_gpu = tegg.compile(f, tegg.Generic(), device="cuda", cache=False)
         program = on_gpu.program(q, k, v)
-        (kernel,) = (each for each in program.plan.kernels if each.source)
+        (kernel,) = (k for k in program.plan.kernels if not k.moves)
         letter = {"f16": "h", "bf16": "g"}[kind]
         assert f"mma_{letter}(s[j], q[" in kernel.source and f"mma_{letter}(sums[j]" in kernel.source
         got = on_gpu(q, k, v)
