@@ -21,7 +21,7 @@ from tegg.backends.simt.attention import lower_attention
 from tegg.backends.simt.attention_forms import Blocks
 from tegg.backends.simt.attention_tiles import AttentionTiles
 
-from tegg.dtype import f32
+from tegg.dtype import DTYPES, f32
 from tegg.errors import LoweringError
 from tegg.testing.draw import Draw
 
@@ -145,7 +145,8 @@ def test_rules_and_cost_reach_it(compilers, words):
         on_gpu = tegg.compile(f, tegg.Generic(), *compilers, device="cuda", cache=False)
         program = on_gpu.program(q, k, v)
         source = program.source()
-    assert words in source[source.index("KERNEL(256"):] and len(program.plan.kernels) == 1
+    assert words in source[source.index("KERNEL(256"):]
+    assert sum(not k.moves for k in program.plan.kernels) == 1
 
 
 @pytest.mark.parametrize("blocks", (FEW, Blocks("plain", 8, 32, 5), PARTS), ids=str)
@@ -179,7 +180,7 @@ def test_parts_of_the_keys_win_where_queries_are_few():
     with fake_driver.installed():
         program = tegg.compile(tegg.scaled_dot_product_attention, tegg.Generic(), device="cuda",
                                cache=False).program(q, k, v)
-    (kernel,) = program.plan.kernels
+    (kernel,) = (k for k in program.plan.kernels if not k.moves)
     assert len(kernel.stages) == 2 and "rows=8, keys=64, parts=" in str(kernel)
 
 
@@ -192,3 +193,46 @@ def test_what_has_no_room_is_refused():
     d = attention(g, g.softmax(q, 2), g.x(1, 30, 16), g.x(1, 30, 8))
     with pytest.raises(LoweringError, match="a reduction beside an attention"):
         lowered("k", d)
+
+
+@pytest.mark.parametrize("kind", ("f16", "bf16"))
+def test_halves_take_tensor_cores_and_store_no_scores(kind):
+    """From the front end, without a licence: scores and weights are float32, the result is not."""
+    rng = np.random.default_rng(1)
+    q, k, v = (rng.standard_normal((1, 2, 160, 32)).astype(DTYPES[kind].numpy) for _ in range(3))
+    f = partial(tegg.scaled_dot_product_attention, is_causal=True)
+    with fake_driver.installed():
+        on_gpu = tegg.compile(f, tegg.Generic(), device="cuda", cache=False)
+        program = on_gpu.program(q, k, v)
+        (kernel,) = (k for k in program.plan.kernels if not k.moves)
+        letter = {"f16": "h", "bf16": "g"}[kind]
+        assert f"mma_{letter}(s[j], q[" in kernel.source and f"mma_{letter}(sums[j]" in kernel.source
+        got = on_gpu(q, k, v)
+    assert got.dtype == q.dtype
+    wide = [np.asarray(a, np.float64) for a in (q, k, v)]
+    scores = np.where(np.tri(160, dtype=bool), wide[0] @ wide[1].swapaxes(2, 3) / 32 ** 0.5, -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    want = weights @ wide[2] / weights.sum(-1, keepdims=True)
+    on_cpu = tegg.compile(f, tegg.Generic(), device="cpu", cache=False)(q, k, v)
+    ulp = {"f16": 2.0 ** -11, "bf16": 2.0 ** -8}[kind]
+    most = np.abs(wide[2]).max()
+    assert np.abs(np.asarray(got, np.float64) - want).max() <= 2 * ulp * most
+    assert np.abs(np.asarray(on_cpu, np.float64) - want).max() <= 0.51 * ulp * most
+
+
+def test_what_is_read_in_float32_is_not_rounded_on_its_way():
+    """A result that rests in float32, and operands that hold more than halves: as they are."""
+    half, whole = (np.zeros((2, 8, 1024, 64), t) for t in (np.float16, np.float32))
+
+    def wide(q, k, v):
+        return attend(q.cast("f32"), k.cast("f32"), v.cast("f32"))
+
+    def mixed(q, k, v):
+        return attend(q, k, v).cast("f16")
+
+    attend = partial(tegg.scaled_dot_product_attention, is_causal=True)
+
+    with fake_driver.installed():
+        for f, arrays in ((wide, (half, half, half)), (mixed, (half, whole, half))):
+            program = tegg.compile(f, tegg.Generic(), device="cuda", cache=False).program(*arrays)
+            assert "mma_h(sums[j]" not in program.source()[program.source().index("KERNEL(256"):]

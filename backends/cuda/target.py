@@ -22,6 +22,7 @@ from tegg.kernel.code import KernelCode
 from tegg.kernel.lower import lower
 from tegg.kernel.simt import LIMITS
 from tegg.planning.plan import Plan
+from tegg.rewrite.providers.multiplying import Attending
 
 from .attention_mma import AttentionCores, CudaAttention
 from .blas import lower_blas
@@ -55,7 +56,7 @@ class Cuda:
                                     attention_row("Cuda"), *copy_rows())
         self.providers: tuple[Any, ...] = (
             Forms("cuda"), MmaForms(architecture), RowForms("cuda"),
-            CudaAttention("cuda", frozenset({"f32", "f64"}), architecture))
+            CudaAttention("cuda", frozenset({"f32", "f64"}), architecture), Attending())
         self.rules: tuple[str, ...] = ("lower.copies", "lower.cuda", "lower.tensorcore")
         if blas:
             self.rules += ("lower.cublas",)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tegg.contraction import Spec
 from tegg.dim import Dim, exact_div
-from tegg.dtype import bool_, i64
+from tegg.dtype import DType, bool_, f32, i64
 from tegg.errors import ArgumentError, ShapeError
 from tegg.ir.graph import Graph, Node
 from tegg.ops.compare import where
@@ -51,7 +51,8 @@ def scaled_dot_product_attention(query: Operand, key: Operand, value: Operand,
     ``is_causal``: row i sees columns 0..i. ``scale`` is 1/sqrt(e) by default. Axes before the last
     two broadcast. ``enable_gqa``: h may be a multiple of g, and each key head serves h/g query
     heads (grouped-query attention). ``dropout_p`` must be 0. Rows that are masked out entirely are
-    NaN. Formula: Vaswani et al., arXiv 1706.03762.
+    NaN. Of halves the scores and weights are float32, and the result alone is rounded. Formula:
+    Vaswani et al., arXiv 1706.03762.
     """
     graph, (a, b, c) = operands("attention", query, key, value)
     if dropout_p:
@@ -63,14 +64,15 @@ def scaled_dot_product_attention(query: Operand, key: Operand, value: Operand,
         if not isinstance(e, int):
             fail(ShapeError, f"attention: the head size {e} is symbolic; give scale=")
         scale = 1 / math.sqrt(e) if e else 1.0
-    scores = mul(_heads(graph, a, b, "xe", "ze", "xz", group), scale)
+    wide = f32 if a.dtype.itemsize == 2 else a.dtype
+    scores = mul(_heads(graph, a, b, "xe", "ze", "xz", group, wide), scale)
     if is_causal:
         scores = where(_causal(graph, a.shape[-2], b.shape[-2]), scores, -math.inf)
     if attn_mask is not None:
         mask = wrap(graph, node_of("attention", graph, attn_mask))
         scores = (where(mask, scores, -math.inf) if mask.dtype is bool_ else add(scores, mask))
     weights = softmax(scores, -1)
-    return _heads(graph, weights.node, c, "xz", "zd", "xd", group)
+    return _heads(graph, weights.node, c, "xz", "zd", "xd", group, a.dtype)
 
 
 def _fitted(graph: Graph, q: Node, k: Node, v: Node,
@@ -101,19 +103,21 @@ def _fitted(graph: Graph, q: Node, k: Node, v: Node,
     return q, k, v, group
 
 
-def _heads(graph: Graph, a: Node, b: Node, x: str, y: str, out: str, group: Dim) -> Tensor:
+def _heads(graph: Graph, a: Node, b: Node, x: str, y: str, out: str, group: Dim,
+           dtype: DType) -> Tensor:
     """A product for each head; the heads of ``a`` come in groups of ``group`` per head of ``b``."""
     lead = a.shape[:-2]
     letters = "fghijklmnoprst"[:len(lead)]  # none of x, y and out's own
     shape = (*a.shape[:-1], b.shape[-1] if out[-1] == y[-1] else b.shape[-2])
     if group == 1:
         spec = Spec((*letters, *x), (*letters, *y), (*letters, *out))
-        return wrap(graph, contraction(graph, "attention", a, b, spec, shape))
+        return wrap(graph, contraction(graph, "attention", a, b, spec, shape, dtype))
     kv = b.shape[-3]
     wide = graph.reshape(a, (*lead[:-1], kv, group, *a.shape[-2:]))
     spec = Spec((*letters, "q", *x), (*letters, *y), (*letters, "q", *out))
     inner = (*lead[:-1], kv, group, *shape[-2:])
-    return wrap(graph, graph.reshape(contraction(graph, "attention", wide, b, spec, inner), shape))
+    product = contraction(graph, "attention", wide, b, spec, inner, dtype)
+    return wrap(graph, graph.reshape(product, shape))
 
 
 def _causal(graph: Graph, rows: Dim, columns: Dim) -> Tensor:

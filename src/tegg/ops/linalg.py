@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tegg.contraction import Spec
 from tegg.dim import Dim, Shape
-from tegg.dtype import f32
+from tegg.dtype import DType, f32
 from tegg.errors import DTypeError, ShapeError
 from tegg.ir.graph import Graph, Node
 from tegg.ops.public import public
@@ -58,15 +58,15 @@ def _leading(shape: Shape, lead: Shape, letters: str) -> tuple[str, ...]:
                  for n, c in zip(shape, letters[len(lead) - len(shape):]))
 
 
-def contraction(graph: Graph, op: str, a: Node, b: Node, spec: Spec, shape: tuple[Dim, ...]
-                ) -> Node:
-    """The sum of products that ``spec`` says, as the expansion of the row ``Contract``."""
+def contraction(graph: Graph, op: str, a: Node, b: Node, spec: Spec, shape: tuple[Dim, ...],
+                dtype: DType | None = None) -> Node:
+    """The sum of products that ``spec`` says, as the expansion of the row ``Contract``; halves are
+    multiplied as float32. The result is in ``dtype``, or in that of the first operand."""
     if a.dtype.kind == "bool":
         fail(DTypeError, f"{op}: needs numbers, not bool; write x.cast('f32')")
-    dtype = a.dtype
-    if dtype.is_float and dtype.itemsize == 2:
-        a, b = graph.cast(a, f32), graph.cast(b, f32)
-    return graph.cast(graph.expansion("Contract", a, b, str(spec), shape), dtype)
+    x, y = (graph.cast(n, f32) if n.dtype.is_float and n.dtype.itemsize == 2 else n
+            for n in (a, b))
+    return graph.cast(graph.expansion("Contract", x, y, str(spec), shape), dtype or a.dtype)
 
 
 @public(keywords={"tensor": "y"})

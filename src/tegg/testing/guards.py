@@ -32,7 +32,7 @@ class Miss(Exception):
 
 DOMAINS = MappingProxyType({"positive": "positive", "fits-f16": "f16"})  # what inputs are drawn
 # Guards that choose and prove nothing: rules are sound without them.
-POLICIES = ("may-round", "may-multiply", "keep-f32")
+POLICIES = ("may-round", "may-multiply", "keep-f32", "attends-in")
 
 
 # ---- builders: a guard that defines its first argument makes the node itself

@@ -161,7 +161,8 @@ class Instance:
         except (AttributeError, IndexError, KeyError, TypeError, ValueError):
             # A mistaken rule asks about a text of another kind, or about operands that do not fit.
             return False
-        found = [f for f in found if all(v == f[i] for i, v in enumerate(values[says.known:])
+        found = [f for f in found if all(_text(v) == _text(f[i])
+                                         for i, v in enumerate(values[says.known:])
                                          if not isinstance(v, Symbol))]
         if not found:
             return False
@@ -296,6 +297,7 @@ class Instance:
     def record(self, op: Op, args: list[Node], attrs: list) -> Node:
         """An op on known operands. Raises Miss where the op table, or an attribute's kind, says no.
         """
+        attrs = [_text(a) if kind == "mode" else a for a, (_, kind) in zip(attrs, op.attrs)]
         if not all(is_kind(a, kind) for a, (_, kind) in zip(attrs, op.attrs)):
             raise Miss
         attrs = [as_dtype(a) if kind == "dtype" else a for a, (_, kind) in zip(attrs, op.attrs)]
@@ -362,6 +364,11 @@ def instance(rule: Rule, table: OpTable, relations: Mapping[str, Relation],
         return made
     raise AssertionError(f"{rule!r}: no graph was found that its left side matches; a guard may be "
                          f"false always, or has no strategy in tegg.testing.guards")
+
+
+def _text(value: object) -> object:
+    """An attribute as rules read it: a dtype is its name."""
+    return value.name if isinstance(value, DType) else value
 
 
 def _inside_itself(defined: Mapping[str, Expr]) -> str | None:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from tegg.dtype import f32
+from tegg.dtype import DType, bf16, f16, f32
+from tegg.ir.graph import Graph
 from tegg.ir.op import PRODUCTS
 from tegg.ir.template import LICENCE
 from tegg.rewrite.providers import Fact
@@ -61,14 +62,60 @@ class Multiplying:
             return None
         fits = {c for c, most in bounds(view).items() if most <= LARGEST}
         fits |= {c for c, n in view.having("Input") if n.attrs[0] in view.weights}
-        changed = True
-        while changed:
-            moved = {c for c, nodes in view.nodes.items() if c not in fits and any(
-                n.op.kind == "movement" and n.op.name != "Pad" and n.args[0] in fits
-                for n in nodes)}
-            fits |= moved
-            changed = bool(moved)
-        return fits
+        return _moved(view, fits)
+
+
+@dataclass(frozen=True, slots=True)
+class Attending:
+    """``(attends-in x y s d)``: of an attention of scores x and values y by the spec s, whatever is
+    multiplied holds values of d alone, but for the weights: no operand of the products that scores
+    are computed from is rounded by a product in d, nor are the values.
+
+    Whether the weights may be is for a rule to say.
+    """
+
+    dtypes: tuple[DType, ...] = (f16, bf16)
+    name = "attention of halves"
+    known = 3
+    relations = MappingProxyType({"attends-in": ("Tensor", "Tensor", "String", "String")})
+
+    def example(self) -> Graph:
+        """Attention of float16 whose scores stay float32."""
+        g = Graph()
+        q, k, v = (g.cast(g.input(name, (2, 32, 16), "f16"), f32) for name in "qkv")
+        scores = g.expansion("Contract", q, k, "h,m,e;h,n,e;h,m,n", (2, 32, 32))
+        weights = g.expansion("Softmax", scores, 2)
+        out = g.expansion("Contract", weights, v, "h,m,n;h,n,e;h,m,e", (2, 32, 16))
+        g.outputs["y"] = g.cast(out, f16)
+        return g
+
+    def completions(self, relation: str, *given: Any) -> list[tuple[Any, ...]]:
+        """What the relation may say of scores, values and a spec."""
+        x, y, _ = given
+        return [(d.name,) for d in self.dtypes] if x.dtype is f32 and y.dtype is f32 else []
+
+    def facts(self, view: View) -> Iterable[Fact]:
+        found = [n for _, n in view.having("Attention") if view.dtype[n.args[0]] is f32]
+        for d in self.dtypes if found else ():
+            holds = _moved(view, {
+                c for c, n in view.having("Cast")
+                if view.dtype[c] is f32 and view.dtype[n.args[0]] is d})
+            for n in found:
+                below = _scored(view, n.args[0])
+                if below and holds.issuperset({n.args[1], *below}):
+                    yield ("attends-in", *n.args, n.attrs[0], d.name)
+
+
+def _moved(view: View, known: set[int]) -> set[int]:
+    """Known classes, and those that hold elements of these alone, elsewhere."""
+    known, changed = set(known), True
+    while changed:
+        moved = {c for c, nodes in view.nodes.items() if c not in known and any(
+            n.op.kind == "movement" and n.op.name != "Pad" and n.args[0] in known
+            for n in nodes)}
+        known |= moved
+        changed = bool(moved)
+    return known
 
 
 def _scored(view: View, scores: int) -> set[int]:
