@@ -154,14 +154,14 @@ def test_shared_memory_that_was_not_asked_for(gpu):
         launch = Launch(module.functions["f"], 1, 1, 96 << 10, (memory.address,))
     with pytest.raises(BackendError, match="more shared memory than the kernel was allowed"), \
             device.current():
-        device.launch(launch, 0)
+        device.start(launch, 0)
     with device.current():
         device.allow_shared(module.functions["f"], 96 << 10)
-        device.launch(launch, 0)
+        device.start(launch, 0)
         device.wait(0)
     small = Launch(module.functions["f"], 1, 1, 64 << 10, (memory.address,))
     with pytest.raises(BackendError, match="a kernel failed"), device.current():
-        device.launch(small, 0)
+        device.start(small, 0)
         device.wait(0)
 
 
@@ -201,6 +201,7 @@ def test_arrays_of_more_than_2_31_elements(gpu):
 
 def test_nothing_is_left_behind(gpu):
     import gc
+    gc.collect()  # what earlier tests left
     before = gpu.used
     program = compile_graph(doubled(), CUDA)
     program(X)

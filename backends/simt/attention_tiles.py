@@ -86,7 +86,8 @@ class AttentionTiles(AttentionBlock):
     def at_once(self) -> int:
         """Where nothing is said NVIDIA's compiler spills a little of large heads and few rows."""
         largest = max(self.depth, self.columns)
-        return 1 if largest > 128 else 2 if largest > 64 or self.blocks.few else 0
+        wide = self.letter == "d"
+        return 1 if largest > 128 else 2 if largest > 64 or wide or self.blocks.few else 0
 
     def row(self, i: str) -> str:
         return f"row + {self.lines} * {i}"

@@ -70,8 +70,8 @@ class MetalModule(Module):
     DEVICE = "metal"
     HEAD = f'#include "{HERE}/metal/metal_stdlib"'
     FILE = "program_source"
-    WARNINGS = ("-Wno-unknown-pragmas", "-Wno-attributes", "-Wno-builtin-macro-redefined",
-                f"-I{HERE}/metal")
+    WARNINGS = (*Module.WARNINGS, "-Wno-unknown-pragmas", "-Wno-attributes",
+                "-Wno-builtin-macro-redefined", f"-I{HERE}/metal")
 
     def found(self, source: str) -> list[str]:
         self.kernels = {k.name: k for k in kernels(source)}
@@ -97,4 +97,5 @@ class ByClang(MetalModule):
     its C++."""
 
     COMPILER = (sys.executable, "-m", "ziglang", "c++")
-    WARNINGS = (*MetalModule.WARNINGS, "-Wno-unknown-attributes", "-Wno-unused-const-variable")
+    WARNINGS = (*(w for w in MetalModule.WARNINGS if w not in Module.WARNINGS),
+                "-Wno-unknown-attributes", "-Wno-unused-const-variable")

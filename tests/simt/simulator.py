@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 ORDERS = (0, 1, 2)  # of the threads of a block: as counted, reversed, shuffled
 _FLAGS = ("-std=c++17", "-O1", "-fPIC", "-shared", "-ffp-contract=off", "-fno-strict-aliasing",
           "-fno-threadsafe-statics", "-fno-exceptions", "-Wall", "-Wno-unused-variable",
-          "-Wno-unused-function", "-Wno-maybe-uninitialized", "-Werror")
+          "-Wno-unused-function", "-Werror")
 _GAP = 4096  # bytes around an array that belong to nobody
 
 
@@ -126,7 +126,7 @@ class Module:
     DEVICE = "cuda"
     HEAD = '#include "cuda.h"'  # what stands before the unchanged text
     FILE = "kernels.cu"         # what compilers call the text
-    WARNINGS: tuple[str, ...] = ()
+    WARNINGS: tuple[str, ...] = ("-Wno-maybe-uninitialized",)  # of what is set under a guard
     COMPILER: tuple[str, ...] = ("g++",)
 
     def __init__(self, source: str) -> None:

@@ -168,7 +168,7 @@ def check_view(target: Target, case: Views, slack: float = 1.0) -> bool:
         kernels = Kernels(target, [Fragment(case.graph, case.outputs, ())])
     except LoweringError:
         return False
-    (code,) = kernels.codes
+    code = kernels.codes[0]  # copies to the device follow
     note(code.source)
     if code.work.evaluations > DEAREST:
         return False
