@@ -86,8 +86,9 @@ class AttentionTiles(AttentionBlock):
     def at_once(self) -> int:
         """Where nothing is said NVIDIA's compiler spills a little of large heads and few rows."""
         largest = max(self.depth, self.columns)
-        wide = self.letter == "d"
-        return 1 if largest > 128 else 2 if largest > 64 or wide or self.blocks.few else 0
+        if largest > 128 or self.letter == "d":
+            return 1
+        return 2 if largest > 64 or self.blocks.few else 0
 
     def row(self, i: str) -> str:
         return f"row + {self.lines} * {i}"

@@ -20,8 +20,9 @@ from tegg.backends.cuda.resources import Resources, resources_of
 
 ARCHITECTURES = (75, 80, 90)
 CHOSEN = 128  # bytes that the assembler may spill for more blocks at a time
-# Bytes that a kernel may spill though it has all registers: float tiles of 256 columns, on 7.5.
-_SPILLED = {75: 16}
+# Bytes that a kernel may spill though it has all registers. Compute capability 7.5 makes a product of
+# tensor cores in two halves: attention with much around it (drawn masks and ends) finds no room.
+_SPILLED = {75: 1024}
 REPORT = "TEGG_KERNEL_REPORT"  # the environment's name for a file that gets a line for each kernel
 # Functions of the prelude that older devices have no instruction for, and the first that have one.
 _SINCE = {"mma_g": 80, "mma_t": 80}
@@ -78,8 +79,9 @@ def compiled(compiler: nvrtc.Nvrtc, texts: Sequence[str], architecture: int) -> 
         again = [t for t in texts if spilling.keys() & set(_NAME.findall(t))]
         alone = resources_of(compiler.compile("\n".join([one_block(prelude()), *again]),
                                               architecture)[1])
-        worst = [*(r for r in alone if r.spill_stores + r.spill_loads > _SPILLED.get(architecture, 0)),
-                 *(r for r in spilling.values() if r.spill_stores + r.spill_loads > CHOSEN)]
+        least = _SPILLED.get(architecture, 0)
+        worst = [*(r for r in alone if r.spill_stores + r.spill_loads > least),
+                 *(r for r in spilling.values() if r.spill_stores + r.spill_loads > max(least, CHOSEN))]
         assert not worst, f"sm_{architecture}: {[r.show() for r in worst]}\n" + "\n".join(again)
 
 
