@@ -54,7 +54,7 @@ def test_a_kernel_is_compiled_once(fresh, monkeypatch, tmp_path):
 
 @installed
 def test_what_spills_or_is_refused_is_found(fresh):
-    with pytest.raises(AssertionError, match="sm_75: .*'many: .* bytes spilled"):
+    with pytest.raises(AssertionError, match="sm_80: .*'many: .* bytes spilled"):
         machine_code.check([kernel("many", MANY)])
     with pytest.raises(CompileFailed, match="nothing"):
         machine_code.check([kernel("k", "  b0[0] = nothing;")])

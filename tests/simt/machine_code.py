@@ -19,7 +19,7 @@ from tegg.backends.cuda.program import prelude
 from tegg.backends.cuda.resources import Resources, resources_of
 
 ARCHITECTURES = (75, 80, 90)
-CHOSEN = 128  # bytes that the assembler may spill for more blocks at a time
+CHOSEN = 512  # bytes that the assembler may spill by its own choice, for more blocks at a time
 # Bytes that a kernel may spill though it has all registers. Compute capability 7.5 makes a product of
 # tensor cores in two halves: attention with much around it (drawn masks and ends) finds no room.
 _SPILLED = {75: 1024}
