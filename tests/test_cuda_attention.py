@@ -12,7 +12,7 @@ from attentions import SYMBOLS, attention, causal, drawn, positions
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from tegg.testing.kernels import check_results, random_inputs
-from simt import cases, fake_driver
+from simt import machine_code, cases, fake_driver
 from simt.assembled import assembled
 from simt.simulator import Module, SimulatorError
 from tegg.backends.cuda.attention_mma import AttentionCores
@@ -62,7 +62,8 @@ def test_drawn_fragments(blocks):
             c.inputs = d.inputs(c.sizes, number)
             agree(unit, c, number % 3, 3000 if blocks in (CORES, PARTS) else 30)
 
-    run()
+    with machine_code.spills_allowed():
+        run()
 
 
 def halves(g: Draw, kind: str, *shape: int):

@@ -60,6 +60,13 @@ def test_what_spills_or_is_refused_is_found(fresh):
         machine_code.check([kernel("k", "  b0[0] = nothing;")])
 
 
+def test_what_is_drawn_may_spill(fresh):
+    with machine_code.spills_allowed():
+        machine_code.check([kernel("many", MANY)])
+        with pytest.raises(CompileFailed, match="nothing"):
+            machine_code.check([kernel("k", "  b0[0] = nothing;")])
+
+
 def test_without_the_compiler_nothing_is_asked(fresh, monkeypatch):
     monkeypatch.setattr(machine_code, "_real", lambda: None)
     machine_code.check(["no kernel at all"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from tegg.backends.cuda.mma_forms import MmaTile
 from tegg.backends.cuda.mma_operand import LETTERS, Operand
@@ -13,7 +12,7 @@ from tegg.backends.simt.attention_forms import AttentionForms, Blocks
 
 _ROWS = 128  # queries of a block: sixteen for each warp
 _WIDE = 64   # of heads whose sums two warps share
-_LEAST = MappingProxyType({"f16": 75, "bf16": 80})  # the architecture that multiplies a kind
+_KINDS, _SINCE = ("f16", "bf16"), 80  # 7.5 has f16, and registers for a fraction of this alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +24,8 @@ class CudaAttention(AttentionForms):
     def matrices(self, columns: int) -> list[Blocks]:
         sizes = ([(_ROWS, 64)] if columns <= 64 else [(_ROWS, 32), (_WIDE, 32)] if columns <= 128
                  else [(_WIDE, 16)])  # the second has room for scores of more terms
-        return [Blocks(kind, rows, keys) for kind, least in _LEAST.items()
-                if least <= self.architecture for rows, keys in sizes]
+        return [Blocks(kind, rows, keys) for kind in _KINDS for rows, keys in sizes
+                if self.architecture >= _SINCE]
 
 
 @dataclass(slots=True)

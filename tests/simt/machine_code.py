@@ -11,7 +11,8 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from tegg.backends.cuda import nvrtc
@@ -20,20 +21,21 @@ from tegg.backends.cuda.resources import Resources, resources_of
 
 ARCHITECTURES = (75, 80, 90)
 CHOSEN = 512  # bytes that the assembler may spill by its own choice, for more blocks at a time
-# Bytes that a kernel may spill though it has all registers. Compute capability 7.5 makes a product of
-# tensor cores in two halves: attention with much around it (drawn masks and ends) finds no room.
-_SPILLED = {75: 1024}
+# Bytes that a kernel may spill though it has all registers: float tiles of large heads, on 7.5.
+_SPILLED = {75: 512}
 REPORT = "TEGG_KERNEL_REPORT"  # the environment's name for a file that gets a line for each kernel
-# Functions of the prelude that older devices have no instruction for, and the first that have one.
-_SINCE = {"mma_g": 80, "mma_t": 80}
+# Words of kernels that older devices are not given, and the first that are: functions of the prelude
+# that they have no instruction for, attention on tensor cores.
+_SINCE = {"mma_g(": 80, "mma_t(": 80, "mma_h(s[j]": 80}
 _NAME = re.compile(r"^(?:KERNEL\([\d, ]+\)|extern \"C\" __global__ void "
                    r"__launch_bounds__\([\d, ]+\)) (\w+)\(", re.MULTILINE)
+_allowed: list[bool] = []
 _real, _seen = nvrtc.find, set()  # tests put another compiler in its place
 
 
 def admitted(source: str) -> tuple[int, ...]:
     """The architectures that a kernel's instructions are of."""
-    first = max((since for word, since in _SINCE.items() if f"{word}(" in source), default=0)
+    first = max((since for word, since in _SINCE.items() if word in source), default=0)
     return tuple(a for a in ARCHITECTURES if a >= first)
 
 
@@ -68,6 +70,17 @@ def check(sources: Iterable[str]) -> None:
         compiled(compiler, texts, architecture)
 
 
+@contextmanager
+def spills_allowed() -> Iterator[None]:
+    """Kernels are compiled and reported, and may spill: those that are drawn at random have as much
+    around their products as chance wants."""
+    _allowed.append(True)
+    try:
+        yield
+    finally:
+        _allowed.pop()
+
+
 def compiled(compiler: nvrtc.Nvrtc, texts: Sequence[str], architecture: int) -> None:
     """Compile kernels together. Raises AssertionError where one spills, CompileFailed where one is
     not taken."""
@@ -75,7 +88,7 @@ def compiled(compiler: nvrtc.Nvrtc, texts: Sequence[str], architecture: int) -> 
     assert {r.kernel for r in found} == set(_NAME.findall("\n".join(texts)))
     _report(found, architecture)
     spilling = {r.kernel: r for r in found if r.spill_stores or r.spill_loads}
-    if spilling:
+    if spilling and not _allowed:
         again = [t for t in texts if spilling.keys() & set(_NAME.findall(t))]
         alone = resources_of(compiler.compile("\n".join([one_block(prelude()), *again]),
                                               architecture)[1])
