@@ -30,6 +30,8 @@ class Msl(SimtC):
     them each of its pointers lies, and sizes.
     """
 
+    rows: int = 31 << 10  # of the 32 KiB that there are; the rest is what reductions take
+
     @property
     def dialect(self) -> Dialect:
         return Dialect(self.width, _SCALAR, _SCALAR, _MEMORY, WRAPPING_OPS)
@@ -41,6 +43,13 @@ class Msl(SimtC):
     @property
     def room(self) -> int:
         return 32 << 10
+
+    def kept(self, arrays: Mapping[str, tuple[str, int]]) -> list[str]:
+        return [f"  {self.shared} {kind} {name}[{length}];"
+                for name, (kind, length) in arrays.items()]
+
+    def set_aside(self, nbytes: int) -> int:
+        return 0  # they are declared, and no launch asks for them
 
     @property
     def barrier(self) -> str:
