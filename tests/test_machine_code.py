@@ -1,4 +1,4 @@
-"""What is asked of NVIDIA's compiler about kernels that tests emit, and the report of its answers."""
+"""What is asked of NVIDIA's compiler about kernels that tests emit."""
 
 from __future__ import annotations
 

@@ -16,7 +16,8 @@ spilled, tensor-core instructions, and accesses of global memory by how many bit
 `nvdisasm` lists them (copies go to shared memory past registers, by `cp.async`). An instruction
 counts once, however often it is executed: ends of rows, and a second form for rows that begin
 anywhere, are narrow accesses beside the wide ones. Bytes are those that threads read and write in
-the simulator, over those that the plan counts, which it prices programs by.
+the simulator, over those that the plan counts, which it prices programs by: it counts each array
+once, and what rows share, a bias or indices, is read by each of them, from caches on a GPU.
 
 """
 _WHOLE = ("architecture", "programs", "kernels", "most registers", "kernels that spill",
