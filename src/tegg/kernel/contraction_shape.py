@@ -33,7 +33,8 @@ class Tile:
     ``dots``: B is read along k, against ``rows`` rows at once; neither packs B.
 
     parts: of the depth. Each is summed by itself, and the sums are added in their order.
-    passing: panels pass by, whatever they are packed from. held: how ``packed`` holds operands that are narrower than their sums.
+    passing: panels pass by, whatever they are packed from. held: how ``packed`` holds operands that
+    are narrower than their sums.
     """
 
     form: Form
