@@ -72,8 +72,24 @@ class Toolchain:
         Several units are compiled at once, on the CPUs that are allowed. Raises BackendError with
         the compiler's words where one does not compile.
         """
+        return self._built(cache, units, label)[1]
+
+    def shared_objects(self, cache: Cache, units: Mapping[str, str],
+                       label: str) -> list[tuple[str, Path]]:
+        """A shared object for each translation unit, with its key in the cache ("so").
+
+        As ``shared_object``, which makes one of all.
+        """
+        each = [{name: text} for name, text in units.items()]
+        if len(each) == 1:
+            return [self._built(cache, each[0], label)]
+        with ThreadPoolExecutor(max(1, min(len(each), available()))) as pool:
+            return list(pool.map(lambda unit: self._built(cache, unit, label), each))
+
+    def _built(self, cache: Cache, units: Mapping[str, str], label: str) -> tuple[str, Path]:
+        """The key and the file of a shared object, which is compiled where it is not there yet."""
         key = content_key(self.identity(), *(part for unit in units.items() for part in unit))
-        return cache.build("so", key, lambda path: self._link(cache, units, label, path))
+        return key, cache.build("so", key, lambda path: self._link(cache, units, label, path))
 
     def _link(self, cache: Cache, units: Mapping[str, str], label: str, path: Path) -> None:
         with tempfile.TemporaryDirectory(prefix="tegg-cc-") as folder:
