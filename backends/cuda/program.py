@@ -18,9 +18,8 @@ from .arrays import Arrays
 from .cublas import product_of
 from .cubin import cubin
 from .driver import Device, Event, Memory
-from .replay import Launch
+from .replay import Launch, Replay, Step
 from .resources import Resources
-from .schedule import Schedule, Step
 from .streams import current_stream
 from .transfers import Transfers
 
@@ -92,7 +91,7 @@ class Loaded:
         self._fixed: dict[int, Memory] = {}                 # weights, and what they make
         self._memory: dict[tuple[str, int], Memory] = {}    # of arguments and the arena, by use
         self._sizes: dict[tuple[int, ...], _Sized] = {}
-        self._schedules: list[tuple[Schedule, Any]] = []    # with what they were last given
+        self._replays: list[tuple[Replay, Any]] = []        # with what they were last given
         self._last: tuple[int, Event] | None = None         # the stream of the last run, its end
         self._keep: Any = None
 
@@ -218,27 +217,34 @@ class Loaded:
             self._last = (stream, self._last[1])
 
     def _start(self, run: _Run) -> None:
-        """Graphs of all launches, kept and changed where they must be; or one after the other."""
+        """One graph of all steps, kept and changed where it must be; or one after the other, also
+        where a product is new to the library, which then loads its kernels."""
         stream, given = run.stream, (tuple(run.addresses), run.sized)
-        for i, (schedule, last) in enumerate(self._schedules):
-            if last == given:
-                self._schedules.append(self._schedules.pop(i))
-                return schedule.start(stream)
+        for i, (replay, last) in enumerate(self._replays):
+            if last == given and replay.serves(stream):
+                self._replays.append(self._replays.pop(i))
+                return replay.start(stream)
         steps = self._steps(self.plan.run, run.addresses, run.sized)
-        if not self._graph or len(steps) < 2:
+        if not self._graph or len(steps) < 2 or not self._device.can_replay(steps):
             for step in steps:
                 self._device.start(step, stream)
             return None
-        found = next((i for i, (s, _) in enumerate(self._schedules) if s.fits(steps)), None)
-        if found is None:
-            while len(self._schedules) >= KEPT:
-                self._schedules.pop(0)[0].close()
-            schedule = Schedule(self._device, steps)
-        else:
-            schedule, _ = self._schedules.pop(found)
-            schedule.change(steps)
-        self._schedules.append((schedule, given))
-        return schedule.start(stream)
+        replay = self._replay(steps, stream)
+        self._replays.append((replay, given))
+        return replay.start(stream)
+
+    def _replay(self, steps: Sequence[Step], stream: int) -> Replay:
+        """A kept graph that fits, changed; else a new one."""
+        found = next((i for i, (r, _) in enumerate(self._replays)
+                      if r.serves(stream) and r.fits(steps)), None)
+        if found is not None:
+            replay, _ = self._replays.pop(found)
+            if replay.change(steps):
+                return replay
+            replay.close()
+        while len(self._replays) >= KEPT:
+            self._replays.pop(0)[0].close()
+        return self._device.replay(steps, stream)
 
     def _steps(self, calls: Sequence[Call], addresses: Sequence[int],
                sized: _Sized) -> list[Step]:
@@ -264,8 +270,8 @@ class Loaded:
         return out
 
     def __del__(self) -> None:
-        for schedule, _ in getattr(self, "_schedules", ()):
-            self._device.finish(schedule.close)
+        for replay, _ in getattr(self, "_replays", ()):
+            self._device.finish(replay.close)
 
     # ---- what else an executable is asked
     def source(self) -> str:
