@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ import numpy as np
 from simt import machine_code
 from tegg.testing.kernels import random_inputs
 from simt.metal_module import MetalModule
-from simt.simulator import Memory, Module
+from simt.simulator import Memory, Module, machine
 from tegg.backends.cuda.emit import CudaC
 from tegg.backends.metal.emit import Msl
 from tegg.backends.simt.language import SimtC
@@ -105,6 +106,7 @@ def launch(unit: Module, code: KernelCode, addresses: Sequence[int], sizes: Mapp
                 continue
             given = Memory(8 * (len(values) + 1), "given")
             given.write(np.array([0, *values], np.int64))
+            machine().simt_uncounted(ctypes.c_void_p(given.address))
             try:
                 unit.run(stage.function, blocks, stage.launch.threads, [0, 0, given.address], order)
             finally:
