@@ -177,14 +177,21 @@ def test_another_system(closed, monkeypatch):
 
 def test_frameworks_that_do_not_load(closed, monkeypatch):
     monkeypatch.setattr(sys, "platform", "darwin")
-    with pytest.raises(BackendError, match="Metal does not load .*CoreGraphics.*part of macOS 11"):
+    with pytest.raises(BackendError, match="Metal does not load .*CoreGraphics.*part of macOS"):
+        tegg.Metal(through="metal")
+
+
+def test_a_macos_without_the_language(closed, monkeypatch):
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr(platform, "mac_ver", lambda: ("13.6.1", ("", "", ""), "arm64"))
+    with pytest.raises(BackendError, match="MSL 3.1, which macOS 14 has first, and this is macOS 13.6.1"):
         tegg.Metal(through="metal")
 
 
 @pytest.mark.parametrize("name, value, words", [
     ("devices", False, "no GPU that Metal can use; use device='cpu'"),
     ("queue", False, "Apple M2 Pro gives no queue of commands"),
-    ("lost", ("MTLCompileOptions",), "no class MTLCompileOptions; macOS 11 is the least"),
+    ("lost", ("MTLCompileOptions",), "no class MTLCompileOptions; macOS 14 is the least"),
     ("lost", ("tegg_probe",), "the compiled kernels have no function tegg_probe"),
     ("no_pipeline", "tegg_probe", "makes no pipeline of tegg_probe: Compute function exceeds"),
     ("no_archive", "new", "opens no archive of kernels: the archive is damaged"),

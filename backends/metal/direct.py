@@ -22,10 +22,11 @@ from tegg.errors import BackendError
 from tegg.kernel.simt import THREADS
 
 from .chips import cores_of
+from .emit import DIRECT
 from .driver import BLOCKS_EACH, Dispatch, no_buffer, numbered, probe
 from .objc import Runtime, Size, libraries
 
-_MSL_2_3 = (2 << 16) + 3
+_VERSION = (DIRECT[0] << 16) + DIRECT[1]  # of MSL, as MTLLanguageVersion counts
 _FAILED = 5  # MTLCommandBufferStatusError
 _SHARED = 0  # MTLResourceStorageModeShared: host and GPU see the same bytes
 
@@ -90,7 +91,7 @@ class Direct:
     def _compiled(self, source: str) -> int:
         options = self._send(self._runtime.class_named("MTLCompileOptions"), "new")
         self._send(options, "setFastMathEnabled:", False)
-        self._send(options, "setLanguageVersion:", _MSL_2_3)
+        self._send(options, "setLanguageVersion:", _VERSION)
         error = ctypes.c_void_p()
         library: int | None = self._send(
             self._device, "newLibraryWithSource:options:error:", self._runtime.string(source),

@@ -18,17 +18,26 @@ _MEMORY = MappingProxyType({**_SCALAR, "h": "half", "g": "ushort", "b": "uint8_t
 _PLACES = ("thread_position_in_threadgroup", "thread_index_in_simdgroup",
            "threadgroup_position_in_grid", "threadgroups_per_grid")
 _NAMES = ("thread_at", "lane_at", "block_at", "blocks_in_all")
+PACKAGE, DIRECT = (2, 3), (3, 1)  # versions: metalcompute's, and where Metal itself is asked
 NO_F64 = ("Metal has no float64; cast to float32 what is computed here, x.astype('f32'), and "
           "arrays that the program is given before the call")
 
 
 @dataclass(frozen=True, slots=True)
 class Msl(SimtC):
-    """The Metal Shading Language 2.3. The names that kernels use are those of ``prelude.h``.
+    """The Metal Shading Language of a version. The names that kernels use are those of
+    ``prelude.h``.
 
     A kernel has three buffers: two that hold all arrays, and numbers, ``given``: a zero, where in
     them each of its pointers lies, and sizes.
     """
+
+    version: tuple[int, int] = PACKAGE
+
+    @property
+    def mixed(self) -> bool:
+        """Whether matrices of halves are known to be multiplied into sums of float32."""
+        return self.version >= DIRECT
 
     @property
     def dialect(self) -> Dialect:

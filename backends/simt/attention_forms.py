@@ -22,7 +22,8 @@ PLAIN = "plain"    # products of the dtype that there is
 _SOFTMAX = 14.0    # operations of a score: compared, exponentiated, added, its row moved on
 _PLAIN = MappingProxyType({"f32": (32, 32), "f64": (16, 16)})
 _FEW = MappingProxyType({"f32": (8, 64), "f64": (8, 32)})  # of a few queries, as in decoding
-_SPEED = MappingProxyType({PLAIN: 0.3, "matrix": 1.1, "f16": 10.0, "bf16": 10.0})  # of float32
+_SPEED = MappingProxyType({PLAIN: 0.3, "matrix": 1.1, "half": 1.3, "f16": 10.0,
+                          "bf16": 10.0})  # of float32; see those who offer them
 _SLOWER = MappingProxyType({(PLAIN, 8): 0.7, ("f16", 64): 0.6, ("bf16", 64): 0.6})  # by rows
 _BUSY = 264        # blocks that keep a device busy
 _KEYS = 128        # of a part, at least

@@ -11,10 +11,10 @@ from importlib.resources import files
 import numpy as np
 from simt import machine_code
 from tegg.testing.kernels import random_inputs
-from simt.metal_module import MetalModule
+from simt.metal_module import Metal31, MetalModule
 from simt.simulator import Memory, Module, machine
 from tegg.backends.cuda.emit import CudaC
-from tegg.backends.metal.emit import Msl
+from tegg.backends.metal.emit import DIRECT, Msl
 from tegg.backends.simt.language import SimtC
 
 from tegg.dim import evaluate as size_of
@@ -37,6 +37,7 @@ class Kit:
 
 CUDA = Kit("cuda", CudaC(), Module)
 METAL = Kit("metal", Msl(), MetalModule)
+METAL31 = Kit("metal", Msl(version=DIRECT), Metal31)
 
 
 @functools.cache

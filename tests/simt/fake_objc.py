@@ -15,7 +15,7 @@ import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 
-from simt.metal_module import MetalModule
+from simt.metal_module import Metal31, MetalModule
 from simt.metal_rules import broken_rules, threadgroup_bytes
 from simt.simulator import HERE, SimulatorError, machine
 from tegg.backends.metal import direct
@@ -275,12 +275,13 @@ class Device(Object):
     @method("newLibraryWithSource:options:error:", ID, ID, ID, POINTER)
     def library(self, source, options, error):
         source, options = get(source).text, get(options)
-        assert not options.fast and options.version == 0x20003
+        assert not options.fast and options.version in (0x20003, 0x30001)
+        module = MetalModule if options.version == 0x20003 else Metal31
         wrong = broken_rules(source)
         try:
             if wrong:
                 raise SimulatorError("\n".join(wrong))
-            return Library(MetalModule(source), source).id
+            return Library(module(source), source).id
         except SimulatorError as e:
             tell(error, str(e))
             return None

@@ -92,10 +92,16 @@ class MetalModule(Module):
                 f'extern "C" int simt_arguments_{name}(void) {{ return {count}; }}')
 
 
-class ByClang(MetalModule):
+class Metal31(MetalModule):
+    """The same in MSL 3.1."""
+
+    WARNINGS = (*MetalModule.WARNINGS, "-D__METAL_VERSION__=310")
+
+
+class ByClang(Metal31):
     """By clang, of the wheel ziglang, another front end and another optimiser: MSL is a dialect of
     its C++."""
 
     COMPILER = (sys.executable, "-m", "ziglang", "c++")
-    WARNINGS = (*(w for w in MetalModule.WARNINGS if w not in Module.WARNINGS),
+    WARNINGS = (*(w for w in Metal31.WARNINGS if w not in Module.WARNINGS),
                 "-Wno-unknown-attributes", "-Wno-unused-const-variable")
