@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from attentions import attention, causal
+from attentions import attention
 from simt import cases
 from simt.cases import METAL
 from test_cuda_kernels import agree
@@ -20,7 +20,6 @@ from tegg.backends.simt.attention import lower_attention
 from tegg.backends.simt.attention_forms import Blocks
 from tegg.backends.simt.attention_tiles import AttentionTiles
 from tegg.backends.simt.contraction import lower_contraction
-from tegg.backends.simt.rows import lower_rows
 from tegg.backends.simt.templates import Tile
 from tegg.dim import evaluate as size_of
 from tegg.dtype import f32

@@ -40,6 +40,8 @@ METHODS = MappingProxyType({  # selector -> type of the result, then of the argu
     "maxBufferLength": (NUMBER,),
     "newCommandQueue": (ID,),
     "newBufferWithLength:options:": (ID, NUMBER, NUMBER),
+    "newBufferWithBytesNoCopy:length:options:deallocator:": (
+        ID, ctypes.c_void_p, NUMBER, NUMBER, ID),
     "newLibraryWithSource:options:error:": (ID, ID, ID, ERROR),
     "newComputePipelineStateWithDescriptor:options:reflection:error:": (
         ID, ID, NUMBER, ID, ERROR),
@@ -58,7 +60,8 @@ METHODS = MappingProxyType({  # selector -> type of the result, then of the argu
     "contents": (ctypes.c_void_p,),
     # MTLCommandQueue, MTLCommandBuffer, MTLComputeCommandEncoder
     "commandBuffer": (ID,),
-    "computeCommandEncoder": (ID,),
+    "computeCommandEncoderWithDispatchType:": (ID, NUMBER),
+    "memoryBarrierWithScope:": (None, NUMBER),
     "setComputePipelineState:": (None, ID),
     "setBuffer:offset:atIndex:": (None, ID, NUMBER, NUMBER),
     "dispatchThreadgroups:threadsPerThreadgroup:": (None, Size, Size),

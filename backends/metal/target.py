@@ -43,7 +43,8 @@ class Metal:
     name = "metal"
     def __init__(self, chip: str, through: str = "metalcompute") -> None:
         self.chip, self.through = chip, through
-        self.language = Msl(version=DIRECT if through == "metal" else PACKAGE)
+        self.language = (Msl(version=DIRECT, bound=True) if through == "metal" else
+                         Msl(version=PACKAGE))
         mixed = self.language.mixed
         self.rules = ("lower.metal", *("lower.metalhalf",) * mixed)
         self.features = frozenset({f"family={chip_of(chip).family.removeprefix('apple')}"})

@@ -37,7 +37,7 @@ class Kit:
 
 CUDA = Kit("cuda", CudaC(), Module)
 METAL = Kit("metal", Msl(), MetalModule)
-METAL31 = Kit("metal", Msl(version=DIRECT), Metal31)
+METAL31 = Kit("metal", Msl(version=DIRECT, bound=True), Metal31)
 
 
 @functools.cache
@@ -105,10 +105,13 @@ def launch(unit: Module, code: KernelCode, addresses: Sequence[int], sizes: Mapp
                 unit.run(stage.function, blocks, stage.launch.threads, values, order,
                          stage.launch.shared)
                 continue
-            given = Memory(8 * (len(values) + 1), "given")
-            given.write(np.array([0, *values], np.int64))
+            bound, arrays = unit.BOUND, len(stage.launch.buffers)
+            numbers = [0, *values[arrays:]] if bound else [0, *values]
+            given = Memory(8 * len(numbers), "given")
+            given.write(np.array(numbers, np.int64))
             machine().simt_uncounted(ctypes.c_void_p(given.address))
             try:
-                unit.run(stage.function, blocks, stage.launch.threads, [0, 0, given.address], order)
+                unit.run(stage.function, blocks, stage.launch.threads,
+                         [*(values[:arrays] if bound else (0, 0)), given.address], order)
             finally:
                 given.free()

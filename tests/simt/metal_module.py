@@ -68,6 +68,7 @@ class MetalModule(Module):
     """One translation unit of kernels in MSL. Arguments of a run are addresses by buffer index."""
 
     DEVICE = "metal"
+    BOUND = False  # whether kernels are handed each array by itself
     HEAD = f'#include "{HERE}/metal/metal_stdlib"'
     FILE = "program_source"
     WARNINGS = (*Module.WARNINGS, "-Wno-unknown-pragmas", "-Wno-attributes",
@@ -93,15 +94,17 @@ class MetalModule(Module):
 
 
 class Metal31(MetalModule):
-    """The same in MSL 3.1."""
+    """The same in MSL 3.1, for Metal's own interface."""
+
+    BOUND = True
 
     WARNINGS = (*MetalModule.WARNINGS, "-D__METAL_VERSION__=310")
 
 
-class ByClang(Metal31):
+class ByClang(MetalModule):
     """By clang, of the wheel ziglang, another front end and another optimiser: MSL is a dialect of
     its C++."""
 
     COMPILER = (sys.executable, "-m", "ziglang", "c++")
-    WARNINGS = (*(w for w in Metal31.WARNINGS if w not in Module.WARNINGS),
+    WARNINGS = (*(w for w in MetalModule.WARNINGS if w not in Module.WARNINGS),
                 "-Wno-unknown-attributes", "-Wno-unused-const-variable")

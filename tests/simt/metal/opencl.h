@@ -5,7 +5,6 @@
 #define threadgroup __local
 #define constant __constant
 #define thread __private
-#define __METAL_VERSION__ 230
 
 typedef unsigned char uchar;
 typedef unsigned short ushort;
