@@ -191,13 +191,9 @@ def test_kernels_that_touch_the_same_wait(gpu, monkeypatch):
     for a, b in zip(run(x, w), want):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
     monkeypatch.setattr(hazards.Place, "meets", lambda self, other: False)
-    wrong = []
-    try:
-        wrong = [not np.allclose(a, b, rtol=1e-3, atol=1e-3) for a, b in zip(run(x, w), want)]
-    except BackendError:
-        pass
-    assert any(wrong) or fake_objc.failed
-    fake_objc.failed.clear()
+    x = floats(24, 24)  # what the last run has left in memory is no answer
+    assert not all(np.allclose(a, b, rtol=1e-3, atol=1e-3)
+                   for a, b in zip(run(x, w), tegg.compile(f)(x, w)))
 
 
 def test_what_waits():
