@@ -108,7 +108,8 @@ FAMILIES = {
     "mlp": Family(lambda x, w, v: (x @ w).gelu() @ v, ((1024, 512), (512, 2048), (2048, 512)),
                   "flops"),
     "attention": Family(_attention, ((16, 512, 64),) * 3, "flops", None, _mlx_attention),
-    "attention f16": Family(_attention, ((16, 512, 64),) * 3, "flops", None, _mlx_attention, "f16"),
+    "attention f16": Family(tegg.scaled_dot_product_attention, ((16, 512, 64),) * 3, "flops",
+                            None, _mlx_attention, "f16"),
     "attention grouped": Family(_grouped, ((1, 16, 512, 64), *((1, 4, 512, 64),) * 2), "flops",
                                 None, lambda mx, *a: _mlx_attention(mx, *a, mask="causal")),
 }
