@@ -93,9 +93,9 @@ class _Kernel:
             made.append(stage(self.language, f"{self.name}_total", self.symbols, p.lines,
                               {**ends, **partial.dtypes(a)}, writes,
                               ((partial.points(a), THREADS),)))
-        return KernelCode(self.name, "\n".join(s for s, _ in made), tuple(s for _, s in made),
-                          () if partial is None else partial.temporaries(a), self.symbols,
-                          attention_work(self.attention), (f"{self.blocks}",))
+        own = () if partial is None else partial.temporaries(a)
+        return KernelCode(self.name, "\n".join(s for s, _ in made), tuple(s for _, s in made), own,
+                          self.symbols, attention_work(a, own), (f"{self.blocks}",))
 
     def _at(self, p: SimtPrinter) -> Evaluator:
         return Evaluator(self.attention.first.propagation, self.language, p)

@@ -21,7 +21,8 @@ MOST = 256         # columns of values, and terms of a score: what a block has r
 PLAIN = "plain"    # products of the dtype that there is
 _PLAIN = MappingProxyType({"f32": (32, 32), "f64": (16, 16)})
 _FEW = MappingProxyType({"f32": (8, 64), "f64": (8, 32)})  # of a few queries, as in decoding
-_SPEED = MappingProxyType({PLAIN: 0.3, "matrix": 0.93, "f16": 10.0, "bf16": 10.0})  # of float32
+_SPEED = MappingProxyType({PLAIN: 0.3, "matrix": 1.1, "half": 1.3, "f16": 10.0,
+                          "bf16": 10.0})  # of float32; see those who offer them
 _SLOWER = MappingProxyType({(PLAIN, 8): 0.7, ("f16", 64): 0.6, ("bf16", 64): 0.6})  # by rows
 _BUSY = 264        # blocks that keep a device busy
 _KEYS = 128        # of a part, at least
