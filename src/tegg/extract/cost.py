@@ -47,9 +47,10 @@ class Costs:
     product_rate: floating-point operations of a large product; each extent e is slowed by
       ``e / (e + half)``, but those that a template counts itself. panel: extent after which a
       packed operand is packed again. pack: operations that copying an element to a panel counts
-      as. ahead: the share of packing ahead that a run pays for; hold: seconds that it is charged for
-      a byte that is kept packed, so that no memory is taken for next to nothing. ``templates`` multiplies the time
+      as. ahead: the share of packing ahead that a run pays for. ``templates`` multiplies the time
       of products per template (its op's name).
+    apart: reductions that the kernel of a product needs are stages of their own before it, which
+      read what they reduce from memory.
     copy_rate: bytes a second between the host's memory and the device's, where they are two;
       copy: seconds to start a copy.
     """
@@ -68,8 +69,8 @@ class Costs:
     panel: int
     pack: float = 5.0
     ahead: float = 0.01
-    hold: float = 0.0
     call: float | None = None
+    apart: bool = False
     copy: float = 0.0
     copy_rate: float = math.inf
     ops: Mapping[str, float] = field(default_factory=dict)
@@ -195,13 +196,11 @@ class Costs:
         return out
 
     def panels(self, p: Product, threads: int) -> float:
-        """Seconds to read what was packed before the run, in place of what it was packed from, and
-        the charge for keeping it."""
+        """Seconds to read what was packed before the run, in place of what it was packed from."""
         done = p.execution
         if not p.ready or done is None or not done.kept:
             return 0.0
-        size = done.kept * (done.itemsize or p.extents.dtype.itemsize)
-        return self.memory(size, threads) + self.hold * size
+        return self.memory(done.kept * (done.itemsize or p.extents.dtype.itemsize), threads)
 
     def stages(self, p: Product) -> int:
         """How many functions of a template wait for one another, beyond the first."""
@@ -251,6 +250,8 @@ def checked_costs(data: dict, source: str) -> Costs:
         for name in tables & set(data):
             data[name] = {k: float(v) for k, v in data[name].items()}
         for name, kind in known.items():
+            if kind == "bool" and not isinstance(data.get(name, False), bool):
+                raise TypeError(f"{name} is true or false, not {data[name]!r}")
             if kind.partition(" ")[0] in ("float", "int") and name in data:
                 data[name] = int(data[name]) if kind == "int" else float(data[name])
     except (TypeError, ValueError, AttributeError) as e:
@@ -263,7 +264,7 @@ def checked_costs(data: dict, source: str) -> Costs:
         numbers += [level.size, level.thread, level.total,
                     1.0 if level.store is None else level.store]
     if (min(numbers) <= 0 or min(costs.launch, costs.call or 0.0, costs.pack, costs.ahead,
-                                    costs.hold, costs.copy) < 0
+                                    costs.copy) < 0
             or not 0 <= costs.overlap <= 1 or len(costs.product_half) != 3):
         raise ArgumentError(f"cost profile {source}: threads, rates, sizes, panel and templates "
                             f"are above 0, overlap is 0 to 1, there is at least one level, and "
