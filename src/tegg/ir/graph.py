@@ -345,13 +345,14 @@ class Graph:
     def display(self, path: str | os.PathLike[str] | None = None, scope: str | None = None,
                 what: str = "graph", compilers: Any = ()) -> str:
         """Print what the outputs need, or write it to a .txt, .dot, .svg or .html file; see
-        ``tegg.display.display``.
+        ``tegg.drawing.display``.
 
         what: ``"graph"`` as recorded, ``"egraph"`` (every way to compute each value, after a stack
           of compilers) or ``"plan"`` (the kernels that are chosen for the CPU).
         """
-        from tegg.display import display, of_graph
+        from tegg.drawing import display
         if what == "graph":
+            from tegg.display import of_graph
             return display(of_graph(self), path, scope)
         from tegg.runtime.driver import picture
         return display(picture(self, what, compilers), path, scope)
