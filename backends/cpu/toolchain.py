@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
@@ -94,7 +95,7 @@ class Toolchain:
         with tempfile.TemporaryDirectory(prefix="tegg-cc-") as folder:
             sources = [Path(folder) / f"{name}.c" for name in units]
             for source, text in zip(sources, units.values(), strict=True):
-                source.write_text(text)
+                source.write_text(text, encoding="utf-8")
             link = ["-shared", "-o", str(path)]
             if len(sources) == 1:
                 self._compile(cache, sources[0], label, [*link, str(sources[0]), "-lm"])
@@ -109,7 +110,7 @@ class Toolchain:
         done = _run([*self.command, *self.flags, *arguments])
         if done.returncode == 0:
             return
-        text = source.read_text()
+        text = source.read_text(encoding="utf-8")
         kept = cache.keep(f"{content_key(text)[:12]}-{source.name}", text)
         words = done.stderr.replace(str(source), str(kept)).strip().splitlines()
         how = f"status {done.returncode}" if done.returncode > 0 else f"signal {-done.returncode}"
@@ -186,9 +187,11 @@ def _accept(command: tuple[str, ...], native: tuple[str, ...],
 
 
 def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """Run a compiler. It speaks English, whatever the user's language: errors are looked for."""
     try:
         return subprocess.run(command, capture_output=True, text=True, errors="replace",
-                              check=False, stdin=subprocess.DEVNULL)
+                              check=False, stdin=subprocess.DEVNULL,
+                              env={**os.environ, "LC_ALL": "C"})
     except OSError as e:
         raise OSError(f"{command[0]} does not run: {e.strerror or e}") from e
 

@@ -95,7 +95,7 @@ class Cache:
         def write(base: Path) -> Path:
             folder = base / "failed"
             folder.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_text(text)
+            (folder / name).write_text(text, encoding="utf-8")
             return folder / name
         return self._writing(write)
 

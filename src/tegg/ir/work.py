@@ -48,7 +48,9 @@ class WorkModel:
 
     keep: scalar operations from which a value wanted in several passes is kept in a scratch row.
     panel: extent of the other side after which a packed operand is packed again.
+    apart: whether reductions in the kernel of a product are stages of their own.
     ready: values that are known before a run: what is packed from them is packed ahead.
+    states: old and new values of states: a scatter from one to the other is written in place.
     """
 
     values: Values
@@ -56,7 +58,9 @@ class WorkModel:
     keep: float = 8.0
     load: float = 0.5
     panel: int = 512
+    apart: bool = False
     ready: frozenset[int] = frozenset()
+    states: frozenset[tuple[int, int]] = frozenset()
     footprints: dict[tuple, Footprint] = field(default_factory=dict)
 
     def demand(self, outs: Sequence[int], body: Mapping[int, object]) -> Demand:
@@ -122,7 +126,7 @@ class _Walk:
         self.paths: dict[tuple, int] = {}    # (index, step) -> index
         self.last = 0                        # the pass in which outputs are written
         self.chained: set[int] = set()       # reductions that are part of another one
-        self.split: set[int] = set()         # passes that close a split reduction
+        self.split: set[int] = set()         # passes that close a stage
         self.late = self.late_evaluations = 0.0
         self.out = Demand()
         self.seen = seen_share(body)
@@ -135,6 +139,8 @@ class _Walk:
                                  if a in self.body and self.body[a].op is node.op}
         for c, node in self.body.items():
             self._up(c, node)
+        if self.model.apart and any(n.op.kind in PRODUCTS for n in self.body.values()):
+            self.split |= set(range(1, max(self.after.values()) + 1))
         self.last = max((self.after.get(o, 0) for o in self.outs), default=0)
         for o in self.outs:
             self._want(o, (0, self.after.get(o, 0)), self.size[o])
@@ -155,7 +161,7 @@ class _Walk:
         return sum(int(min(self.size[leaf], sum(s.values()))) for s in widest.values())
 
     def _stage(self, turn: int) -> int:
-        """The stage that a pass is part of: a split reduction ends one."""
+        """The stage that a pass is part of: a split reduction ends one, one apart as well."""
         return sum(p <= turn for p in self.split)
 
     # ---- from the leaves up
@@ -213,6 +219,9 @@ class _Walk:
         self.out.values += len({index for index, _ in keys})
         if kind in PRODUCTS:
             self._contract(c, node, keys)
+            return
+        if self._in_place(c, node):
+            self._update(c, node, keys)
             return
         self._charge(c, node, keys)
         if kind == "reduce":
@@ -326,6 +335,24 @@ class _Walk:
                 at = self._path(index, (c, i))
                 whole = node.op.name == "Gather" and i == 0
                 self._want(a, (at, turn), n if whole else share * self.size[a])
+
+    def _in_place(self, c: int, node) -> bool:
+        """Whether a scatter writes over the old value of a state, which nothing else reads."""
+        if node.op.kind != "index" or not node.op.staged or c not in self.outs:
+            return False
+        base, *given = node.args
+        return ((base, c) in self.model.states and base not in given and not any(
+            base in n.args for other, n in self.body.items() if other != c))
+
+    def _update(self, c: int, node, keys: Keys) -> None:
+        """A scatter in place touches what it is given, wherever that goes."""
+        count = self.size[node.args[-1]]
+        self.out.writes[c] = count
+        self.out.evaluations += count
+        self.out.loops.append((self.model.values.dtype[c], count * self.model.weight(node.op)))
+        for i, a in enumerate(node.args):
+            for index, turn in keys:
+                self._want(a, (self._path(index, (c, i)), turn), count if i == 0 else self.size[a])
 
     def _contract(self, c: int, node, keys: Keys) -> None:
         x, y = node.args
