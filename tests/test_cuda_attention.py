@@ -11,6 +11,7 @@ import tegg
 from attentions import SYMBOLS, attention, causal, drawn, positions
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from profiles import examples
 from tegg.testing.kernels import check_results, random_inputs
 from simt import machine_code, cases, fake_driver
 from simt.assembled import assembled
@@ -43,7 +44,8 @@ def agree(unit, c, order, slack=30.0):
 
 @pytest.mark.parametrize("blocks", (PLAIN, DOUBLE, CORES, FEW, PARTS), ids=str)
 def test_drawn_fragments(blocks):
-    @settings(max_examples=2 if blocks.parts == 1 else 1, deadline=None, suppress_health_check=list(HealthCheck),
+    @settings(max_examples=examples(2 if blocks.parts == 1 else 1), deadline=None,
+              suppress_health_check=list(HealthCheck),
               phases=[Phase.explicit, Phase.generate])
     @given(st.data())
     def run(data):

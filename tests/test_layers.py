@@ -37,7 +37,8 @@ LAYERS = {
 # Methods whose result belongs to a layer above, where a user looks for them below.
 LATE = {
     ("ir.graph", "tensor"),     # Graph.tensor: an input as a Tensor
-    ("ir.graph", "display"),    # Graph.display
+    ("ir.graph", "display"),    # Graph.display, what it shows
+    ("ir.graph", "drawing"),    # and how
     ("ir.graph", "runtime.driver"),  # the same, of an e-graph or a plan
     ("ir.graph", "jit"),        # Graph.compile
     ("models.generate", "jit"),  # a Generator is two compiled programs

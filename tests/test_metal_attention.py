@@ -10,6 +10,7 @@ import tegg
 from attentions import attention, causal, drawn
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from profiles import examples
 from tegg.testing.kernels import random_inputs
 from simt import cases, fake_metal
 from simt.cases import METAL, METAL31
@@ -45,7 +46,7 @@ def lowered(name, d, blocks=PLAIN) -> cases.Case:
 
 @pytest.mark.parametrize("blocks", (PLAIN, FEW, MATRICES, HALVES), ids=str)
 def test_drawn_fragments(blocks):
-    @settings(max_examples=1, deadline=None, suppress_health_check=list(HealthCheck),
+    @settings(max_examples=examples(1), deadline=None, suppress_health_check=list(HealthCheck),
               phases=[Phase.explicit, Phase.generate])
     @given(st.data())
     def run(data):

@@ -12,6 +12,7 @@ import sys
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
+from profiles import examples
 from simt import fake_metal, fake_objc
 from simt.fake_objc import Settings
 from test_runtime import arrays, chain
@@ -86,7 +87,7 @@ def test_nothing_is_left_over(gpu):
     assert set(fake_objc.kept()) == {"Device", "Queue", "Class", "Pipeline"}
 
 
-@settings(max_examples=3, deadline=None, phases=[Phase.explicit, Phase.generate],
+@settings(max_examples=examples(3), deadline=None, phases=[Phase.explicit, Phase.generate],
           suppress_health_check=list(HealthCheck))
 @given(program=programs(steps=10))
 def test_random_programs(program):

@@ -10,6 +10,7 @@ import pytest
 from contractions import CASES as PRODUCTS, SYMBOLIC
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from profiles import examples
 from tegg.testing.kernels import random_inputs
 from simt import cases
 from simt.cases import METAL, METAL31, Kit
@@ -161,7 +162,7 @@ def test_products_of_symbolic_sizes():
             agree(module, c, number % 3, 4)
 
 
-FEW = {"max_examples": 2, "deadline": None, "suppress_health_check": list(HealthCheck),
+FEW = {"max_examples": examples(2), "deadline": None, "suppress_health_check": list(HealthCheck),
        "phases": [Phase.explicit, Phase.generate]}
 
 

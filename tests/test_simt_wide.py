@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from profiles import examples
 from contractions import matmul
 from simt import cases
 from test_cuda_kernels import agree
@@ -26,7 +27,7 @@ from tegg.dtype import DTYPES, f32
 from tegg.errors import BackendError
 
 N = dim("n", 0, 4096, hint=300)
-FEW = {"max_examples": 2, "deadline": None, "suppress_health_check": list(HealthCheck),
+FEW = {"max_examples": examples(2), "deadline": None, "suppress_health_check": list(HealthCheck),
        "phases": [Phase.explicit, Phase.generate]}
 EXTENTS = (1, 2, 3, 4, 6, 8, 12, 15, 16, 17, 24, 33, 40, 64, 76)
 

@@ -175,3 +175,37 @@ def test_values_count_every_index():
     for _ in range(5):
         x = g.add(x, g.op("Flip", x, 1))
     assert demand(g, x).values == 2 ** 5 - 1
+
+# ---- states
+SLOTS, NEW = 512, 2
+
+
+def updated(g: Graph, read: bool = False) -> tuple[Node, Node, Node]:
+    """A state of many rows, of which a scatter replaces some; ``read``: with the old ones too."""
+    old, new = g.input("old", (SLOTS, COLUMNS), "f32"), g.input("new", (NEW, COLUMNS), "f32")
+    at = g.input("at", (NEW,), "i64")
+    base = g.op("Add", old, old) if read else old
+    return old, new, g.op("Scatter", base, at, new, 0, "last")
+
+
+def written(g: Graph, out: Node, states: set[tuple[int, int]]):
+    values = Values.of({n.id: n.shape for n in g.nodes}, {n.id: n.dtype for n in g.nodes}, g.table)
+    return WorkModel(values, {}, states=frozenset(states)).demand([out.id], body_of(g, [out]))
+
+
+def test_a_scatter_into_a_state_touches_what_it_is_given():
+    g = Graph()
+    old, new, out = updated(g)
+    d = written(g, out, {(old.id, out.id)})
+    assert d.writes == {out.id: NEW * COLUMNS}
+    assert d.reads[old.id] == d.reads[new.id] == NEW * COLUMNS
+    assert sum(n for _, n in d.loops) == d.evaluations == NEW * COLUMNS
+
+
+@pytest.mark.parametrize("read", [False, True])
+def test_a_scatter_into_another_array_copies_its_base(read):
+    g = Graph()
+    old, _, out = updated(g, read)
+    d = written(g, out, {(old.id, out.id)} if read else set())
+    assert not d.writes and d.reads[old.id] == SLOTS * COLUMNS
+    assert sum(n for _, n in d.loops) >= SLOTS * COLUMNS

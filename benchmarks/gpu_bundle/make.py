@@ -161,7 +161,7 @@ class Written:
                      for (kind, slot), n in zip(where, nodes)]
         if self.case.big:
             return described
-        self.inputs |= {slot: as_values(s) for slot, s in zip(self.traced.slots, self.specs)}
+        self.inputs |= self.values()
         values = (self.on_the_cpu() if self.case.family == "models" else
                   oracle.evaluate(nodes, self.inputs, self.sizes))
         kept = {}
@@ -171,6 +171,10 @@ class Written:
                 np.float32 if v.dtype.kind in "fV" else v.dtype)
         np.savez_compressed(folder / "expected.npz", **kept)
         return described
+
+    def values(self) -> dict[int, np.ndarray]:
+        """The arguments, by slot."""
+        return {slot: as_values(s) for slot, s in zip(self.traced.slots, self.specs)}
 
     def on_the_cpu(self) -> list[np.ndarray]:
         """Outputs and states by the CPU's program: the oracle takes each product apart, and would

@@ -37,7 +37,7 @@ class Pricer:
     def __init__(self, roles: Roles, values: Values, costs: Costs) -> None:
         self.roles, self.values, self.costs = roles, values, costs
         self.work = WorkModel(values, costs.ops, costs.keep, costs.load, costs.panel,
-                              costs.apart, roles.still)
+                              costs.apart, roles.still, roles.classes.states)
         self._known: dict[tuple, tuple[float, int]] = {}  # structure of a kernel -> its price
         self._kinds: dict[tuple, int] = {}   # what matters of a value -> a number below 0
         self._kind_of: dict[int, int] = {}
@@ -81,6 +81,8 @@ class Pricer:
                     key.append(self._kind(a))
             key.append(self._step(n))
             key += [number[a] for a in n.args]
+            if n.args and (n.args[0], c) in self.work.states:
+                key.append("state")
             number[c] = len(number)
         key.extend(number[o] if o in number else self._kind(o) for o in outs)
         return tuple(key)
@@ -108,7 +110,7 @@ class Pricer:
         demand = self.work.demand(outs, body)
         self._decoded(demand, outs, read, write)
         loaded = [self.bytes(a, demand.reads.get(a, 0), read) for a in leaves]
-        stored = [self.bytes(o, self.values.size[o], write) for o in outs]
+        stored = [self.bytes(o, demand.writes.get(o, self.values.size[o]), write) for o in outs]
         return self.costs.seconds(demand, loaded, stored), demand.values
 
     def _decoded(self, demand: Demand, outs: tuple[int, ...], read: str, write: str) -> None:

@@ -56,6 +56,13 @@ class EClasses:
         """Input slot -> class of its new value."""
         return {slot: self.of[n.id] for slot, n in self.graph.updates.items()}
 
+    @property
+    def states(self) -> frozenset[tuple[int, int]]:
+        """The old and the new value of each state whose old value is read."""
+        old = {n.attrs[0]: self.of[n.id] for n in self.graph.nodes
+               if n.op.name == "Input" and n.id in self.of}
+        return frozenset((old[slot], new) for slot, new in self.updates.items() if slot in old)
+
 
 Stored = tuple[int, str]  # a class in memory, and its storage form ("" is its own dtype)
 

@@ -49,6 +49,7 @@ class Product:
 class Demand:
     """What a kernel executes. ``reads``: leaf -> elements read from memory, each at most once.
 
+    writes: output -> elements written, where those are not all of them.
     loops: ``(dtype, scalar operations)`` of everything outside templates, repeats included.
     values: distinct (value, index) pairs, which is what generated code grows with.
     rows: independent pieces that threads can share, or None where every element is one.
@@ -56,6 +57,7 @@ class Demand:
     """
 
     reads: dict[int, int] = field(default_factory=dict)
+    writes: dict[int, int] = field(default_factory=dict)
     loops: list[tuple[DType, float]] = field(default_factory=list)
     products: list[Product] = field(default_factory=list)
     values: int = 0

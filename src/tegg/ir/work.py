@@ -50,6 +50,7 @@ class WorkModel:
     panel: extent of the other side after which a packed operand is packed again.
     apart: whether reductions in the kernel of a product are stages of their own.
     ready: values that are known before a run: what is packed from them is packed ahead.
+    states: old and new values of states: a scatter from one to the other is written in place.
     """
 
     values: Values
@@ -59,6 +60,7 @@ class WorkModel:
     panel: int = 512
     apart: bool = False
     ready: frozenset[int] = frozenset()
+    states: frozenset[tuple[int, int]] = frozenset()
     footprints: dict[tuple, Footprint] = field(default_factory=dict)
 
     def demand(self, outs: Sequence[int], body: Mapping[int, object]) -> Demand:
@@ -218,6 +220,9 @@ class _Walk:
         if kind in PRODUCTS:
             self._contract(c, node, keys)
             return
+        if self._in_place(c, node):
+            self._update(c, node, keys)
+            return
         self._charge(c, node, keys)
         if kind == "reduce":
             (a,) = node.args
@@ -330,6 +335,24 @@ class _Walk:
                 at = self._path(index, (c, i))
                 whole = node.op.name == "Gather" and i == 0
                 self._want(a, (at, turn), n if whole else share * self.size[a])
+
+    def _in_place(self, c: int, node) -> bool:
+        """Whether a scatter writes over the old value of a state, which nothing else reads."""
+        if node.op.kind != "index" or not node.op.staged or c not in self.outs:
+            return False
+        base, *given = node.args
+        return ((base, c) in self.model.states and base not in given and not any(
+            base in n.args for other, n in self.body.items() if other != c))
+
+    def _update(self, c: int, node, keys: Keys) -> None:
+        """A scatter in place touches what it is given, wherever that goes."""
+        count = self.size[node.args[-1]]
+        self.out.writes[c] = count
+        self.out.evaluations += count
+        self.out.loops.append((self.model.values.dtype[c], count * self.model.weight(node.op)))
+        for i, a in enumerate(node.args):
+            for index, turn in keys:
+                self._want(a, (self._path(index, (c, i)), turn), count if i == 0 else self.size[a])
 
     def _contract(self, c: int, node, keys: Keys) -> None:
         x, y = node.args
