@@ -7,6 +7,8 @@ a sentence encoder, GPT-2 and Llama with their caches, ViT, ResNet. Then come ti
 and MLX where it is installed: the seconds of kernels (one command buffer each, with the wait for
 it), bytes and flops a second, and the targets: 85 % of the speed of a copy for what memory bounds,
 1.2 times of MLX's time for products. The models are timed at real sizes, with random weights.
+What fails is told and kept in the report, and the rest goes on; the exit status is 1 then, or where
+something is wrong, and 2 where there is no GPU to run on.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import json
 import platform
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -51,6 +53,15 @@ class Family:
 
 def _attention(q, k, v):
     return ((q @ k.swapaxes(-1, -2)) * 0.125).softmax(-1) @ v
+
+
+def _grouped(q, k, v):
+    return tegg.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+
+
+def _mlx_attention(mx, q, k, v, mask=None):
+    q, k, v = (a if a.ndim == 4 else a[None] for a in (q, k, v))
+    return mx.fast.scaled_dot_product_attention(q, k, v, scale=0.125, mask=mask)
 
 
 def _norm(x, g):
@@ -96,15 +107,19 @@ FAMILIES = {
     "scatter": Family(lambda x, y: x.index_add(0, (y * 0).cast("i32"), x), ((4096, 64), (4096,))),
     "mlp": Family(lambda x, w, v: (x @ w).gelu() @ v, ((1024, 512), (512, 2048), (2048, 512)),
                   "flops"),
-    "attention": Family(_attention, ((16, 512, 64), (16, 512, 64), (16, 512, 64)), "flops"),
+    "attention": Family(_attention, ((16, 512, 64),) * 3, "flops", None, _mlx_attention),
+    "attention f16": Family(tegg.scaled_dot_product_attention, ((16, 512, 64),) * 3, "flops",
+                            None, _mlx_attention, "f16"),
+    "attention grouped": Family(_grouped, ((1, 16, 512, 64), *((1, 4, 512, 64),) * 2), "flops",
+                                None, lambda mx, *a: _mlx_attention(mx, *a, mask="causal")),
 }
 
 
 def arrays(family: Family, scale: float) -> list[np.ndarray]:
-    """Arguments of a family; extents are multiples of 16, but for the smallest."""
+    """Arguments of a family; extents of 64 and more are scaled, to multiples of 16."""
     kind = tegg.dtype(family.dtype).numpy
-    return [RNG.standard_normal([max(1, round(n * scale / 16)) * 16 for n in shape]).astype(kind)
-            for shape in family.shapes]
+    return [RNG.standard_normal([n if n < 64 else max(1, round(n * scale / 16)) * 16
+                                 for n in shape]).astype(kind) for shape in family.shapes]
 
 
 def check(family: Family, scale: float) -> float:
@@ -128,7 +143,8 @@ def measure(family: Family, scale: float, repeats: int) -> dict[str, float]:
     given = arrays(family, scale)
     program = tegg.trace(family.fn, given).graph.compile(metal_models.gpu())
     rows = program.profile(*given, repeats=repeats)
-    out = {"seconds": sum(r["seconds"] for r in rows), "dispatches": float(len(rows))}
+    out = {"seconds": sum(r["seconds"] for r in rows), "kernels": float(len(rows)),
+           "predicted_seconds": sum(r["predicted"] for r in rows)}
     result = program(*given)
     moved = sum(a.nbytes for a in (*given, *result.values()))
     out["bytes_per_second"] = moved / out["seconds"]
@@ -164,55 +180,96 @@ def verdicts(times: dict[str, dict[str, float]]) -> dict[str, bool]:
 def main(argv: Sequence[str] | None = None) -> int:
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--scale", type=float, default=1.0, help="of every extent")
-    p.add_argument("--only", default="", help="comma-separated families")
+    p.add_argument("--only", type=_named(FAMILIES), default=list(FAMILIES),
+                   help=f"comma-separated, of {', '.join(FAMILIES)}")
     p.add_argument("--repeats", type=int, default=20)
-    p.add_argument("--models", default=",".join(metal_models.MODELS), help="comma-separated")
+    p.add_argument("--models", type=_named(metal_models.MODELS), default=list(metal_models.MODELS),
+                   help=f"comma-separated, of {', '.join(metal_models.MODELS)}; '' for none")
     p.add_argument("--small", action="store_true", help="time the models at the sizes of the check")
-    p.add_argument("--through", default="metalcompute", help="or metal: Apple's framework itself")
+    p.add_argument("--through", choices=("metalcompute", "metal"), default="metalcompute",
+                   help="the package, or Apple's framework itself")
     p.add_argument("--json", type=Path, default=None, help="default: results/DATE-metal.json")
     args = p.parse_args(argv)
-    chosen = args.only.split(",") if args.only else list(FAMILIES)
-    models = [m for m in args.models.split(",") if m]
+    metal_models.THROUGH = args.through
     try:
-        metal_models.THROUGH = args.through
-        metal_models.gpu()
+        device = metal_models.gpu()[1].target.chip
     except BackendError as e:
-        print(e, file=sys.stderr)
+        print(f"make metal runs on the GPU of a Mac: {e}", file=sys.stderr)
         return 2
-    report: dict[str, Any] = {"machine": platform.platform(), "through": args.through,
-                              "device": metal_models.gpu()[1].target.chip, "scale": args.scale,
-                              "errors": errors_of(chosen, models, args.scale), "times": {}}
-    wrong = [n for n, e in report["errors"].items()
-             if not e < (2e-2 if n in FAMILIES and FAMILIES[n].dtype != "f32" else 1e-3)]
-    if not wrong:
-        report["times"] = times_of(chosen, models, args)
+    mlx = importlib.util.find_spec("mlx") is not None
+    print(f"{device}, {platform.platform()}, through {args.through}; "
+          f"{'beside MLX' if mlx else 'without MLX (pip install mlx to compare)'}")
+    report: dict[str, Any] = {
+        "machine": platform.platform(), "through": args.through, "device": device,
+        "tegg": tegg.__version__, "scale": args.scale, "failures": {}}
+    names, failures = (*args.only, *args.models), report["failures"]
+    print(f"\nIs it right? {len(names)} programs on the GPU, beside the CPU")
+    report["errors"] = errors_of(names, args.scale, failures)
+    wrong = [n for n, e in report["errors"].items() if not e < allowed(n)]
+    right = [n for n in report["errors"] if n not in wrong]
+    print(f"\nHow fast is it? {len(right)} programs that are right; best of {args.repeats} runs")
+    report["times"] = times_of(right, args, failures)
     report["targets"] = verdicts(report["times"])
+    print()
     for what, met in report["targets"].items():
-        print(f"{'met ' if met else 'MISSED'}  {what}")
+        print(f"{'met   ' if met else 'MISSED'}  {what}")
     path = args.json or HERE / "results" / f"{date.today()}-metal.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(report, indent=1))
-    print(f"{path}{'; WRONG: ' + ', '.join(wrong) if wrong else ''}")
-    return bool(wrong)
+    for label, bad in (("WRONG", wrong), ("FAILED", sorted(failures))):
+        if bad:
+            print(f"{label}: {', '.join(bad)}")
+    print(f"all of it is in {path}")
+    return int(bool(wrong or failures))
 
 
-def errors_of(chosen: Sequence[str], models: Sequence[str], scale: float) -> dict[str, float]:
+def _named(known: Iterable[str]) -> Callable[[str], list[str]]:
+    """A comma-separated list of what there is."""
+    def names(text: str) -> list[str]:
+        found = [n for n in text.split(",") if n]
+        for n in found:
+            if n not in known:
+                raise argparse.ArgumentTypeError(f"there is no {n!r}; there are {', '.join(known)}")
+        return found
+    return names
+
+
+def allowed(name: str) -> float:
+    """How far a family or model may be from the CPU."""
+    return 2e-2 if name in FAMILIES and FAMILIES[name].dtype != "f32" else 1e-3
+
+
+def errors_of(names: Sequence[str], scale: float, failures: dict[str, str]) -> dict[str, float]:
     """How far families and models are from the CPU; said as they come."""
-    out = {}
-    for name in (*chosen, *models):
-        out[name] = (check(FAMILIES[name], scale) if name in FAMILIES else
-                     metal_models.check(name))
-        print(f"{name:14} differs by {out[name]:.1e}")
-    return out
+    def one(name: str) -> tuple[float, str]:
+        e = check(FAMILIES[name], scale) if name in FAMILIES else metal_models.check(name)
+        return e, f"differs by {e:.1e}{'' if e < allowed(name) else '  WRONG'}"
+
+    return _each(names, one, failures)
 
 
-def times_of(chosen: Sequence[str], models: Sequence[str],
-             args: argparse.Namespace) -> dict[str, dict[str, float]]:
+def times_of(names: Sequence[str], args: argparse.Namespace,
+             failures: dict[str, str]) -> dict[str, dict[str, float]]:
     """What was measured of families and models; said as it comes."""
+    def one(name: str) -> tuple[dict[str, float], str]:
+        found = (measure(FAMILIES[name], args.scale, args.repeats) if name in FAMILIES else
+                 metal_models.measure(name, args.repeats, args.small))
+        return found, "  ".join(f"{k} {v:.3g}" for k, v in found.items())
+
+    return _each(names, one, failures)
+
+
+def _each(names: Sequence[str], one: Callable[[str], tuple[Any, str]],
+          failures: dict[str, str]) -> dict[str, Any]:
+    """What is found of each, by name; of one that fails the words are kept, and others go on."""
     out = {}
-    for name in (*chosen, *models):
-        out[name] = (measure(FAMILIES[name], args.scale, args.repeats) if name in FAMILIES else
-                     metal_models.measure(name, args.repeats, args.small))
-        print(f"{name:14} " + "  ".join(f"{k} {v:.3g}" for k, v in out[name].items()))
+    for name in names:
+        try:
+            out[name], words = one(name)
+        except Exception as e:  # noqa: BLE001  a first run on a Mac shall tell all it can
+            failures[name] = f"{type(e).__name__}: {e}"
+            words = f"FAILED  {failures[name].splitlines()[0]}"
+        print(f"{name:18} {words}", flush=True)
     return out
 
 

@@ -41,7 +41,7 @@ def timed(generator: Generator, ids: np.ndarray) -> np.ndarray:
 def from_folder(folder: Path, prompt: str) -> None:
     from tokenizers import Tokenizer
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    kind = json.loads((folder / "config.json").read_text())["model_type"]
+    kind = json.loads((folder / "config.json").read_text(encoding="utf-8"))["model_type"]
     model = MODELS[kind].from_safetensors(folder)
     tokens = timed(Generator(model, min(512, model.max_length)),
                    np.array([tokenizer.encode(prompt).ids]))

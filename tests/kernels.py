@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+from scratch import guarded
 from tegg.backends.cpu import toolchain
 from tegg.backends.cpu.emit import C
 from tegg.backends.cpu.library import Library, load
@@ -30,11 +31,12 @@ def _quick() -> toolchain.Toolchain:
 
 def build(codes: KernelCode | Sequence[KernelCode], width: int,
           flags: tuple[str, ...] = ()) -> Library:
-    """Compile kernels and load them, as the backend does. The same text is compiled once.
-    flags: of the compiler, beside its own."""
+    """Compile kernels and load them, as the backend does. The same text is compiled once; its
+    scratch memory is guarded. flags: of the compiler, beside its own."""
     quick = _quick()
     compiler = replace(quick, flags=(*quick.flags, *flags))
-    return load((codes,) if isinstance(codes, KernelCode) else codes, compiler, lanes=width)
+    with guarded():
+        return load((codes,) if isinstance(codes, KernelCode) else codes, compiler, lanes=width)
 
 
 def call(library: Library, code: KernelCode, graph: Graph, outputs: Sequence[Node],

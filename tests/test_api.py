@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 import tegg
 from api_cases import CASES, REFUSED, Case
 from api_drawing import Call, Draw, filled, first_dtype, lay_out, wide
-from profiles import few
+from profiles import examples, few
 from tegg.ir.oracle import evaluate
 from tegg.ops.public import PUBLIC
 from tegg.rewrite.compiler import Compiler
@@ -32,7 +32,7 @@ def test_every_public_op_has_a_row():
 
 @pytest.mark.parametrize("name", REFUSED)
 @given(data=st.data())
-@settings(max_examples=2)
+@settings(max_examples=examples(2))
 def test_what_cannot_be_says_why(name, data):
     d, bases = Draw(data), []
     sample, text = REFUSED[name]

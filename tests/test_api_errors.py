@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings, strategies as st
+from profiles import examples
 
 import tegg
 from api_cases import CASES
@@ -53,7 +54,7 @@ def spoilt(laid: Call) -> list[tuple[Any, Call]]:
 
 @pytest.mark.parametrize("name", CASES)
 @given(data=st.data())
-@settings(max_examples=2, phases=[Phase.explicit, Phase.generate],
+@settings(max_examples=examples(2), phases=[Phase.explicit, Phase.generate],
           suppress_health_check=list(HealthCheck))
 def test_bad_arguments_are_our_errors(name, data):
     d, bases = Draw(data), []
@@ -70,7 +71,7 @@ def test_bad_arguments_are_our_errors(name, data):
 
 @pytest.mark.parametrize("name", [n for n in CASES if n != "contiguous"])
 @given(data=st.data())
-@settings(max_examples=2, phases=[Phase.explicit, Phase.generate],
+@settings(max_examples=examples(2), phases=[Phase.explicit, Phase.generate],
           suppress_health_check=list(HealthCheck))
 def test_operands_of_two_graphs(name, data):
     d, bases = Draw(data), []

@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings, strategies as st
+from profiles import examples
 
 import tegg
 from api_cases import CASES
@@ -71,7 +72,7 @@ def check(name: str, given_: Call) -> bool:
 
 @pytest.mark.parametrize("name", CASES)
 @given(data=st.data())
-@settings(max_examples=3, phases=[Phase.explicit, Phase.generate],
+@settings(max_examples=examples(3), phases=[Phase.explicit, Phase.generate],
           suppress_health_check=list(HealthCheck))
 def test_a_symbolic_size_gives_the_formula_or_says_why_not(name, data):
     check(name, CASES[name].sample(Draw(data)))

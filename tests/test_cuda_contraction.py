@@ -7,6 +7,7 @@ from contractions import CASES, SYMBOLIC
 from tegg.testing.draw import Draw
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from profiles import examples
 from tegg.testing.kernels import random_inputs
 from simt import cases
 from test_contraction_random import fragment
@@ -52,7 +53,7 @@ def test_symbolic_sizes():
             agree(unit, c, number % 3, 4)
 
 
-@settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(2), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_random(data):
     found = []

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from profiles import examples
 from simt import cases
 from test_kernel_cases import CASES
 from tegg.backends.cuda.emit import CudaC
@@ -100,7 +101,7 @@ def simulate(drawn) -> None:
                 agree(unit, c, (number + i) % 3, 8)
 
 
-FEW = {"max_examples": 3, "deadline": None, "suppress_health_check": list(HealthCheck),
+FEW = {"max_examples": examples(3), "deadline": None, "suppress_health_check": list(HealthCheck),
        "phases": [Phase.explicit, Phase.generate]}
 
 

@@ -11,8 +11,8 @@ import pytest
 import tegg
 from interpreted import classes_of, one_op_each
 from tegg.ir.classes import ENode
-from tegg.display import Picture, as_text, display, of_classes, of_cover, of_graph
-from tegg.drawing import MANY
+from tegg.display import Picture, as_text, of_classes, of_cover, of_graph
+from tegg.drawing import MANY, display
 from tegg.errors import ArgumentError
 from tegg.ir.op import OPS
 

@@ -19,7 +19,7 @@ TREES = {"tegg": ROOT / "src" / "tegg", "tegg.backends": ROOT / "backends"}
 # From the ground up. A layer: its modules (a package stands for all of itself), and the layers
 # above the ground that it may import besides its own.
 LAYERS = {
-    "ground": ("bits cache collecting contraction dim dtype env errors interchange locks plugins shape tree version", ""),
+    "ground": ("bits cache collecting contraction dim dtype env errors interchange locks mapped plugins shape tree version", ""),
     "program": ("ir", ""),
     "display": ("display drawing progress", "program"),
     "front": ("models nn ops tensor trace watching weights", "program"),
@@ -37,7 +37,8 @@ LAYERS = {
 # Methods whose result belongs to a layer above, where a user looks for them below.
 LATE = {
     ("ir.graph", "tensor"),     # Graph.tensor: an input as a Tensor
-    ("ir.graph", "display"),    # Graph.display
+    ("ir.graph", "display"),    # Graph.display, what it shows
+    ("ir.graph", "drawing"),    # and how
     ("ir.graph", "runtime.driver"),  # the same, of an e-graph or a plan
     ("ir.graph", "jit"),        # Graph.compile
     ("models.generate", "jit"),  # a Generator is two compiled programs
@@ -46,7 +47,7 @@ LATE = {
 
 # Every package that only some modules may import. NumPy and the standard library are everywhere.
 DOORS = {
-    "click": {"cli", "cli.rules", "cli.tune", "cli.view"},
+    "click": {"cli", "cli.prepare", "cli.rules", "cli.tune", "cli.view"},
     "egglog": {"rewrite.bindings"},
     "highspy": {"extract.milp"},
     "hypothesis": {"testing.property"},

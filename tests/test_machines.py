@@ -18,13 +18,20 @@ from hypothesis import HealthCheck, given, settings
 from profiles import examples
 from standalone import Fragment, Standalone
 
+from test_attention import heads
 from test_contraction_narrow import bytes_product, extreme, whole
 from test_direct import CASES as CONVOLUTIONS, convolution, tiled
 from test_kernel_cases import CASES as KERNELS
+from test_winograd import SIZES as TRANSFORMED, SLACK, convolution as same_size
+from attentions import causal
 
+from tegg.backends.cpu.attention import lower_attention
+from tegg.backends.cpu.attention_forms import Blocks
 from tegg.backends.cpu.contraction import lower_contraction
 from tegg.backends.cpu.direct import lower_direct
 from tegg.backends.cpu.emit import C
+from tegg.backends.cpu.winograd import lower_winograd
+from tegg.backends.cpu.winograd_forms import Tiles
 from tegg.errors import LoweringError
 from tegg.kernel.contraction_shape import Tile
 from tegg.kernel.lower import lower
@@ -111,6 +118,56 @@ def convolutions(width: int, cases=CONVOLUTIONS) -> list[Fragment]:
     return out
 
 
+def transformed(width: int) -> list[Fragment]:
+    """Convolutions in transformed tiles."""
+    out = []
+    for sizes in TRANSFORMED:
+        g = Draw()
+        y = same_size(g, *sizes)
+        how = Tiles(5, 2, width, *y.shape[-2:])
+        out.append(Fragment(g, [y], lower_winograd(g, [y], [y], f"k{len(out)}", C(width), how)))
+    return out
+
+
+def attentions(width: int) -> list[Fragment]:
+    out = []
+    for blocks, rows, keys, between in (
+            (Blocks(12, 64), 24, 256, causal), (Blocks(5, 32), 5, 300, lambda g, x: x),
+            (Blocks(5, 32), 13, 70, lambda g, x: causal(g, x, 9)),
+            (Blocks(12, 64), 9, 33, lambda g, x: g.add(x, g.expand(g.x(9, 33), x.shape)))):
+        d = heads(rows, keys, between)
+        code = lower_attention(d.g, d.outputs, d.anchors, f"k{len(out)}", C(width), blocks)
+        out.append(Fragment(d.g, d.outputs, code))
+    return out
+
+
+def sorts(width: int) -> list[Fragment]:
+    """Whole rows and the first of each, side by side in memory and apart; long ones by wide digits."""
+    out = []
+    for dtype, shape, axis, kept in (
+            ("f32", (5, 300), 1, 300), ("f32", (3, 700, 7), 1, 5), ("f64", (4, 90), 1, 90),
+            ("f16", (2, 65, 3), 1, 65), ("bf16", (2000,), 0, 9), ("i64", (7, 41), 1, 41),
+            ("i32", (9000,), 0, 9000), ("u8", (3, 500), 1, 2), ("i8", (1, 1), 1, 1),
+            ("bool", (50, 2), 0, 50)):
+        for descending in (0, 1):
+            g = Draw()
+            y = g.op("ArgSort", g.x(*shape, dtype=dtype), axis, (kept,), descending)
+            out.append(Fragment(g, [y], lower(g, [y], f"k{len(out)}", C(width))))
+    return out
+
+
+OTHERS = {"transformed": (transformed, SLACK), "attentions": (attentions, 4.0),
+          "sorts": (sorts, 1.0)}
+
+
+def check_others(kind: str, width: int, compiler, runner=()) -> None:
+    make, slack = OTHERS[kind]
+    made = Standalone(make(width), width, compiler, runner)
+    for i in range(len(made.fragments)):
+        for threads in (1, 3):
+            made.check(i, threads=threads, off=8 if runner == () else 0, slack=slack)
+
+
 def check_all(made: Standalone, threads=(1, 3), off: int = 0) -> None:
     """Every kernel against the oracle; on any number of threads the same bits."""
     for i, f in enumerate(made.fragments):
@@ -156,6 +213,12 @@ def test_bytes_touch_only_their_memory() -> None:
     made = Standalone(byte_products(16), 16, sanitised())
     for i, f in enumerate(made.fragments):
         made.check(i, inputs=extreme(f.graph), threads=2)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", OTHERS)
+def test_other_templates_touch_only_their_memory(kind: str) -> None:
+    check_others(kind, 16, sanitised())
 
 
 @pytest.mark.long
@@ -217,6 +280,12 @@ def test_bytes_on_neon() -> None:
     made = Standalone(byte_products(4), 4, compiler, runner)
     for i, f in enumerate(made.fragments):
         made.check(i, inputs=extreme(f.graph), threads=2)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", OTHERS)
+def test_other_templates_on_neon(kind: str) -> None:
+    check_others(kind, 4, *arm())
 
 
 @pytest.mark.parametrize("lanes, flags", (

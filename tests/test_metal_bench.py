@@ -37,10 +37,14 @@ def test_it_checks_measures_and_reports(gpu, tmp_path, capsys, monkeypatch):
     assert bench.main(["--scale", "0.01", "--only", "copy,matmul,half", "--models", "resnet", "--small", "--repeats", "1", "--json", str(path)]) == 0
     report = json.loads(path.read_text())
     assert set(report["errors"]) == {"copy", "matmul", "half", "resnet"}
+    assert report["failures"] == {} and report["tegg"] == tegg.__version__
     assert report["times"]["resnet"]["seconds"] > 0
     assert report["times"]["matmul"]["flops_per_second"] > 0
     assert "copy at 85% of a copy" in report["targets"]
-    assert "MISSED" in capsys.readouterr().out or all(report["targets"].values())
+    said = capsys.readouterr().out
+    assert "MISSED" in said or all(report["targets"].values())
+    assert said.startswith("Apple M2 Pro, ") and "Is it right? 4 programs on the GPU" in said
+    assert f"all of it is in {path}" in said
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="messages are played for x86-64 alone")
@@ -56,10 +60,33 @@ def test_it_runs_past_metalcompute(tmp_path, monkeypatch):
 
 def test_what_is_wrong_is_not_measured(gpu, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(bench.metal_models, "check", lambda name: 0.5)
-    path = tmp_path / "out.json"
+    path = tmp_path / "deep" / "out.json"
     assert bench.main(["--scale", "0.01", "--only", "copy", "--models", "encoder", "--json", str(path)]) == 1
-    assert json.loads(path.read_text())["times"] == {}
+    assert set(json.loads(path.read_text())["times"]) == {"copy"}
     assert "WRONG: encoder" in capsys.readouterr().out
+
+
+def test_what_fails_is_kept_and_the_rest_goes_on(gpu, tmp_path, capsys, monkeypatch):
+    def fails(name):
+        raise tegg.BackendError("Metal does not compile kernels\n    1 #include")
+
+    monkeypatch.setattr(bench.metal_models, "check", fails)
+    path = tmp_path / "out.json"
+    assert bench.main(["--scale", "0.01", "--only", "copy", "--models", "vit", "--json", str(path)]) == 1
+    report, said = json.loads(path.read_text()), capsys.readouterr().out
+    assert report["failures"] == {"vit": "BackendError: Metal does not compile kernels\n    1 #include"}
+    assert set(report["times"]) == {"copy"} and "FAILED: vit" in said
+    assert re.search(r"^vit +FAILED  BackendError: Metal does not compile kernels$", said, re.MULTILINE)
+
+
+@pytest.mark.parametrize("option, words", [
+    ("--only=softmax,coppy", "there is no 'coppy'; there are copy, gelu,"),
+    ("--models=bert", "there is no 'bert'; there are encoder, gpt2,"),
+    ("--through=cuda", "invalid choice: 'cuda'")])
+def test_names_that_are_not_known(capsys, option, words):
+    with pytest.raises(SystemExit):
+        bench.main([option])
+    assert words in capsys.readouterr().err
 
 
 def test_a_machine_that_is_no_mac(capsys, monkeypatch):
@@ -67,7 +94,7 @@ def test_a_machine_that_is_no_mac(capsys, monkeypatch):
     driver.open_device.cache_clear()
     monkeypatch.setitem(sys.modules, "metalcompute", None)
     assert bench.main([]) == 2
-    assert "device 'metal'" in capsys.readouterr().err
+    assert "runs on the GPU of a Mac: device 'metal'" in capsys.readouterr().err
     driver.open_device.cache_clear()
 
 
@@ -108,8 +135,8 @@ def test_the_property_kit():
 class Planned:
     """A target that stops where a GPU would be needed."""
 
-    def __init__(self):
-        self.target = Metal("M2")
+    def __init__(self, through):
+        self.target = Metal("M2", through)
         self.plan = None
 
     def __getattr__(self, name):
@@ -120,9 +147,9 @@ class Planned:
         raise StopIteration
 
 
-def planned(name):
+def planned(name, through="metalcompute"):
     """The plan of a family at full size."""
-    target, family = Planned(), bench.FAMILIES[name]
+    target, family = Planned(through), bench.FAMILIES[name]
     stack = (tegg.Generic(), Compiler(name="metal", target=target))
     with pytest.raises(StopIteration):
         tegg.trace(family.fn, [np.empty(s, tegg.dtype(family.dtype).numpy) for s in family.shapes]
@@ -132,7 +159,8 @@ def planned(name):
 
 @pytest.mark.parametrize("name, most", [
     ("copy", 1), ("gelu", 1), ("transpose", 1), ("softmax", 1), ("norm", 1), ("row sums", 1),
-    ("column sums", 2), ("sum", 2), ("half", 1), ("matmul", 1), ("mlp", 2), ("attention", 5)])
+    ("column sums", 2), ("sum", 2), ("half", 1), ("matmul", 1), ("mlp", 2), ("attention", 1),
+    ("attention f16", 1), ("attention grouped", 1)])
 def test_few_dispatches(name, most):
     plan = planned(name)
     assert sum(len(c.stages) for c in plan.run) <= most
@@ -155,12 +183,15 @@ def test_elementwise_kernels_move_sixteen_bytes(name):
     assert not re.search(r"\bsf_(load|store)\(", kernel.source)
 
 
-@pytest.mark.parametrize("name", ["matmul", "matmul f16", "matmul bf16", "mlp"])
-def test_products_are_made_in_simdgroup_matrices(name):
-    plan = planned(name)
+@pytest.mark.parametrize("through", ["metalcompute", "metal"])
+@pytest.mark.parametrize("name", ["matmul", "matmul f16", "matmul bf16", "mlp", "attention",
+                                  "attention f16", "attention grouped"])
+def test_products_are_made_in_simdgroup_matrices(name, through):
+    """Of halves only past metalcompute, in MSL 3.1."""
+    plan = planned(name, through)
     assert all("simdgroup_multiply_accumulate" in k.source for k in plan.kernels)
-    assert all(("simdgroup_half8x8" in k.source) == ("f16" in name) for k in plan.kernels
-               if name != "matmul bf16")
+    assert all(("simdgroup_half8x8" in k.source) == ("f16" in name.split() and through == "metal")
+               for k in plan.kernels)
 
 
 @pytest.mark.parametrize("name", ["one row", "one row turned", "few rows f16"])

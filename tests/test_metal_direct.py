@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import mmap
 import pickle
 import platform
 import sys
@@ -11,17 +12,22 @@ import sys
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
+from profiles import examples
 from simt import fake_metal, fake_objc
 from simt.fake_objc import Settings
 from test_runtime import arrays, chain
 
 import tegg
-from tegg.backends.metal import direct, objc
+from tegg.backends.metal import direct, hazards, objc
 from tegg.backends.metal.chips import costs_of
 from tegg.backends.metal.driver import Dispatch, prelude
+from tegg.backends.metal.emit import MOST_BUFFERS, Msl
 from tegg.backends.metal.target import Metal
-from tegg.errors import ArgumentError, BackendError
+from tegg.dtype import f32
+from tegg.errors import ArgumentError, BackendError, ExtractionError, LoweringError
 from tegg.ir.graph import Graph
+from tegg.mapped import start_of
+from tegg.nn import Parameter
 from tegg.runtime.driver import compile_graph, Options
 from tegg.testing.backend import check_program
 from tegg.testing.strategies import programs
@@ -81,7 +87,7 @@ def test_nothing_is_left_over(gpu):
     assert set(fake_objc.kept()) == {"Device", "Queue", "Class", "Pipeline"}
 
 
-@settings(max_examples=3, deadline=None, phases=[Phase.explicit, Phase.generate],
+@settings(max_examples=examples(3), deadline=None, phases=[Phase.explicit, Phase.generate],
           suppress_health_check=list(HealthCheck))
 @given(program=programs(steps=10))
 def test_random_programs(program):
@@ -161,7 +167,147 @@ def doubled():
     return g
 
 
+# ---- what is bound, and what waits
+def test_arrays_are_bound_where_they_lie(gpu):
+    """A kernel has a buffer for each array; in the text nothing tells where in memory it is."""
+    run, x, w = tegg.compile(lambda x, w: x @ w + 1, *stack()), floats(8, 40), floats(40, 24)
+    np.testing.assert_allclose(run(x, w), x @ w + 1, rtol=1e-4, atol=1e-4)
+    text = run.program(x, w).source()
+    text = text[len(prelude()):]
+    assert "device float *b0 [[buffer(0)]]" in text and "lies(" not in text
+    d = {n: f32 for n in range(MOST_BUFFERS)}
+    with pytest.raises(LoweringError, match="a kernel of 31 arrays; Metal binds 31 buffers, of which"):
+        Msl(bound=True).head("k", d, ())
+    assert len(Msl(bound=True).head("k", dict(list(d.items())[1:]), ("n",))) > 3
+
+
+def test_kernels_that_touch_the_same_wait(gpu, monkeypatch):
+    """The stand-in runs what no barrier orders in the other order: without barriers it is wrong."""
+    def f(x, w):
+        a, b = (x @ w).softmax(-1), (x @ w.T).softmax(0)
+        return a @ w, b @ w, (a.sum(0) * b.sum(0)).cumsum(-1)
+
+    x, w = floats(24, 24), floats(24, 24)
+    want, run = tegg.compile(f)(x, w), tegg.compile(f, *stack())
+    for a, b in zip(run(x, w), want):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
+    monkeypatch.setattr(hazards.Place, "meets", lambda self, other: False)
+    x = floats(24, 24)  # what the last run has left in memory is no answer
+    assert not all(np.allclose(a, b, rtol=1e-3, atol=1e-3)
+                   for a, b in zip(run(x, w), tegg.compile(f)(x, w)))
+
+
+def test_what_waits():
+    one, other = object(), object()
+
+    def place(buffer, offset, nbytes, written=False):
+        return hazards.Place(buffer, offset, nbytes, written)
+
+    t = hazards.Together()
+    assert not t.waits([place(one, 0, 64), place(one, 64, 64, True)])
+    assert not t.waits([place(one, 0, 64), place(one, 128, 64, True)])    # both read the first
+    assert not t.waits([place(other, 64, 64, True)])                      # another buffer
+    assert t.waits([place(one, 100, 4)])                                  # after it is written
+    assert not t.waits([place(one, 64, 4)]) and t.waits([place(one, 0, 200, True)])  # after a read
+    assert t.waits([place(one, 199, 1, True)])                            # after a write
+    assert not t.waits([place(one, 200, 1, True)])
+
+
+@pytest.fixture
+def weights(tmp_path):
+    """Weights of a file that is mapped: some begin at a multiple of 16, one does not."""
+    path = tmp_path / "w.safetensors"
+    tensors = {"a": floats(32, 16), "b": floats(16, 8), "odd": np.zeros(2, np.uint8),
+               "c": floats(16, 8).astype(np.float16)}
+    tegg.save_safetensors(path, tensors)
+    return tegg.load_safetensors(path), tensors
+
+
+def adopted():
+    return [o for o in fake_objc.alive.values() if isinstance(o, fake_objc.Buffer) and o.adopted]
+
+
+def model(files):
+    g = Graph()
+    x = g.input("x", (4, 32), "f32")
+    a, b = (g.input(n, files[n].shape, "f32", "weight", Parameter(files[n])) for n in "ab")
+    h = g.idiom("Contract", x, a, "a,k;k,b;a,b", (4, 16))
+    g.outputs["y"] = g.idiom("Contract", h, b, "a,k;k,b;a,b", (4, 8))
+    return g
+
+
+def test_weights_are_read_where_a_file_is_mapped(gpu, weights):
+    files, tensors = weights
+    aligned = [n for n in "ab" if files[n].ctypes.data % 16 == 0]
+    program, x = compile_graph(model(files), options()), floats(4, 32)
+    for _ in range(2):
+        np.testing.assert_allclose(program(x)["y"], x @ tensors["a"] @ tensors["b"], rtol=1e-4,
+                                   atol=1e-4)
+    assert len(adopted()) == bool(aligned)
+    stays = program._executable._stays
+    assert len(stays) == 2 - len(aligned)
+    del program
+    gc.collect()
+    assert not adopted()
+
+
+def test_arguments_are_read_where_a_file_is_mapped(gpu, weights):
+    files, tensors = weights
+    run = tegg.compile(lambda x: x * 2 + 1, *stack())
+    (name, *_) = [n for n in "ab" if files[n].ctypes.data % 16 == 0] or ["a"]
+    for _ in range(2):
+        np.testing.assert_array_equal(run(files[name]), tensors[name] * 2 + 1)
+    assert len(adopted()) == (files[name].ctypes.data % 16 == 0)
+
+
+@pytest.mark.parametrize("name, value", [("adopts", False), ("biggest", 1 << 14)])
+def test_maps_that_are_not_taken_over_are_copied(gpu, weights, monkeypatch, name, value):
+    files, tensors = weights
+    program, x = compile_graph(model(files), options()), floats(4, 32)
+    monkeypatch.setattr(Settings, name, value)
+    monkeypatch.setattr(mmap, "PAGESIZE", mmap.PAGESIZE if name == "adopts" else 1 << 15)
+    np.testing.assert_allclose(program(x)["y"], x @ tensors["a"] @ tensors["b"], rtol=1e-4, atol=1e-4)
+    assert not adopted()
+
+
+@pytest.mark.parametrize("change, words", [
+    (lambda at: (at + 64, mmap.PAGESIZE), "is not page-aligned"),
+    (lambda at: (at, 100), "are no whole pages")])
+def test_the_stand_in_refuses_what_metal_refuses_of_pages(gpu, change, words):
+    device, pages = direct.open_direct(), mmap.mmap(-1, mmap.PAGESIZE)
+    with device.current():
+        device._send(device._device, "newBufferWithBytesNoCopy:length:options:deallocator:",
+                     *change(start_of(pages)), 0, None)
+    assert words in fake_objc.failed.pop() and not fake_objc.failed
+
+
+def test_the_stand_in_refuses_offsets(gpu):
+    device = direct.open_direct()
+    text = (f"{prelude()}\n[[max_total_threads_per_threadgroup(256)]] kernel void f("
+            "device float *x [[buffer(0)]], constant int64_t *given [[buffer(1)]]) "
+            "{ x[0] = (float)given[0]; }")
+    with device.current():
+        f, made = device.load(text, ["f"])["f"], device.allocate(1024)
+        for first, second, words in ((8, 0, "8 does not divide by the widest access"),
+                                     (0, 16, "dispatch: AssertionError")):
+            device.run([Dispatch(f, 1, (hazards.Place(made, first), hazards.Place(made, second)))])
+            assert words in fake_objc.failed[0]
+            fake_objc.failed.clear()
+
+
 # ---- what is refused
+def test_buffers_over_the_limit(gpu, monkeypatch):
+    program = compile_graph(doubled(), options())
+    monkeypatch.setattr(Settings, "biggest", 8)
+    with pytest.raises(BackendError, match="M2 Pro makes no buffer of .* bytes .at most 8 bytes.; its"):
+        program(floats(3))
+
+
+def test_double_precision(gpu):
+    with pytest.raises(ExtractionError, match=r"(?s)Metal has no float64; cast to float32"):
+        tegg.compile(lambda x: x * 2, *stack())(np.zeros(3))
+
+
 @pytest.fixture
 def closed():
     direct.open_direct.cache_clear()
@@ -177,14 +323,21 @@ def test_another_system(closed, monkeypatch):
 
 def test_frameworks_that_do_not_load(closed, monkeypatch):
     monkeypatch.setattr(sys, "platform", "darwin")
-    with pytest.raises(BackendError, match="Metal does not load .*CoreGraphics.*part of macOS 11"):
+    with pytest.raises(BackendError, match="Metal does not load .*CoreGraphics.*part of macOS"):
+        tegg.Metal(through="metal")
+
+
+def test_a_macos_without_the_language(closed, monkeypatch):
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr(platform, "mac_ver", lambda: ("13.6.1", ("", "", ""), "arm64"))
+    with pytest.raises(BackendError, match="MSL 3.1, which macOS 14 has first, and this is macOS 13.6.1"):
         tegg.Metal(through="metal")
 
 
 @pytest.mark.parametrize("name, value, words", [
     ("devices", False, "no GPU that Metal can use; use device='cpu'"),
     ("queue", False, "Apple M2 Pro gives no queue of commands"),
-    ("lost", ("MTLCompileOptions",), "no class MTLCompileOptions; macOS 11 is the least"),
+    ("lost", ("MTLCompileOptions",), "no class MTLCompileOptions; macOS 14 is the least"),
     ("lost", ("tegg_probe",), "the compiled kernels have no function tegg_probe"),
     ("no_pipeline", "tegg_probe", "makes no pipeline of tegg_probe: Compute function exceeds"),
     ("no_archive", "new", "opens no archive of kernels: the archive is damaged"),

@@ -10,9 +10,10 @@ import pytest
 from contractions import CASES as PRODUCTS, SYMBOLIC
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from profiles import examples
 from tegg.testing.kernels import random_inputs
 from simt import cases
-from simt.cases import METAL
+from simt.cases import METAL, METAL31, Kit
 from simt.metal_front_end import judge, there
 from simt.metal_module import ByClang
 from simt.metal_rules import broken_rules
@@ -42,17 +43,17 @@ HERE = [d for d in DTYPES.values() if d.name != "f64"]
 record = functools.partial(cases.case, kit=METAL)
 
 
-def unit(found, front: bool = True):
+def unit(found, front: bool = True, kit: Kit = METAL):
     """Kernels as one translation unit that keeps the rules of MSL, by two judges."""
     text = "\n".join([cases.prelude(METAL), *(c.code.source for c in found)])
     assert broken_rules(text) == []
     if front and there():
-        judge(text)
-    return METAL.unit(text)
+        judge(text, 230 if kit is METAL else 310)
+    return kit.unit(text)
 
 
-def alike(found, slack: float = 1.0) -> None:
-    module = unit(found)
+def alike(found, slack: float = 1.0, kit: Kit = METAL) -> None:
+    module = unit(found, kit=kit)
     for number, c in enumerate(found):
         agree(module, c, number % 3, slack)
 
@@ -115,17 +116,19 @@ def test_products_in_matrices(tile):
     """Sums in simdgroup matrices: every fragment of floats in one of the tiles, in turn; in halves
     those of float16, and others on values that a half holds."""
     found, tiles = [], HALVES if tile in HALVES else TILES_OF_MATRICES
+    kit = METAL31 if tile in HALVES else METAL
     for name in MATRICES[tiles.index(tile)::len(tiles)]:
         g = Draw()
         outputs, anchors = PRODUCTS[name](g)
         try:
-            code = lower_contraction(g, outputs, anchors, f"k_{name}", METAL.language,
+            code = lower_contraction(g, outputs, anchors, f"k_{name}", kit.language,
                                      matrix_tile(tile), MatrixSums)
         except LoweringError as e:
             assert re.search("of float32 here|bytes of threadgroup", str(e)), name
             continue
         found.append(cases.Case(g, outputs, {}, random_inputs(g, {}), code))
-    alike([c for c in found if c.code.work.iterations < 3e6], 4000 if tile in HALVES else 4)
+    alike([c for c in found if c.code.work.iterations < 3e6], 4000 if tile in HALVES else 4,
+          kit)
     assert len(found) >= 8
 
 
@@ -134,9 +137,17 @@ def test_halves_are_multiplied_as_they_are():
     g = Draw()
     x, w = (g.op("Cast", g.x(*s, dtype="f16"), f32) for s in ((40, 70), (70, 33)))
     y = g.op("Contract", x, w, "a,k;k,b;a,b", (40, 33))
-    code = lower_contraction(g, [y], [y], "k", METAL.language, matrix_tile(HALVES[1]), MatrixSums)
+    code = lower_contraction(g, [y], [y], "k", METAL31.language, matrix_tile(HALVES[1]), MatrixSums)
     assert "SHARED half left_f[32][72]" in code.source and "simdgroup_half8x8 x0" in code.source
-    alike([cases.Case(g, [y], {}, random_inputs(g, {}), code)])
+    c = cases.Case(g, [y], {}, random_inputs(g, {}), code)
+    alike([c], kit=METAL31)
+    with pytest.raises(SimulatorError, match="matrices of these types are not multiplied here"):
+        unit([c], front=False)
+    if there():
+        with pytest.raises(SimulatorError, match="matrices of these types are not multiplied here"):
+            judge(f"{cases.prelude(METAL)}{code.source}")
+    with pytest.raises(LoweringError, match="from MSL 3.1 on; in 2.3, which metalcompute compiles"):
+        MatrixSums(matrix_tile(HALVES[1]), METAL.language, "f", 1)
 
 
 def test_products_of_symbolic_sizes():
@@ -151,7 +162,7 @@ def test_products_of_symbolic_sizes():
             agree(module, c, number % 3, 4)
 
 
-FEW = {"max_examples": 2, "deadline": None, "suppress_health_check": list(HealthCheck),
+FEW = {"max_examples": examples(2), "deadline": None, "suppress_health_check": list(HealthCheck),
        "phases": [Phase.explicit, Phase.generate]}
 
 
@@ -272,9 +283,11 @@ def test_matrices_are_offered_where_tiles_are_filled(m, n, dtype, tiles):
     if dtype.is_float and dtype is not f32:
         x, y = g.op("Cast", x, f32), g.op("Cast", y, f32)
     g.outputs["y"] = g.op("Contract", x, y, "a,k;k,b;a,b", (m, n))
-    classes = saturate(g, (Generic(), lowering(Metal("M1"))), features=("metal",)).classes
-    assert {e.attrs[2:] for found in classes.nodes.values() for e in found
-            if e.op.name == "MetalMatrix"} == set(tiles)
+    for through in ("metal", "metalcompute"):
+        classes = saturate(g, (Generic(), lowering(Metal("M1", through))), features=("metal",)).classes
+        known = [t for t in tiles if through == "metal" or t[-1] == "f32"]
+        assert {e.attrs[2:] for found in classes.nodes.values() for e in found
+                if e.op.name == "MetalMatrix"} == set(known)
 
 
 def test_others_are_rounded_to_halves_where_a_compiler_says_so():
@@ -282,13 +295,14 @@ def test_others_are_rounded_to_halves_where_a_compiler_says_so():
     x, y = (g.op("Sin", g.input(name, (512, 512), f32)) for name in "xy")  # bounded
     g.outputs["y"] = g.op("Contract", x, y, "a,k;k,b;a,b", (512, 512))
 
-    def found(*compilers):
-        stack = (Generic(), *compilers, lowering(Metal("M1")))
+    def found(*compilers, through="metal"):
+        stack = (Generic(), *compilers, lowering(Metal("M1", through)))
         classes = saturate(g, stack, features=("metal",)).classes
         return {e.attrs[-1] for found in classes.nodes.values() for e in found
                 if e.op.name == "MetalMatrix"}
 
     assert (found(), found(Fp16()), found(Bf16())) == ({"f32"}, {"f32", "f16"}, {"f32"})
+    assert found(Fp16(), through="metalcompute") == {"f32"}
 
 
 def test_matrices_are_of_floats_and_fit_threadgroup_memory():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -199,11 +200,16 @@ def test_hopeless_plans_drop_out(monkeypatch):
 
 
 def test_a_sample_is_the_best_run_of_a_slot(monkeypatch):
-    monkeypatch.setattr(search, "SLOT", 0.05)
-    waits = iter([0.02, 0.001, *[0.01] * 99])
-    assert 0.001 <= search._best(lambda: time.sleep(next(waits))) < 0.02
+    clock, ran = [0.0], []
+
+    def run():
+        ran.append(0.02 if not ran else 0.001 if len(ran) == 1 else 0.01)
+        clock[0] += ran[-1]
+    monkeypatch.setattr(search, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    monkeypatch.setattr(search, "SLOT", 0.045)
+    assert search._best(run) == pytest.approx(0.001) and len(ran) == 5
     monkeypatch.setattr(search, "SLOT", 0.0)
-    assert search._best(lambda: time.sleep(0.002)) >= 0.002
+    assert search._best(run) == pytest.approx(0.01) and len(ran) == 6
 
 
 def test_what_counts_as_the_same_result():

@@ -106,6 +106,17 @@ def test_a_compiler_that_dies(cache, tmp_path, monkeypatch, fresh):
         find().shared_object(cache, {"a": "int x;"}, "a test")
 
 
+def test_compilers_speak_english(cache, tmp_path, monkeypatch, fresh):
+    """The line of an error is found by the word; and what is compiled may hold any characters."""
+    real = shutil.which(find().command[0]) or find().command[0]
+    mock = script(tmp_path / "mycc", f'[ "$LC_ALL" = C ] || exit 1; exec {real} "$@"\n')
+    monkeypatch.setenv("TEGG_CC", str(mock))
+    monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
+    toolchain._find.cache_clear()
+    with pytest.raises(BackendError, match=r">     2 \| int f = missing; // \u00e4"):
+        find().shared_object(cache, {"a": "int x;\nint f = missing; // \u00e4"}, "a test")
+
+
 def test_a_compiler_chosen_with_arguments(monkeypatch, fresh):
     monkeypatch.setenv("TEGG_CC", f"env NOTHING=1 {find().command[0]}")
     assert find().command[:2] == ("env", "NOTHING=1")

@@ -12,21 +12,19 @@ from tegg.backends.cpu.contraction import nothing, unit
 from tegg.backends.cpu.contraction_text import Text, template
 from tegg.backends.cpu.emit import C
 from tegg.backends.cpu.templates import register
-from tegg.dim import Dim, hint
+from tegg.dim import Dim
 from tegg.dtype import DType
 from tegg.ir.graph import Graph, Node
 from tegg.kernel.attention_classify import Attention, classify_attention
-from tegg.kernel.code import KernelCode, Stage, Work
+from tegg.kernel.attention_work import attention_work
+from tegg.kernel.code import KernelCode, Stage
 from tegg.kernel.contraction_classify import Contraction
 from tegg.kernel.contraction_shape import GemmParams, GemmShape, lanes_of
 from tegg.kernel.domain import spread
-from tegg.kernel.flops import flops
 from tegg.kernel.lower import kernel_symbols
 from tegg.kernel.slots import slots_of
-from tegg.kernel.work import bytes_read, bytes_written
 
 _SPAN = 32  # blocks of queries that share the panels of a block of keys
-_SOFTMAX = 14  # operations of a score that is exponentiated and summed
 
 
 def lower_attention(graph: Graph, outputs: Sequence[Node], anchors: Sequence[Node], name: str,
@@ -70,8 +68,8 @@ class _Kernel:
         buffers = second.hooks.buffers()
         written = frozenset(s for s, (_, stored) in buffers.items() if stored)
         stage = Stage(self.name, frozenset(buffers) - written, written)
-        return KernelCode(self.name, source, (stage,), (), self.symbols, self._work(),
-                          (f"{self.blocks}",))
+        return KernelCode(self.name, source, (stage,), (), self.symbols,
+                          attention_work(self.attention), (f"{self.blocks}",))
 
     @property
     def accumulator(self) -> DType:
@@ -188,20 +186,6 @@ class _Kernel:
         """Where rows see different keys, threads take blocks from both ends: equal work."""
         at = "(begin + c)"
         return f"({at} % 2 ? blocks - 1 - {at} / 2 : {at} / 2)" if self.attention.bounds else at
-
-    # ---- what it executes
-    def _work(self) -> Work:
-        a = self.attention
-        batch, m, n = (hint(spread(v)) for v in (a.second.batch, a.second.m,
-                                                 a.second.groups[0].n))
-        keys, depth = hint(a.second.depth), hint(a.first.depth)
-        scores = batch * m * keys
-        each = _SOFTMAX + flops(a.scores, frozenset(), frozenset({a.product.id}))
-        read = bytes_read([*a.first.read, *a.second.read, a.scores, *a.columns],
-                          a.first.propagation.graph)
-        return Work(int(scores * (2 * depth + 2 * n + each)), int(scores * (depth + n)),
-                    read, bytes_written(a.second.writes))
-
 
 def _short(m: Dim, rows: int) -> Dim:
     """Rows of one block."""

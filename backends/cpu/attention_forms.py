@@ -12,13 +12,12 @@ from tegg.backends.cpu.templates import issue_slots, register
 from tegg.dim import Dim
 from tegg.dtype import DType
 from tegg.ir.op import Op
-from tegg.ir.template import OWN, Execution, Extents, template
+from tegg.ir.template import OWN, SOFTMAX, Execution, Extents, template
 from tegg.kernel.contraction_shape import lanes_of, register_tiles
 
 if TYPE_CHECKING:
     from tegg.rewrite.view import View
 
-_SOFTMAX = 14.0    # operations of a score: compared, exponentiated, added, its row moved on
 _ROWS = 24         # queries of a block: their scores stay in L1, and few are computed in vain
 _KEYS = 256        # keys of a block: they and their values stay in L2
 
@@ -50,7 +49,7 @@ class _Executes:
         return Execution(2.0 * e.batch * e.k * tall * wide,
                          rows * vectors / issue_slots(rows, vectors),
                          max(1, e.batch * -(-e.m // own[0])), e.batch * e.k * wide,
-                         beside=_SOFTMAX * e.batch * e.m * e.k)
+                         beside=SOFTMAX * e.batch * e.m * e.k)
 
 
 @cache

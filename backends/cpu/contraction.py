@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from tegg.backends.cpu.contraction_hooks import Axis, Hooks
 from tegg.backends.cpu.contraction_narrow import room
 from tegg.backends.cpu.contraction_parts import Parts
+from tegg.backends.cpu.contraction_passing import Passing
 from tegg.backends.cpu.contraction_text import Text
 from tegg.backends.cpu.emit import C
 from tegg.backends.cpu.templates import register
@@ -189,6 +190,9 @@ class _Kernel:
         return parts
 
     def _stages(self, text: Text) -> list[str]:
+        if self.params.passing:
+            self._main_stage(text, True)
+            return [Passing(text).stage()]
         c, parts = self.contraction, [text.block()]
         for g, axis in zip(c.groups, text.hooks.columns):
             for t in g.terms:

@@ -266,8 +266,8 @@ class Text:
         return (vectors_of_panels(self.hooks.columns, p) if self.counted
                 else list(range(1, p.nv + 1)))
 
-    def block(self) -> str:
-        """Rows of A against panels of all groups, one after the other."""
+    def groups(self) -> str:
+        """Rows of A against panels of each group, one after the other."""
         groups = []
         for i, (g, axis) in enumerate(zip(self.hooks.contraction.groups, self.hooks.columns)):
             more = dict(g=str(i), N=dim(axis.count), TERMS=str(self.most_terms()))
@@ -281,8 +281,12 @@ class Text:
                 "group", terms=terms, tile_pointers=tiles, to=f"from{i + 1}",
                 row_pointers_i=self.row_pointers(self.result_rows(g), "i"), **{"from": start},
                 **more))
+        return "\n".join(groups)
+
+    def block(self) -> str:
+        """Rows of A against panels that rest in memory."""
         a_rows = self.hooks.rows_in([self.hooks.contraction.a])
-        return self.fill("packed", panel_params=self._panel_params(), groups="\n".join(groups),
+        return self.fill("packed", panel_params=self._panel_params(), groups=self.groups(),
                          TERMS=str(self.most_terms()), row_arrays=self.row_arrays(),
                          panel_counts=self.panel_counts(), array_params=self.array_params(),
                          fill_a=self.fill_a(a_rows), in_place=self.in_place())
@@ -360,22 +364,19 @@ class Text:
         """The stage that multiplies."""
         words = self.common()
         kind, nr, depth = words["TB"], self.params.nr, words["DEEP"]
-        tiles = self.params.held is not None and self.params.held.multiply == "tiles"
         sizes, packs, args = [], [], []
         for i, t, axis in self.terms():
-            x, end = t.anchor, f"from{i + 1}"
+            x = t.anchor
             if t.anchor in self.slots:
                 at = f"batch * (from{i + 1} - from{i}) * ({depth}) * {nr}" \
                     if self.shape.b_batched else "0"
                 args.append(f"(const {kind} *)buffers[{self.slots[x]}] + {at}, ")
                 continue
-            def within(q: str, i: int = i, end: str = end) -> str:
-                return f"({q} < from{i} ? from{i} : {q} > {end} ? {end} : {q}) - from{i}"
-            room = (str(self.params.piece) if self.params.passing
-                    else f"({within('s.q1')} - ({within('s.q0')}))")
             sizes += [f"const int64_t at_panels{x} = bytes;",
-                      f"bytes += ({room} * ({depth}) * {nr} * sizeof({kind}) + 63) / 64 * 64;"]
-            packs += [f"const int64_t low{x} = {within('q0')}, high{x} = {within('q1')};",
+                      f"bytes += (({within('s.q1', i)} - ({within('s.q0', i)})) * ({depth}) * "
+                      f"{nr} * sizeof({kind}) + 63) / 64 * 64;"]
+            packs += [f"const int64_t low{x} = {within('s.q0', i)}, "
+                      f"high{x} = {within('s.q1', i)};",
                       f"{kind} *const own{x} = ({kind} *)(ws + at_panels{x}) - "
                       f"low{x} * ({depth}) * {nr};",
                       f"{self.hooks.name}_pack{x}({self.hooks.args(self.symbols)}, "
@@ -385,10 +386,19 @@ class Text:
         return self.fill(
             "stage_packed", panel_counts=self.panel_counts(), TERMS=str(self.most_terms()),
             panels=f"from{len(self.hooks.columns)}",
-            once="s.q1 - s.q0" if not self.params.passing else str(self.params.piece),
-            begin="tiles_begin(); " if tiles else "", end=" tiles_end();" if tiles else "",
-            inline_sizes=indented(sizes, 2),
-            inline_packs=indented(packs, 6), panel_args="".join(args),
+            **self.tiles(), inline_sizes=indented(sizes, 2),
+            inline_packs=indented(packs, 4), panel_args="".join(args),
             array_sizes=self.array_room(str(self.params.rows)),
             array_pointers=self.array_pointers(), batch_arrays=self.batch_arrays(),
             array_args=self.row_pointers(self.kept_rows()))
+
+    def tiles(self) -> dict[str, str]:
+        """What stands around products by tiles."""
+        tiles = self.params.held is not None and self.params.held.multiply == "tiles"
+        return dict(begin="tiles_begin(); " if tiles else "", end=" tiles_end();" if tiles else "")
+
+
+def within(q: str, group: int) -> str:
+    """Which panel of a group a panel of all groups is, or the nearest."""
+    low, high = f"from{group}", f"from{group + 1}"
+    return f"({q} < {low} ? {low} : {q} > {high} ? {high} : {q}) - {low}"

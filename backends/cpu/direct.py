@@ -99,17 +99,10 @@ def _walk(forms: Sequence[Form], s: Slide, places: Sequence[Var], taps: Sequence
     for p in places:
         for k in taps:
             if hint(p.extent) == s.places and k.extent == s.taps > 1 and all(
-                    _together(f, p, k, s) for f in forms):
+                    f.slides(p, k, s.stride, s.dilation) for f in forms):
                 return Walk(p, k, s.stride, s.dilation)
     alone = [p for p in places if hint(p.extent) == s.places]
     return Walk(alone[-1] if alone else None, None)
-
-
-def _together(form: Form, place: Var, tap: Var, s: Slide) -> bool:
-    """Whether an index depends on ``stride place + dilation tap`` only."""
-    return (form.coefficient(place) * s.dilation == form.coefficient(tap) * s.stride
-            and all(isinstance(atom, Var) or not {place, tap} & Form(0, {atom: 1}).vars()
-                    for atom in form.terms))
 
 
 @dataclass(slots=True)

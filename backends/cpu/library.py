@@ -1,16 +1,17 @@
-"""Kernels compiled to one shared object: each text once, in several units where there are many."""
+"""Kernels compiled and loaded: those that the cache lacks in units, several where they are many."""
 
 from __future__ import annotations
 
 import ctypes
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from tegg.cache import Cache, default
 from tegg.kernel.code import KernelCode
 
 from . import toolchain
+from .objects import Objects, Place, anonymous
 from .runtime import runtime, text
 from .threads import available
 from .toolchain import Toolchain
@@ -24,10 +25,12 @@ void tegg_bind(const struct rt_table *t) { tegg_rt = t; }
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """A loaded shared object of kernels. It stays loaded until the process ends."""
+    """Loaded kernels. They stay loaded until the process ends."""
 
     source: str
     functions: dict[str, int]  # name of a stage's function -> its address
+    found: int                 # how many kernels were in the cache
+    units: int                 # how many translation units were compiled for the rest
 
 
 def prelude(lanes: int) -> str:
@@ -49,18 +52,31 @@ def load(kernels: Sequence[KernelCode], compiler: Toolchain | None = None,
     """
     compiler = compiler or toolchain.find()
     distinct, twin = _distinct(kernels)
-    head = prelude(lanes or compiler.lanes)
-    groups = _groups(distinct)
-    bodies = ["\n".join(k.source for k in group) for group in groups]
-    bodies[0] = _BINDING + bodies[0]
-    units = {f"kernels{i}": f"{head}\n{body}\n" for i, body in enumerate(bodies)}
-    names = ", ".join(k.name for k in distinct[:6]) + ("..." if len(distinct) > 6 else "")
-    path = compiler.shared_object(cache or default(), units, f"kernels {names}")
+    objects = Objects(cache or default(), compiler, prelude(lanes or compiler.lanes))
+    places = {k.name: at for k in distinct if (at := objects.find(k)) is not None}
+    found = len(places)
+    groups = _groups([k for k in distinct if k.name not in places])
+    if groups:
+        names = ", ".join(k.name for k in distinct[:6]) + ("..." if len(distinct) > 6 else "")
+        places |= objects.compile(groups, ["\n".join([_BINDING, *(k.source for k in group)])
+                                           for group in groups], f"kernels {names}")
+    addresses = _addresses(distinct, places)
+    functions = {s.function: addresses[twin.get(s.function, s.function)]
+                 for k in kernels for s in k.stages}
+    return Library("\n".join(k.source for k in distinct), functions, found, len(groups))
+
+
+def _addresses(kernels: Sequence[KernelCode], places: dict[str, Place]) -> dict[str, int]:
+    """The addresses of the functions of kernels that lie in shared objects."""
+    loaded = {path: _loaded(path) for path in {at.path for at in places.values()}}
+    return {s.function: _address(loaded[places[k.name].path], name)
+            for k in kernels for s, name in zip(k.stages, places[k.name].functions, strict=True)}
+
+
+def _loaded(path: Path) -> ctypes.CDLL:
     loaded = ctypes.CDLL(str(path))
     loaded.tegg_bind(ctypes.c_void_p(runtime().table))
-    functions = {s.function: _address(loaded, twin.get(s.function, s.function))
-                 for k in kernels for s in k.stages}
-    return Library("\n".join(k.source for k in distinct), functions)
+    return loaded
 
 
 def _address(loaded: ctypes.CDLL, name: str) -> int:
@@ -72,8 +88,7 @@ def _distinct(kernels: Sequence[KernelCode]) -> tuple[list[KernelCode], dict[str
     first: dict[str, KernelCode] = {}
     twin: dict[str, str] = {}
     for k in kernels:
-        shape = re.sub(rf"\b{re.escape(k.name)}(?![0-9A-Za-z])", "@", k.source)
-        other = first.setdefault(shape, k)
+        other = first.setdefault(anonymous(k), k)
         if other is not k:
             twin.update((mine.function, theirs.function)
                         for mine, theirs in zip(k.stages, other.stages, strict=True))
@@ -81,7 +96,7 @@ def _distinct(kernels: Sequence[KernelCode]) -> tuple[list[KernelCode], dict[str
 
 
 def _groups(kernels: Sequence[KernelCode]) -> list[list[KernelCode]]:
-    """Kernels dealt to translation units of like length, one per CPU at most."""
+    """Kernels dealt to translation units of like length, one per CPU at most; none for none."""
     total = sum(len(k.source) for k in kernels)
     groups: list[list[KernelCode]] = [[] for _ in range(max(1, min(available(), total // _UNIT)))]
     sizes = [0] * len(groups)
@@ -89,4 +104,4 @@ def _groups(kernels: Sequence[KernelCode]) -> list[list[KernelCode]]:
         smallest = sizes.index(min(sizes))
         groups[smallest].append(k)
         sizes[smallest] += len(k.source)
-    return [g for g in groups if g] or [[]]
+    return [g for g in groups if g]

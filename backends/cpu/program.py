@@ -25,6 +25,7 @@ class Step:
     sizes: tuple[int, ...] | None = None  # numbers of the program's symbols; None: all, in order
     bytes: Dim = 0                        # of a copy
     call: int = -1                        # the call of the plan that it is part of
+    given: tuple[int, ...] = ()           # sizes that the function takes instead
     barrier: bool = False                 # all threads finish what came before first
 
 
@@ -42,7 +43,7 @@ def steps_of(kernels: Sequence[KernelCode], calls: Sequence[Call],
             steps.append(Step(
                 stage.function, call.buffers, frozenset(call.buffers[b] for b in stage.reads),
                 frozenset(call.buffers[b] for b in stage.writes), stage.parallel and not tiny,
-                None if sizes == tuple(range(len(sizes))) else sizes, 0, number))
+                None if sizes == tuple(range(len(sizes))) else sizes, 0, number, kernel.given))
     return steps
 
 
@@ -88,7 +89,8 @@ def encoded(dim: Dim, symbols: Sequence[str]) -> list[int]:
 
 class _Step(ctypes.Structure):
     _fields_ = [("function", ctypes.c_void_p), ("buffers", ctypes.c_void_p),
-                ("sizes", ctypes.c_void_p), ("bytes", ctypes.c_void_p),
+                ("sizes", ctypes.c_void_p), ("given", ctypes.c_void_p),
+                ("bytes", ctypes.c_void_p),
                 ("buffer_count", ctypes.c_int32), ("size_count", ctypes.c_int32),
                 ("serial", ctypes.c_int32), ("barrier", ctypes.c_int32)]
 
@@ -118,6 +120,7 @@ class Program:
             None if s.function is None else functions[s.function],
             self._array(ctypes.c_int32, s.buffers),
             None if s.sizes is None else self._array(ctypes.c_int32, s.sizes),
+            self._array(ctypes.c_int64, s.given) if s.given else None,
             self._array(ctypes.c_int64, encoded(s.bytes, self.symbols)),
             len(s.buffers), len(s.sizes or ()), not s.parallel, s.barrier)
 

@@ -26,6 +26,7 @@ from .identity import processor
 from .instructions import instructions
 from .library import load, prelude
 from .narrow_forms import NarrowForms, narrow_templates
+from .plain import generalized, given
 from .program import Program, Step, copy_step, steps_of, with_barriers
 from .templates import Forms, templates
 from .threads import threads
@@ -97,7 +98,10 @@ class Cpu:
 
     def lower(self, fragment: Fragment, name: str, constant: frozenset[int]) -> KernelCode:
         from .lowering import lower_fragment  # a plan from the cache needs none of it
-        return lower_fragment(fragment, name, constant, self.language)
+        general = generalized(fragment)
+        if general is None:
+            return lower_fragment(fragment, name, constant, self.language)
+        return given(lower_fragment(general[0], name, constant, self.language), general[1])
 
     def build(self, plan: Plan) -> Loaded:
         return Loaded(plan, self.language.width, self.costs().serial)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
@@ -71,14 +72,30 @@ class Toolchain:
         Several units are compiled at once, on the CPUs that are allowed. Raises BackendError with
         the compiler's words where one does not compile.
         """
+        return self._built(cache, units, label)[1]
+
+    def shared_objects(self, cache: Cache, units: Mapping[str, str],
+                       label: str) -> list[tuple[str, Path]]:
+        """A shared object for each translation unit, with its key in the cache ("so").
+
+        As ``shared_object``, which makes one of all.
+        """
+        each = [{name: text} for name, text in units.items()]
+        if len(each) == 1:
+            return [self._built(cache, each[0], label)]
+        with ThreadPoolExecutor(max(1, min(len(each), available()))) as pool:
+            return list(pool.map(lambda unit: self._built(cache, unit, label), each))
+
+    def _built(self, cache: Cache, units: Mapping[str, str], label: str) -> tuple[str, Path]:
+        """The key and the file of a shared object, which is compiled where it is not there yet."""
         key = content_key(self.identity(), *(part for unit in units.items() for part in unit))
-        return cache.build("so", key, lambda path: self._link(cache, units, label, path))
+        return key, cache.build("so", key, lambda path: self._link(cache, units, label, path))
 
     def _link(self, cache: Cache, units: Mapping[str, str], label: str, path: Path) -> None:
         with tempfile.TemporaryDirectory(prefix="tegg-cc-") as folder:
             sources = [Path(folder) / f"{name}.c" for name in units]
             for source, text in zip(sources, units.values(), strict=True):
-                source.write_text(text)
+                source.write_text(text, encoding="utf-8")
             link = ["-shared", "-o", str(path)]
             if len(sources) == 1:
                 self._compile(cache, sources[0], label, [*link, str(sources[0]), "-lm"])
@@ -93,7 +110,7 @@ class Toolchain:
         done = _run([*self.command, *self.flags, *arguments])
         if done.returncode == 0:
             return
-        text = source.read_text()
+        text = source.read_text(encoding="utf-8")
         kept = cache.keep(f"{content_key(text)[:12]}-{source.name}", text)
         words = done.stderr.replace(str(source), str(kept)).strip().splitlines()
         how = f"status {done.returncode}" if done.returncode > 0 else f"signal {-done.returncode}"
@@ -170,9 +187,11 @@ def _accept(command: tuple[str, ...], native: tuple[str, ...],
 
 
 def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """Run a compiler. It speaks English, whatever the user's language: errors are looked for."""
     try:
         return subprocess.run(command, capture_output=True, text=True, errors="replace",
-                              check=False, stdin=subprocess.DEVNULL)
+                              check=False, stdin=subprocess.DEVNULL,
+                              env={**os.environ, "LC_ALL": "C"})
     except OSError as e:
         raise OSError(f"{command[0]} does not run: {e.strerror or e}") from e
 

@@ -19,7 +19,7 @@ from tegg.kernel.code import KernelCode, Stage, Temporary, Work
 from tegg.kernel.contraction_classify import Contraction, classify
 from tegg.kernel.domain import spread
 from tegg.kernel.flops import flops
-from tegg.kernel.index import Form, Var
+from tegg.kernel.index import Var
 from tegg.kernel.lower import kernel_symbols
 from tegg.kernel.slots import slots_of
 from tegg.kernel.value import reachable
@@ -63,7 +63,7 @@ def convolution(c: Contraction) -> Convolution:
     columns = group.n
     forms = [f for v in reachable([group.terms[0].b]) for f in v.forms()]
     pairs = [(p, k) for p in columns for k in c.k
-             if k.extent == TAPS and all(_together(f, p, k) for f in forms)]
+             if k.extent == TAPS and all(f.slides(p, k) for f in forms)]
     across = [pair for pair in pairs if columns and pair[0] is columns[-1]]
     down = [pair for pair in pairs if pair not in across]
     if len(across) != 1 or len(down) != 1 or across[0][1] is down[0][1]:
@@ -73,13 +73,6 @@ def convolution(c: Contraction) -> Convolution:
     taken = {*across[0], *down[0]}
     return Convolution(down[0], across[0], tuple(v for v in c.k if v not in taken),
                        tuple(v for v in columns if v not in taken))
-
-
-def _together(form: Form, place: Var, tap: Var) -> bool:
-    """Whether an index depends on the sum of two variables only."""
-    return (form.coefficient(place) == form.coefficient(tap)
-            and all(isinstance(atom, Var) or not {place, tap} & Form(0, {atom: 1}).vars()
-                    for atom in form.terms))
 
 
 @dataclass(slots=True)

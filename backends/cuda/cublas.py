@@ -6,21 +6,19 @@ import ctypes
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from ctypes import POINTER, byref, c_double, c_float, c_int, c_longlong, c_size_t, c_void_p
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from tegg.dim import Dim, evaluate
 from tegg.errors import BackendError
-from tegg.kernel.gemm import Gemm, Matrix
 
 OLDEST = 11           # the first whose calls name what they compute in
-LARGEST = 2**31 - 1   # an extent or a step that the calls take
 ALIGN = 256           # what a workspace begins at a multiple of, as all memory of the driver's does
 STREAMS = 8           # streams whose workspaces are kept; the oldest go first
+STARTED = 4096        # kinds of products that are known to have been started
 REMEDY = "compile with tegg.Cuda(blas=False), which leaves the library out"
 
 # cudaDataType, cublasOperation_t, cublasComputeType_t by the kind and the dtype in memory
@@ -85,32 +83,6 @@ class Product:
     x: Side
     y: Side
     out: Side
-
-
-def product_of(g: Gemm, sizes: Mapping[str, int], addresses: Sequence[int]) -> Product | None:
-    """The call of a product at given sizes; None where it has no results.
-
-    ``addresses``: of the kernel's buffers. Raises BackendError for what the calls cannot count.
-    """
-    def at(d: Dim) -> int:
-        value = evaluate(d, sizes)
-        if not 0 <= value <= LARGEST:
-            raise BackendError(f"a product of {m} x {k} by {k} x {n} elements, whose rows are "
-                               f"{value} apart or as many, is beyond what cuBLAS counts to; "
-                               f"{REMEDY}")
-        return value
-
-    def side(x: Matrix, columns: int) -> Side:
-        row, column = evaluate(x.row, sizes), evaluate(x.column, sizes)
-        turned = column != 1 or row < columns
-        return Side(addresses[x.slot] + evaluate(x.first, sizes) * x.dtype.itemsize, x.dtype.name,
-                    at(x.column if turned else x.row), evaluate(x.batch, sizes), turned)
-
-    m, n, k = (evaluate(d, sizes) for d in (g.m, g.n, g.k))
-    if not (evaluate(g.batch, sizes) and m and n):
-        return None
-    return Product(g.kind, at(g.batch), at(g.m), at(g.n), at(g.k), side(g.x, k), side(g.y, n),
-                   side(g.out, n))
 
 
 # ---- the library
@@ -198,28 +170,45 @@ class Cublas:
         self._handle = out.value or 0
         self._library.cublasSetMathMode(self._handle, _MATH)
         self._library.cublasSetPointerMode_v2(self._handle, _HOST)
-        self._stream: int | None = None
+        self._set: tuple[int, int] | None = None  # the stream and the workspace of the handle
         self._spaces: dict[int, Any] = {}
+        self._started: set[Product] = set()
         self._numbers = {name: (byref(kind(1)), byref(kind(0)))  # alpha and beta
                          for name, kind in (("f32", c_float), ("f64", c_double))}
 
-    def _on(self, stream: int) -> None:
-        """Products go to a stream from now on. Setting it takes the workspace back."""
-        if stream == self._stream:
-            return
+    def workspace(self, stream: int) -> Any:
+        """Memory for the products of a stream, the same each time while it is kept."""
         space = self._spaces.pop(stream, None)
         while space is None and len(self._spaces) >= STREAMS:
             del self._spaces[next(iter(self._spaces))]
-        self._stream = None
         self._spaces[stream] = space or self._allocate(self._nbytes)
-        self._library.cublasSetStream_v2(self._handle, stream)
-        self._library.cublasSetWorkspace_v2(self._handle, int(self._spaces[stream]), self._nbytes)
-        self._stream = stream
+        return self._spaces[stream]
+
+    def on(self, stream: int, space: Any) -> None:
+        """Products go to a stream from now on, with this workspace. Setting a stream takes the
+        last workspace back."""
+        if (stream, int(space)) != self._set:
+            self._set = None
+            self._library.cublasSetStream_v2(self._handle, stream)
+            self._library.cublasSetWorkspace_v2(self._handle, int(space), self._nbytes)
+            self._set = stream, int(space)
 
     def multiply(self, p: Product, stream: int) -> None:
-        """Put a product on a stream. Ours lies in rows, and the library takes columns: to it each
-        matrix is its transpose, and the product that of both in the other order."""
-        self._on(stream)
+        """Start a product on a stream."""
+        self.on(stream, self.workspace(stream))
+        self.put(p)
+        if len(self._started) >= STARTED:
+            self._started.clear()
+        self._started.add(_likeness(p))
+
+    def started(self, p: Product) -> bool:
+        """Whether a product like this has been started before, so that the library has loaded the
+        kernels that it takes: it must not load them while a call is taken down."""
+        return _likeness(p) in self._started
+
+    def put(self, p: Product) -> None:
+        """Call the library for a product. Ours lies in rows, and the library takes columns: to it
+        each matrix is its transpose, and the product that of both in the other order."""
         one, none = self._numbers["f64" if p.kind == "f64" else "f32"]
         compute = _COMPUTE[p.kind, p.x.dtype]
         left, right = p.y, p.x
@@ -239,6 +228,13 @@ class Cublas:
             handle, self._handle = self._handle, 0
             self._library.cublasDestroy_v2(handle)
             self._spaces.clear()
+
+
+def _likeness(p: Product) -> Product:
+    """What a product has in common with those of other addresses that the same kernels make."""
+    def at(s: Side) -> Side:
+        return replace(s, address=s.address % ALIGN)
+    return replace(p, x=at(p.x), y=at(p.y), out=at(p.out))
 
 
 def _matrix(s: Side) -> tuple[int, int, int]:

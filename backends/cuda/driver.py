@@ -22,10 +22,10 @@ from tegg.errors import BackendError
 from . import libcuda
 from .failures import explained
 from .libcuda import Libcuda, Refused
-from .replay import Launch, Replay, start
+from .replay import Launch, Replay, Step, start
 
 if TYPE_CHECKING:
-    from .cublas import Cublas, Product
+    from .cublas import Cublas
 
 _OLDEST = 70          # shuffles with masks and independent threads
 _BLOCKS_EACH = 32     # blocks of one kernel that a multiprocessor is given at most
@@ -116,6 +116,7 @@ class Device:
         self._context, self.held_by = _context(driver, number)
         self._lock, self._process = threading.RLock(), os.getpid()
         self._cublas: Cublas | None = None
+        self._through: Stream | None = None  # on which calls are taken down
         self._lost = ""
         with self.current():
             self._pooled = self._has_pool()
@@ -172,7 +173,7 @@ class Device:
         if nbytes > _PLAIN_SHARED:
             self._driver.cuFuncSetAttribute(function, _DYNAMIC_SHARED, nbytes)
 
-    def start(self, step: Launch | Product, stream: int) -> None:
+    def start(self, step: Step, stream: int) -> None:
         """One kernel, or one product of the library, by itself."""
         if isinstance(step, Launch):
             start(self._driver, step, stream)
@@ -187,14 +188,28 @@ class Device:
             self._cublas = Cublas(self.allocate, nbytes)
         return self._cublas
 
-    def replay(self, launches: Sequence[Launch]) -> Replay:
-        """Launches as one graph."""
-        return Replay(self._driver, launches)
+    def can_replay(self, steps: Sequence[Step]) -> bool:
+        """Whether steps can be a graph: their products have been started one by one before."""
+        return all(isinstance(s, Launch) or self.cublas().started(s) for s in steps)
+
+    def replay(self, steps: Sequence[Step], stream: int = 0) -> Replay:
+        """Steps as one graph, which this stream starts; any stream does, where all are kernels."""
+        if all(isinstance(s, Launch) for s in steps):
+            return Replay(self._driver, steps)
+        from .capture import Recorder
+        if self._through is None:
+            self._through = self.stream()
+        recorder = Recorder(self._driver, self.cublas(), stream, self._through.handle)
+        return Replay(self._driver, steps, recorder)
 
     # ---- memory
     def allocate(self, nbytes: int, stream: int | None = None) -> Memory:
         """Memory that is freed with the object. With a stream: in its order, and soon had again."""
         return Memory(self, nbytes, stream if self._pooled else None)
+
+    def pinned(self, nbytes: int) -> Pinned:
+        """Memory of the host that copies need not go through another's for."""
+        return Pinned(self, self._driver, nbytes)
 
     def free_bytes(self) -> int:
         """Bytes of memory that nobody has."""
@@ -307,6 +322,18 @@ class Memory:
             self._device.released("cuMemFree_v2", self.address)
         elif self.address:
             self._device.released("cuMemFreeAsync", self.address, self._stream)
+
+
+class Pinned:
+    """Bytes of the host that stay where they are, freed with the object."""
+
+    def __init__(self, device: Device, driver: Libcuda, nbytes: int) -> None:
+        self._device = device
+        self.address = driver.handle("cuMemAllocHost_v2", nbytes)
+
+    def __del__(self) -> None:
+        if hasattr(self, "address"):
+            self._device.released("cuMemFreeHost", self.address)
 
 
 class Module:

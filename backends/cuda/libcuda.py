@@ -37,6 +37,8 @@ _CALLS = MappingProxyType({
     "cuMemFree_v2": (c_uint64,),
     "cuMemAllocAsync": (POINTER(c_uint64), c_size_t, c_void_p),
     "cuMemFreeAsync": (c_uint64, c_void_p),
+    "cuMemAllocHost_v2": (POINTER(c_void_p), c_size_t),
+    "cuMemFreeHost": (c_void_p,),
     "cuMemGetInfo_v2": (POINTER(c_size_t), POINTER(c_size_t)),
     "cuMemcpyHtoDAsync_v2": (c_uint64, c_void_p, c_size_t, c_void_p),
     "cuMemcpyDtoHAsync_v2": (c_void_p, c_uint64, c_size_t, c_void_p),
@@ -47,6 +49,8 @@ _CALLS = MappingProxyType({
     "cuStreamCreate": (POINTER(c_void_p), c_uint),
     "cuStreamDestroy_v2": (c_void_p,),
     "cuStreamSynchronize": (c_void_p,),
+    "cuStreamBeginCapture_v2": (c_void_p, c_int),
+    "cuStreamEndCapture": (c_void_p, POINTER(c_void_p)),
     "cuStreamWaitEvent": (c_void_p, c_void_p, c_uint),
     "cuEventCreate": (POINTER(c_void_p), c_uint),
     "cuEventDestroy_v2": (c_void_p,),
@@ -56,6 +60,9 @@ _CALLS = MappingProxyType({
     "cuGraphCreate": (POINTER(c_void_p), c_uint),
     "cuGraphDestroy": (c_void_p,),
     "cuGraphAddKernelNode": (POINTER(c_void_p), c_void_p, POINTER(c_void_p), c_size_t, c_void_p),
+    "cuGraphAddChildGraphNode": (POINTER(c_void_p), c_void_p, POINTER(c_void_p), c_size_t,
+                                 c_void_p),
+    "cuGraphExecChildGraphNodeSetParams": (c_void_p, c_void_p, c_void_p),
     "cuGraphInstantiateWithFlags": (POINTER(c_void_p), c_void_p, c_uint64),
     "cuGraphExecKernelNodeSetParams": (c_void_p, c_void_p, c_void_p),
     "cuGraphExecDestroy": (c_void_p,),
@@ -107,7 +114,7 @@ class Libcuda:
 
     def handle(self, call: str, *arguments: Any) -> int:
         """The same of a handle or an address; 0 for none."""
-        out = c_uint64() if call.startswith("cuMemAlloc") else c_void_p()
+        out = c_uint64() if call in ("cuMemAlloc_v2", "cuMemAllocAsync") else c_void_p()
         getattr(self, call)(byref(out), *arguments)
         return out.value or 0
 

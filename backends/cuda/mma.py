@@ -90,8 +90,7 @@ class _Kernel:
         b = found.before
         return KernelCode(self.name, "\n".join([*b.sources, *(s for s, _ in made)]),
                           (*b.stages, *(s for _, s in made)), (*b.temporaries, *own),
-                          found.symbols, found.work(4 if self.tile.kind == "tf32" else 2),
-                          (f"{self.tile}",))
+                          found.symbols, found.work(own), (f"{self.tile}",))
 
     @property
     def index(self) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
 from itertools import pairwise
@@ -14,12 +15,11 @@ from tegg.planning.plan import Call, Plan
 from tegg.planning.target import ArraySpec
 
 from .arrays import Arrays
-from .cublas import product_of
+from .blas_calls import product_of
 from .cubin import cubin
 from .driver import Device, Event, Memory
-from .replay import Launch
+from .replay import Launch, Replay, Step
 from .resources import Resources
-from .schedule import Schedule, Step
 from .streams import current_stream
 from .transfers import Transfers
 
@@ -45,6 +45,22 @@ class _Sized:
     offsets: Mapping[int, int]
     peak: int
     blocks: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A run: its buffers, where each lies on the device, and its stream."""
+
+    buffers: Any
+    addresses: Sequence[int]
+    sized: _Sized
+    resident: AbstractSet[int]
+    stream: int
+
+    @property
+    def given(self) -> tuple[Any, Sequence[int], Sequence[int], AbstractSet[int], int]:
+        """What transfers ask for."""
+        return self.buffers, self.addresses, self.sized.nbytes, self.resident, self.stream
 
 
 class Loaded:
@@ -75,7 +91,7 @@ class Loaded:
         self._fixed: dict[int, Memory] = {}                 # weights, and what they make
         self._memory: dict[tuple[str, int], Memory] = {}    # of arguments and the arena, by use
         self._sizes: dict[tuple[int, ...], _Sized] = {}
-        self._schedules: list[tuple[Schedule, Any]] = []    # with what they were last given
+        self._replays: list[tuple[Replay, Any]] = []        # with what they were last given
         self._last: tuple[int, Event] | None = None         # the stream of the last run, its end
         self._keep: Any = None
 
@@ -144,58 +160,49 @@ class Loaded:
             keep: object = None) -> None:
         """Run once on the thread's stream. Returns when arrays of the host are read and written;
         where all are ``resident``, at once. ``keep`` lives until the next run."""
-        stream = current_stream()
-        with self._device.current():
-            sized = self._sized(sizes)
-            self._follow(stream)
-            addresses = self._addresses(buffers, sized, resident)
-            self._transfers.bring(buffers, addresses, sized.nbytes, resident, stream)
-            self._start(addresses, sized, stream)
-            self._transfers.give(buffers, addresses, sized.nbytes, resident, stream)
-            self._mark(stream)
-            self._keep = keep
+        with self._running(buffers, sizes, resident) as run:
+            self._start(run)
+        self._keep = keep
 
     def profile(self, buffers: Any, sizes: Any,
                 resident: AbstractSet[int] = frozenset()) -> list[float]:
         """Seconds of each call of the plan, by events between them."""
-        device, stream = self._device, current_stream()
-        with device.current():
-            sized = self._sized(sizes)
-            self._follow(stream)
-            addresses = self._addresses(buffers, sized, resident)
-            given = buffers, addresses, sized.nbytes, resident, stream
-            self._transfers.bring(*given)
-            marks = [device.mark(stream)]
+        device = self._device
+        with self._running(buffers, sizes, resident) as run:
+            marks = [device.mark(run.stream)]
             for call in self.plan.run:
                 moves = self.plan.kernels[call.kernel].moves
                 if moves:  # once more, so that it is timed
-                    self._transfers.copy(moves, call.buffers[0], *given)
-                for step in self._steps([call], addresses, sized):
-                    device.start(step, stream)
-                marks.append(device.mark(stream))
-            out = [device.seconds(a, b) for a, b in pairwise(marks)]
-            self._transfers.give(*given)
-            self._mark(stream)
-            return out
+                    self._transfers.copy(moves, call.buffers[0], *run.given)
+                for step in self._steps([call], run.addresses, run.sized):
+                    device.start(step, run.stream)
+                marks.append(device.mark(run.stream))
+            return [device.seconds(a, b) for a, b in pairwise(marks)]
 
     def timed(self, buffers: Any, sizes: Any, repeats: int,
               resident: AbstractSet[int] = frozenset()) -> list[float]:
         """Seconds of each of several runs, by events around what ``run`` starts."""
-        device, stream = self._device, current_stream()
-        with device.current():
+        device = self._device
+        with self._running(buffers, sizes, resident) as run:
+            marks = [device.mark(run.stream)]
+            for _ in range(repeats):
+                self._start(run)
+                marks.append(device.mark(run.stream))
+            return [device.seconds(a, b) for a, b in pairwise(marks)]
+
+    @contextmanager
+    def _running(self, buffers: Any, sizes: Any,
+                 resident: AbstractSet[int]) -> Iterator[_Run]:
+        """What is around a run on the thread's stream: arguments there before, results after."""
+        stream = current_stream()
+        with self._device.current():
             sized = self._sized(sizes)
             self._follow(stream)
-            addresses = self._addresses(buffers, sized, resident)
-            given = buffers, addresses, sized.nbytes, resident, stream
-            self._transfers.bring(*given)
-            marks = [device.mark(stream)]
-            for _ in range(repeats):
-                self._start(addresses, sized, stream)
-                marks.append(device.mark(stream))
-            out = [device.seconds(a, b) for a, b in pairwise(marks)]
-            self._transfers.give(*given)
+            run = _Run(buffers, self._addresses(buffers, sized, resident), sized, resident, stream)
+            self._transfers.bring(*run.given)
+            yield run
+            self._transfers.give(*run.given)
             self._mark(stream)
-            return out
 
     def _follow(self, stream: int) -> None:
         """The arena is one: a run on another stream waits for the last."""
@@ -209,28 +216,35 @@ class Loaded:
             self._last[1].again(stream)
             self._last = (stream, self._last[1])
 
-    def _start(self, addresses: Sequence[int], sized: _Sized, stream: int) -> None:
-        """Graphs of all launches, kept and changed where they must be; or one after the other."""
-        given = (tuple(addresses), sized)
-        for i, (schedule, last) in enumerate(self._schedules):
-            if last == given:
-                self._schedules.append(self._schedules.pop(i))
-                return schedule.start(stream)
-        steps = self._steps(self.plan.run, addresses, sized)
-        if not self._graph or len(steps) < 2:
+    def _start(self, run: _Run) -> None:
+        """One graph of all steps, kept and changed where it must be; or one after the other, also
+        where a product is new to the library, which then loads its kernels."""
+        stream, given = run.stream, (tuple(run.addresses), run.sized)
+        for i, (replay, last) in enumerate(self._replays):
+            if last == given and replay.serves(stream):
+                self._replays.append(self._replays.pop(i))
+                return replay.start(stream)
+        steps = self._steps(self.plan.run, run.addresses, run.sized)
+        if not self._graph or len(steps) < 2 or not self._device.can_replay(steps):
             for step in steps:
                 self._device.start(step, stream)
             return None
-        found = next((i for i, (s, _) in enumerate(self._schedules) if s.fits(steps)), None)
-        if found is None:
-            while len(self._schedules) >= KEPT:
-                self._schedules.pop(0)[0].close()
-            schedule = Schedule(self._device, steps)
-        else:
-            schedule, _ = self._schedules.pop(found)
-            schedule.change(steps)
-        self._schedules.append((schedule, given))
-        return schedule.start(stream)
+        replay = self._replay(steps, stream)
+        self._replays.append((replay, given))
+        return replay.start(stream)
+
+    def _replay(self, steps: Sequence[Step], stream: int) -> Replay:
+        """A kept graph that fits, changed; else a new one."""
+        found = next((i for i, (r, _) in enumerate(self._replays)
+                      if r.serves(stream) and r.fits(steps)), None)
+        if found is not None:
+            replay, _ = self._replays.pop(found)
+            if replay.change(steps):
+                return replay
+            replay.close()
+        while len(self._replays) >= KEPT:
+            self._replays.pop(0)[0].close()
+        return self._device.replay(steps, stream)
 
     def _steps(self, calls: Sequence[Call], addresses: Sequence[int],
                sized: _Sized) -> list[Step]:
@@ -256,8 +270,8 @@ class Loaded:
         return out
 
     def __del__(self) -> None:
-        for schedule, _ in getattr(self, "_schedules", ()):
-            self._device.finish(schedule.close)
+        for replay, _ in getattr(self, "_replays", ()):
+            self._device.finish(replay.close)
 
     # ---- what else an executable is asked
     def source(self) -> str:

@@ -1,4 +1,7 @@
-"""A list of launches as one CUDA graph, whose nodes are changed where addresses or sizes change."""
+"""What a run starts as one CUDA graph, whose nodes are changed where addresses or sizes change.
+
+A kernel is a node, and what the library starts for a product is a graph within the graph.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,15 @@ import ctypes
 from collections.abc import Sequence
 from ctypes import byref, c_int64, c_uint, c_void_p
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
 from .libcuda import Libcuda, Refused
+
+if TYPE_CHECKING:
+    from .capture import Recorder
+    from .cublas import Product
+
+_UNLIKE = (1, 910)  # invalid value, an update of a graph that fails: what codes say of other nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +30,9 @@ class Launch:
     threads: int
     shared: int
     arguments: tuple[int, ...]
+
+
+Step: TypeAlias = "Launch | Product"
 
 
 class Parameters:
@@ -47,40 +60,75 @@ def _node(launch: Launch) -> tuple[_Node, Parameters]:
                  ctypes.addressof(parameters.table), None), parameters
 
 
-class Replay:
-    """Launches one after the other, which are started by one call. Freed by ``close``."""
+def _kinds(steps: Sequence[Step]) -> list[int]:
+    """The kernel of each step; 0 for a product."""
+    return [s.function if isinstance(s, Launch) else 0 for s in steps]
 
-    def __init__(self, driver: Libcuda, launches: Sequence[Launch]) -> None:
-        self._driver, self._launches = driver, list(launches)
+
+class Replay:
+    """Steps one after the other, which are started by one call. Freed by ``close``.
+
+    recorder: takes down products, where steps have some, for the one stream that they are then
+    started on.
+    """
+
+    def __init__(self, driver: Libcuda, steps: Sequence[Step],
+                 recorder: Recorder | None = None) -> None:
+        self._driver, self._steps, self._recorder = driver, list(steps), recorder
         self._graph = driver.handle("cuGraphCreate", 0)
         self._nodes: list[int] = []
         self._executable = 0
         try:
-            for launch in launches:
-                before = (c_void_p * 1)(self._nodes[-1] if self._nodes else 0)
-                node, _keep = _node(launch)
-                self._nodes.append(driver.handle("cuGraphAddKernelNode", self._graph, before,
-                                                 1 if self._nodes else 0, byref(node)))
+            for step in steps:
+                self._nodes.append(self._added(step))
             self._executable = driver.handle("cuGraphInstantiateWithFlags", self._graph, 0)
-        except Refused:
+        except BaseException:
             self.close()
             raise
 
-    def fits(self, launches: Sequence[Launch]) -> bool:
-        """Whether launches are these kernels in this order, with whatever arguments."""
-        return [x.function for x in launches] == [x.function for x in self._launches]
+    def _added(self, step: Step) -> int:
+        """A node for a step, after the last."""
+        after = (self._graph, (c_void_p * 1)(self._nodes[-1] if self._nodes else 0),
+                 1 if self._nodes else 0)
+        if isinstance(step, Launch):
+            node, _keep = _node(step)
+            return self._driver.handle("cuGraphAddKernelNode", *after, byref(node))
+        assert self._recorder is not None
+        with self._recorder.graph(step) as inner:
+            return self._driver.handle("cuGraphAddChildGraphNode", *after, inner)
 
-    def change(self, launches: Sequence[Launch]) -> int:
-        """Take over the arguments and blocks of launches that fit; gives how many had changed."""
-        changed = 0
-        for i, launch in enumerate(launches):
-            if launch != self._launches[i]:
-                node, _keep = _node(launch)
-                self._driver.cuGraphExecKernelNodeSetParams(self._executable, self._nodes[i],
-                                                            byref(node))
-                self._launches[i] = launch
-                changed += 1
-        return changed
+    def serves(self, stream: int) -> bool:
+        """Whether a stream may start it: products have the workspace of one stream."""
+        return self._recorder is None or self._recorder.stream == stream
+
+    def fits(self, steps: Sequence[Step]) -> bool:
+        """Whether steps are these kernels and products in this order, with whatever arguments."""
+        return _kinds(steps) == _kinds(self._steps)
+
+    def change(self, steps: Sequence[Step]) -> bool:
+        """Take over the arguments and blocks of steps that fit. False where the library starts
+        other kernels for a product than before: such steps need a graph of their own."""
+        for i, step in enumerate(steps):
+            if step != self._steps[i]:
+                if not self._changed(self._nodes[i], step):
+                    return False
+                self._steps[i] = step
+        return True
+
+    def _changed(self, node: int, step: Step) -> bool:
+        if isinstance(step, Launch):
+            made, _keep = _node(step)
+            self._driver.cuGraphExecKernelNodeSetParams(self._executable, node, byref(made))
+            return True
+        assert self._recorder is not None
+        with self._recorder.graph(step) as inner:
+            try:
+                self._driver.cuGraphExecChildGraphNodeSetParams(self._executable, node, inner)
+            except Refused as e:
+                if e.code in _UNLIKE:
+                    return False
+                raise
+        return True
 
     def start(self, stream: int) -> None:
         self._driver.cuGraphLaunch(self._executable, stream)

@@ -1,4 +1,4 @@
-"""Attention in simdgroup matrices of 8 x 8: a simdgroup has eight queries, in float32."""
+"""Attention in simdgroup matrices of 8 x 8: a simdgroup has eight queries, sums are float32."""
 
 from __future__ import annotations
 
@@ -8,18 +8,27 @@ from tegg.backends.simt.attention_forms import AttentionForms, Blocks
 from tegg.backends.simt.attention_tiles import AttentionTiles
 from tegg.kernel.simt import THREADS, WARP
 
+from .matrices import check_mixed
+
+# Of both kinds a product reads one matrix, as long as half of one of floats takes, or a quarter of
+# halves; one in nine moves sums to a new maximum. That is their speed in ``attention_forms``.
+FLOATS, HALVES = "matrix", "half"
 _SIMDGROUPS = THREADS // WARP
 _ROWS, _KEYS = 8 * _SIMDGROUPS, 32
 _QUERIES = 32      # terms of all queries that are in threadgroup memory at once
-_MATRICES = 40     # of queries and of sums that a simdgroup keeps: two registers of a thread each
+_REGISTERS = 80    # of a thread, for queries and sums: two for a matrix of floats, one of halves
+_STRIP = 4         # elements of float32 more in a line of scores, so that columns meet every bank
 
 
 @dataclass(frozen=True, slots=True)
 class MetalAttention(AttentionForms):
-    """Those of an Apple GPU."""
+    """Those of an Apple GPU. mixed: whether halves are multiplied into sums of float32."""
+
+    mixed: bool = True
 
     def matrices(self, columns: int) -> list[Blocks]:
-        return [Blocks("matrix", _ROWS, _KEYS)] if columns <= 8 * _MATRICES else []
+        kinds = (FLOATS, *(HALVES,) * self.mixed)
+        return [Blocks(kind, _ROWS, _KEYS) for kind in kinds if 2 * columns <= 8 * _REGISTERS]
 
 
 @dataclass(slots=True)
@@ -27,10 +36,24 @@ class AttentionMatrices(AttentionTiles):
     """Queries and sums are matrices of a simdgroup. Scores pass through a strip of threadgroup
     memory, where four threads make weights of each row, since which lane holds which element of a
     matrix is nowhere said; so sums move to a new maximum by a product with a diagonal matrix.
+
+    Of blocks of halves operands and weights are halves as they are multiplied, all else float32.
     """
 
-    pad = 4
     step = 8
+
+    @property
+    def pad(self) -> int:
+        return 16 // self.itemsize
+
+    @property
+    def held(self) -> str:
+        """What is multiplied."""
+        return "half" if self.blocks.kind == HALVES else "float"
+
+    @property
+    def itemsize(self) -> int:
+        return 2 if self.held == "half" else 4
 
     @property
     def lanes(self) -> int:
@@ -38,9 +61,29 @@ class AttentionMatrices(AttentionTiles):
 
     @property
     def sizes(self) -> dict[str, int]:
-        own = AttentionTiles.sizes.fget(self)
-        return {"room": max(own["room"], _ROWS * (_QUERIES + self.pad)), "weights": own["weights"],
-                "diagonal": 64 * _SIMDGROUPS}
+        room = max(AttentionTiles.sizes.fget(self)["room"], _ROWS * (_QUERIES + self.pad))
+        rounded = {"rounded": _ROWS * (self.blocks.keys + self.pad)} if self.held == "half" else {}
+        return {"room": room, **rounded, "scores": _ROWS * self.pitch, "diagonal": 64 * _SIMDGROUPS}
+
+    def arrays(self) -> list[str]:
+        return [f"{self.at.language.shared} {self._type(name)} {name}[{size}];"
+                for name, size in self.sizes.items()]
+
+    @property
+    def shared(self) -> int:
+        return sum(size * (4 if self._type(name) == "float" else 2)
+                   for name, size in self.sizes.items())
+
+    def _type(self, array: str) -> str:
+        return self.held if array in ("room", "rounded") else "float"
+
+    def kept(self, value: str) -> str:
+        return f"f_to_h({value})" if self.held == "half" else value
+
+    def weigh(self, key: str) -> str:
+        if self.held == "half":
+            return f"rounded[row * {self.blocks.keys + self.pad} + {key}] = f_to_h(e);"
+        return f"scores[row * {self.pitch} + {key}] = e;"
 
     @property
     def deep(self) -> int:
@@ -55,12 +98,14 @@ class AttentionMatrices(AttentionTiles):
     @property
     def pitch(self) -> int:
         """Elements from row to row of the strip."""
-        return self.blocks.keys + self.pad
+        return self.blocks.keys + _STRIP
 
     def refused(self) -> str | None:
-        if self.deep + self.wide > _MATRICES:
+        if self.held == "half":
+            check_mixed(self.at.language)
+        if self.itemsize // 2 * self.deep + 2 * self.wide > _REGISTERS:
             return (f"scores of {self.depth} terms and values of {self.columns} columns take more "
-                    f"than {_MATRICES} matrices of a simdgroup")
+                    f"than {_REGISTERS} registers of a thread")
         return AttentionTiles.refused(self)
 
     def start(self) -> None:
@@ -71,8 +116,8 @@ class AttentionMatrices(AttentionTiles):
         self._zeros("sums", self.wide)
 
     def strip(self, place: str) -> str:
-        """An element of this simdgroup's scores and weights."""
-        return f"weights[group * {8 * self.pitch} + {place}]"
+        """An element of this simdgroup's scores."""
+        return f"scores[group * {8 * self.pitch} + {place}]"
 
     def _zeros(self, name: str, count: int) -> None:
         for n in range(count):
@@ -83,7 +128,7 @@ class AttentionMatrices(AttentionTiles):
         """All matrices of the rows, through threadgroup memory."""
         p, barrier = self.at.p, self.at.language.barrier
         for n in range(self.deep):
-            p.line(f"simdgroup_float8x8 q{n};")
+            p.line(f"simdgroup_{self.held}8x8 q{n};")
         for first in range(0, 8 * self.deep, _QUERIES):
             width = min(_QUERIES, 8 * self.deep - first)
             p.line(barrier)
@@ -105,7 +150,7 @@ class AttentionMatrices(AttentionTiles):
         pitch, barrier = width + self.pad, self.at.language.barrier
         with p.braces(""):
             self._zeros("made", keys // 8)
-            p.line("simdgroup_float8x8 y;")
+            p.line(f"simdgroup_{self.held}8x8 y;")
             for first in range(0, count * width, width):
                 p.line(barrier)
                 self.fill_keys(str(first), width, first + width <= self.depth)
@@ -141,13 +186,21 @@ class AttentionMatrices(AttentionTiles):
             p.line(barrier)
             self.fill_values()
             p.line(barrier)
-            p.line("simdgroup_float8x8 x, y;")
+            p.line(f"simdgroup_{self.held}8x8 x, y;")
             for k in range(0, here, 8):
-                self._load("x", self.strip(f"first + {k}"), self.pitch)
+                self._weights_of(f"first + {k}")
                 for n in range(self.wide):
                     self._load("y", f"room[{k * (self.across + self.pad) + 8 * n}]",
                                self.across + self.pad)
                     self._more(f"sums{n}", "x", "y")
+
+    def _weights_of(self, key: str) -> None:
+        """The weights of eight keys."""
+        if self.held == "half":
+            pitch = self.blocks.keys + self.pad
+            self._load("x", f"rounded[group * {8 * pitch} + {key}]", pitch)
+        else:
+            self._load("x", self.strip(key), self.pitch)
 
     def ends(self) -> None:
         """Sums come to the strip, as many matrices at a time as there is room for."""

@@ -29,6 +29,7 @@ CHIPS = {
     "M4 Max": Chip("apple9", 40, 546e9),
 }
 _TOGETHER = 4e-6  # a launch among others of its command buffer
+_REACHED = 0.85   # of the bandwidth of memory that data sheets give
 _UNKNOWN = Chip("apple7", 8, 68e9)  # what every later one can do, too
 _NAME = re.compile(r"M\d+(?: (?:Pro|Max|Ultra))?\b")
 
@@ -45,13 +46,18 @@ def cores_of(device: str) -> int:
 
 
 def costs_of(device: str, together: bool = False) -> Costs:
-    """The profile of its family at its size: a core is a thread, memory is what all share.
+    """The profile of its family at its size: a core is a thread, memory is what all share, and the
+    cache before it grows with the controllers of memory.
 
     together: the kernels of a run are in one command buffer.
     """
     chip = chip_of(device)
     costs = load_costs(f"metal/{chip.family}")
-    *near, far = costs.levels
+    near, far = costs.levels
+    memory = _REACHED * chip.bandwidth
+    wider = memory / far.total
     launch = _TOGETHER if together else costs.launch
     return replace(costs, launch=launch, name=f"{costs.name} {chip.cores} cores",
-                   threads=chip.cores, levels=(*near, replace(far, total=0.85 * chip.bandwidth)))
+                   threads=chip.cores, levels=(
+                       replace(near, size=near.size * wider, total=near.total * wider),
+                       replace(far, total=memory)))

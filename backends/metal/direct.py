@@ -1,13 +1,15 @@
 """The GPU by Metal's own interface: what metalcompute does not offer is had here.
 
-A run is one command buffer for all its kernels, whose failure is reported; maths is not the fast
-kind; pipelines are kept on disk. The device is used as ``driver.Device`` is.
+A run is one command buffer for all its kernels, whose failure is reported; kernels that do not wait
+for one another may run at once; arrays are bound where they lie, files in memory maps among them;
+maths is not the fast kind; pipelines are kept on disk. The device is used as ``driver.Device`` is.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
+import mmap
 import platform
 import threading
 import weakref
@@ -20,13 +22,18 @@ import numpy as np
 from tegg.cache import content_key, default
 from tegg.errors import BackendError
 from tegg.kernel.simt import THREADS
+from tegg.mapped import start_of
 
 from .chips import cores_of
+from .emit import DIRECT
+from .hazards import Together
 from .driver import BLOCKS_EACH, Dispatch, no_buffer, numbered, probe
 from .objc import Runtime, Size, libraries
 
-_MSL_2_3 = (2 << 16) + 3
+_VERSION = (DIRECT[0] << 16) + DIRECT[1]  # of MSL, as MTLLanguageVersion counts
 _FAILED = 5  # MTLCommandBufferStatusError
+_CONCURRENT = 1  # MTLDispatchTypeConcurrent: only barriers order kernels
+_BUFFERS = 1  # MTLBarrierScopeBuffers
 _SHARED = 0  # MTLResourceStorageModeShared: host and GPU see the same bytes
 
 
@@ -42,10 +49,10 @@ def open_direct() -> Direct:
 
 
 class Buffer:
-    """Memory that host and GPU share, until nobody holds it."""
+    """Memory that host and GPU share, until nobody holds it. keep: what it lies in."""
 
-    def __init__(self, runtime: Runtime, handle: int, nbytes: int) -> None:
-        self.handle = handle
+    def __init__(self, runtime: Runtime, handle: int, nbytes: int, keep: object = None) -> None:
+        self.handle, self.keep = handle, keep
         address = runtime.send(handle, "contents")
         memory = (ctypes.c_ubyte * nbytes).from_address(address)
         self.bytes = np.frombuffer(memory, np.uint8)
@@ -54,6 +61,8 @@ class Buffer:
 
 class Direct:
     """One GPU and its queue of runs. ``with device.current():`` around all."""
+
+    bound = True
 
     def __init__(self, runtime: Runtime, device: int) -> None:
         self._runtime, self._device = runtime, device
@@ -90,7 +99,7 @@ class Direct:
     def _compiled(self, source: str) -> int:
         options = self._send(self._runtime.class_named("MTLCompileOptions"), "new")
         self._send(options, "setFastMathEnabled:", False)
-        self._send(options, "setLanguageVersion:", _MSL_2_3)
+        self._send(options, "setLanguageVersion:", _VERSION)
         error = ctypes.c_void_p()
         library: int | None = self._send(
             self._device, "newLibraryWithSource:options:error:", self._runtime.string(source),
@@ -181,18 +190,23 @@ class Direct:
 
     # ---- runs
     def run(self, dispatches: Sequence[Dispatch]) -> None:
-        """All in one command buffer, one after the other. Raises BackendError where it fails."""
+        """All in one command buffer, with a barrier before each that touches what another one has
+        written since the last. Raises BackendError where it fails."""
         if not dispatches:
             return
         send = self._send
         commands = send(self._queue, "commandBuffer")
-        encoder = send(commands, "computeCommandEncoder") if commands else None
+        encoder = (send(commands, "computeCommandEncoderWithDispatchType:", _CONCURRENT)
+                   if commands else None)
         if not encoder:
             raise BackendError(f"{self.name} gives no command buffer; memory may be used up")
+        together = Together()
         for d in dispatches:
+            if together.waits(d.places):
+                send(encoder, "memoryBarrierWithScope:", _BUFFERS)
             send(encoder, "setComputePipelineState:", d.function)
-            for i, buffer in enumerate(d.buffers):
-                send(encoder, "setBuffer:offset:atIndex:", buffer.handle, 0, i)
+            for i, p in enumerate(d.places):
+                send(encoder, "setBuffer:offset:atIndex:", p.buffer.handle, p.offset, i)
             send(encoder, "dispatchThreadgroups:threadsPerThreadgroup:", Size(d.blocks, 1, 1),
                  Size(THREADS, 1, 1))
         send(encoder, "endEncoding")
@@ -213,6 +227,16 @@ class Direct:
         if not handle:
             raise no_buffer(self.name, nbytes, "none was given")
         return Buffer(self._runtime, handle, nbytes)
+
+    def adopt(self, pages: mmap.mmap) -> Buffer | None:
+        """A buffer of a map's own pages, to the end of the last; None where it is larger than
+        buffers can be, or Metal does not take it over: it is copied then."""
+        nbytes = -(-len(pages) // mmap.PAGESIZE) * mmap.PAGESIZE
+        if nbytes > self._send(self._device, "maxBufferLength"):
+            return None
+        handle = self._send(self._device, "newBufferWithBytesNoCopy:length:options:deallocator:",
+                            start_of(pages), nbytes, _SHARED, None)
+        return Buffer(self._runtime, handle, len(pages), pages) if handle else None
 
     @staticmethod
     def bytes(buffer: Buffer) -> np.ndarray:

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
+from mmap import mmap
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,6 +24,7 @@ from tegg.errors import BackendError
 from tegg.kernel.simt import THREADS, WARP
 
 from .chips import cores_of
+from .hazards import Place
 
 BLOCKS_EACH = 32  # blocks of one kernel that a core is given at most
 _AROUND = 3        # lines of a source shown on either side of one that is refused
@@ -31,11 +33,11 @@ _PROBE = "tegg_probe"
 
 @dataclass(frozen=True, slots=True)
 class Dispatch:
-    """One start of a function: of so many blocks, on these buffers."""
+    """One start of a function: of so many blocks, on what it is handed."""
 
     function: Any
     blocks: int
-    buffers: tuple[Any, ...]
+    places: tuple[Place, ...]
 
 
 class Gpu(Protocol):
@@ -44,6 +46,7 @@ class Gpu(Protocol):
 
     name: str
     most_blocks: int
+    bound: bool  # whether kernels are handed each array by itself, at an offset
 
     def current(self) -> AbstractContextManager[None]:
         """This thread has the device to itself; what Metal refuses is a BackendError."""
@@ -56,6 +59,9 @@ class Gpu(Protocol):
 
     def allocate(self, nbytes: int) -> Any:
         """A buffer that the host sees, too."""
+
+    def adopt(self, pages: mmap) -> Any:
+        """A buffer of a map's own pages, which it keeps alive; None where there is none to have."""
 
     def bytes(self, buffer: Any) -> np.ndarray:
         """What the host sees of a buffer."""
@@ -95,6 +101,8 @@ def _missing() -> str:
 class Device:
     """One GPU and its queue of runs, as metalcompute has them."""
 
+    bound = False
+
     def __init__(self, library: Any, device: Any) -> None:
         self._library, self._device = library, device
         found = re.search(r"Device\((.*)\)", str(device))
@@ -129,7 +137,8 @@ class Device:
     @staticmethod
     def run(dispatches: Sequence[Dispatch]) -> None:
         """Do all of them: a command buffer each. A handle that goes away is waited for."""
-        handles = [d.function(d.blocks * THREADS, *d.buffers) for d in dispatches]
+        handles = [d.function(d.blocks * THREADS, *(p.buffer for p in d.places))
+                   for d in dispatches]
         while handles:
             handles.pop()
 
@@ -140,6 +149,10 @@ class Device:
             return self._device.buffer(max(16, nbytes))
         except (self._library.error, MemoryError, OverflowError) as e:
             raise no_buffer(self.name, nbytes, str(e)) from None
+
+    @staticmethod
+    def adopt(pages: mmap) -> None:
+        """metalcompute copies whatever it is given."""
 
     @staticmethod
     def bytes(buffer: Any) -> np.ndarray:
@@ -157,7 +170,8 @@ def no_buffer(device: str, nbytes: int, why: str) -> BackendError:
 def probe(gpu: Gpu) -> None:
     """Threadgroups are as large, and numbered, as kernels take it. Raises BackendError if not."""
     out = gpu.allocate(16)
-    gpu.run([Dispatch(gpu.load(_probe_source(), [_PROBE])[_PROBE], 1, (out,))])
+    gpu.run([Dispatch(gpu.load(_probe_source(), [_PROBE])[_PROBE], 1,
+                      (Place(out, 0, 16, True),))])
     threads, width, strangers = gpu.bytes(out).view(np.uint32)[:3]
     if (int(threads), int(width), int(strangers)) != (THREADS, WARP, 0):
         raise BackendError(

@@ -22,6 +22,8 @@ from tegg.ir.op import Op
 from tegg.ir.template import LICENCE, Execution, Extents, template
 from tegg.kernel.simt import THREADS, WARP
 
+from .emit import Msl
+
 if TYPE_CHECKING:
     from tegg.rewrite.view import View
 
@@ -65,6 +67,8 @@ class MatrixSums(Sums):
                                 "registers")
         self.down, self.across = tile.matrices
         self.held, itemsize = _KINDS[tile.kind]
+        if tile.kind != "f32":
+            check_mixed(language)
         self.matrix = f"simdgroup_{self.held}8x8"
         self.pad = 16 // itemsize
         self.strip = 8 * 8 * self.across  # elements of one row of matrices
@@ -124,6 +128,14 @@ class MatrixSums(Sums):
             p.line("simdgroup_barrier(mem_flags::mem_threadgroup);")
 
 
+def check_mixed(language: SimtC) -> None:
+    """Raises LoweringError for a version of MSL in which nobody is known to have multiplied
+    matrices of halves into sums of float32."""
+    if not (isinstance(language, Msl) and language.mixed):
+        raise LoweringError("matrices of halves are multiplied into sums of float32 from MSL 3.1 "
+                            "on; in 2.3, which metalcompute compiles, multiply float32")
+
+
 # ---- forms that compete
 def _executes(own: tuple, e: Extents) -> Execution:
     tile = matrix_tile(own)
@@ -157,8 +169,10 @@ class MatrixForms:
 
     ``(metal-matrix x y i r c k d)``: tiles of r rows and c columns, k terms at a time, which are
     multiplied as values of d. Whether operands may be rounded to d is for rules to say.
+    mixed: whether halves can be.
     """
 
+    mixed: bool = True
     name = "metal matrices"
     known = 3
     relations = MappingProxyType({
@@ -167,14 +181,16 @@ class MatrixForms:
     def completions(self, relation: str, *given: Any) -> list[tuple[Any, ...]]:
         """Tiles for any product of floats: the form means what the contraction means, and whether
         it fills them decides only what is worth a look."""
-        return [*TILES, *HALVES] if relation not in LICENCE and given[0].dtype.is_float else []
+        found = relation not in LICENCE and given[0].dtype.is_float
+        return [t for t in (*TILES, *HALVES) if found and (self.mixed or t[-1] == "f32")]
 
     def facts(self, view: View) -> Iterable[tuple[Any, ...]]:
         for _, n in view.having("Contract"):
             x, y = (view.shape[a] for a in n.args)
             if view.dtype[n.args[0]].is_float:
                 for tile in tiles(x, y, n.attrs[0]):
-                    yield ("metal-matrix", *n.args, n.attrs[0], *tile)
+                    if self.mixed or tile[-1] == "f32":
+                        yield ("metal-matrix", *n.args, n.attrs[0], *tile)
 
     def example(self) -> Graph:
         """A product that fills a tile, and one of halves."""

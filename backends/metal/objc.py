@@ -7,6 +7,7 @@ which ``METHODS`` states as Apple's headers do.
 from __future__ import annotations
 
 import ctypes
+import platform
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from typing import Any
 
 from tegg.errors import BackendError
 
+LEAST = 14  # the release of macOS that MSL 3.1 came with
 ID, SELECTOR, TEXT = ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p
 ERROR, BOOL, NUMBER, SECONDS = ctypes.c_void_p, ctypes.c_bool, ctypes.c_ulong, ctypes.c_double
 
@@ -38,6 +40,8 @@ METHODS = MappingProxyType({  # selector -> type of the result, then of the argu
     "maxBufferLength": (NUMBER,),
     "newCommandQueue": (ID,),
     "newBufferWithLength:options:": (ID, NUMBER, NUMBER),
+    "newBufferWithBytesNoCopy:length:options:deallocator:": (
+        ID, ctypes.c_void_p, NUMBER, NUMBER, ID),
     "newLibraryWithSource:options:error:": (ID, ID, ID, ERROR),
     "newComputePipelineStateWithDescriptor:options:reflection:error:": (
         ID, ID, NUMBER, ID, ERROR),
@@ -56,7 +60,8 @@ METHODS = MappingProxyType({  # selector -> type of the result, then of the argu
     "contents": (ctypes.c_void_p,),
     # MTLCommandQueue, MTLCommandBuffer, MTLComputeCommandEncoder
     "commandBuffer": (ID,),
-    "computeCommandEncoder": (ID,),
+    "computeCommandEncoderWithDispatchType:": (ID, NUMBER),
+    "memoryBarrierWithScope:": (None, NUMBER),
     "setComputePipelineState:": (None, ID),
     "setBuffer:offset:atIndex:": (None, ID, NUMBER, NUMBER),
     "dispatchThreadgroups:threadsPerThreadgroup:": (None, Size, Size),
@@ -76,6 +81,11 @@ def libraries() -> tuple[Any, Any]:
         raise BackendError("tegg.Metal(through='metal') speaks to Apple's Metal framework, and "
                            "this machine does not run macOS; use device='cpu', or device='cuda' "
                            "with an NVIDIA GPU")
+    release = platform.mac_ver()[0]
+    if release and int(release.partition(".")[0]) < LEAST:
+        raise BackendError(f"tegg.Metal(through='metal') compiles kernels in MSL 3.1, which macOS "
+                           f"{LEAST} has first, and this is macOS {release}: update it, or use "
+                           f"device='cpu'")
     frameworks = "/System/Library/Frameworks"
     try:
         # without CoreGraphics a program of the command line is given no device
@@ -83,7 +93,7 @@ def libraries() -> tuple[Any, Any]:
         return (ctypes.CDLL("/usr/lib/libobjc.A.dylib"),
                 ctypes.CDLL(f"{frameworks}/Metal.framework/Metal"))
     except OSError as e:
-        raise BackendError(f"Metal does not load ({e}); it is part of macOS 11 and later: use "
+        raise BackendError(f"Metal does not load ({e}); it is part of macOS: use "
                            f"tegg.Metal() or device='cpu'") from None
 
 
@@ -106,7 +116,7 @@ class Runtime:
         """A class, to which ``new`` and the like are sent."""
         found = self._class(name.encode())
         if not found:
-            raise BackendError(f"this macOS has no class {name}; macOS 11 is the least: use "
+            raise BackendError(f"this macOS has no class {name}; macOS {LEAST} is the least: use "
                                f"tegg.Metal() or device='cpu'")
         return found
 

@@ -1,8 +1,10 @@
-"""A plan on the GPU: its kernels loaded, all its arrays in two Metal buffers.
+"""A plan on the GPU: its kernels loaded, its arrays in two Metal buffers, or where files map them.
 
-A kernel is handed whole buffers and says itself where in them its arrays lie (``Msl.head``). One
-buffer holds what stays from run to run, weights and what is computed from them; the other the
-arena, arguments and results. The host sees both, so arguments are copied into place.
+One buffer holds what stays from run to run, weights and what is computed from them; the other the
+arena, arguments and results. The host sees both, so arguments are copied into place. A device hands
+kernels each array at its place in them, or whole buffers, and kernels know where in them their
+arrays lie (``Msl.head``). Weights and arguments that lie in maps of files are read there, where the
+device takes maps over.
 """
 
 from __future__ import annotations
@@ -12,26 +14,33 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from mmap import mmap
 from typing import Any
 
 import numpy as np
 
 from tegg.dim import Dim, Symbol, symbols
+from tegg.mapped import mapped
 from tegg.planning.plan import ALIGN, Call, Plan
 from tegg.planning.target import ArraySpec
 
 from .driver import Dispatch, Gpu, prelude
+from .hazards import Place
 
+_MAPS_KEPT = 16   # maps of files whose buffers are kept for arguments that come again
+_WIDEST = 16      # bytes that a thread moves at once, to where they divide the address
 _SIZES_KEPT = 16  # combinations of sizes whose starts are kept
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """One start of a function: how many blocks, and the buffer of its numbers."""
+    """One start of a function: how many blocks, the buffer of its numbers, and the arrays that it
+    touches: numbers of buffers, their bytes, and whether they may be written."""
 
     function: Any
     blocks: int
     given: Any
+    arrays: tuple[tuple[int, int, bool], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +67,15 @@ class Loaded:
             self._memory = device.allocate(ALIGN)
         self._sized = {i for i, b in enumerate(plan.buffers)  # weights that go along each time
                        if b.kind == "weight" and symbols(b.size)}
-        self._stays, self._size = self._stack(
-            (i for i, b in enumerate(plan.buffers)
-             if b.kind in ("weight", "ahead") and i not in self._sized), {}, 0)
+        self._lasting = [i for i, b in enumerate(plan.buffers)
+                         if b.kind in ("weight", "ahead") and i not in self._sized]
+        self._stays, self._size = self._stack(self._lasting, {}, 0)
+        self._maps: dict[int, tuple[mmap, Any]] = {}  # by the address of a map: its own buffer
+        self._resting: dict[int, Place] = {}  # weights that are read where a file is mapped
         self._fixed = self._memory  # until weights are taken
         self._placed: OrderedDict[tuple[int, ...], Placed] = OrderedDict()
         self._written = self._changed()
+        self._moved = self._written | {i for pair in (*plan.before, *plan.after) for i in pair}
 
     def _changed(self) -> set[int]:
         """Buffers that a run writes."""
@@ -110,60 +122,99 @@ class Loaded:
             assert stage.launch is not None, f"{stage.function} was not lowered for blocks"
             blocks = stage.launch.blocks(sizes, self._device.most_blocks)
             places = [call.buffers[b] for b in stage.launch.buffers]
-            numbers = [0, *(~self._stays[b] if b in self._stays else offsets[b] for b in places),
-                       *(sizes[s] for s in kernel.symbols)]
+            where = () if self._device.bound else (
+                ~self._stays[b] if b in self._stays else offsets[b] for b in places)
+            numbers = [0, *where, *(sizes[s] for s in kernel.symbols)]
             if blocks:
                 given = self._device.allocate(8 * len(numbers))
                 self._device.bytes(given)[:8 * len(numbers)].view(np.int64)[...] = numbers
-                out.append(Start(self._functions[stage.function], blocks, given))
+                arrays = tuple((b, self.plan.buffers[b].bytes(sizes), slot in stage.writes)
+                               for b, slot in zip(places, stage.launch.buffers))
+                out.append(Start(self._functions[stage.function], blocks, given, arrays))
         return tuple(out)
 
     # ---- runs
     def run_ahead(self, buffers: Any, sizes: Any) -> None:
         """Take the weights, and run the calls that depend on them only."""
         with self._device.current():
-            fixed = self._device.allocate(self._size)
-            view = self._device.bytes(fixed)
-            for i, at in self._stays.items():
-                if self.plan.buffers[i].kind == "weight":
-                    n = self.plan.buffers[i].bytes({})
+            self._maps, weights = {}, [i for i in self._lasting
+                                       if self.plan.buffers[i].kind == "weight"]
+            found = {i: self._mapped(buffers[i], self.plan.buffers[i].bytes({})) for i in weights}
+            self._resting = {i: p for i, p in found.items() if p is not None}
+            self._stays, self._size = self._stack(
+                (i for i in self._lasting if i not in self._resting), {}, 0)
+            self._fixed = self._device.allocate(self._size)
+            view = self._device.bytes(self._fixed)
+            for i in weights:
+                if i in self._stays:
+                    at, n = self._stays[i], self.plan.buffers[i].bytes({})
                     view[at:at + n] = _host(buffers[i], n)
-            starts = [s for c in self.plan.ahead for s in self._starts(c, {}, {})]
-            self._run(starts, fixed)
-            self._fixed = fixed
+            self._run([s for c in self.plan.ahead for s in self._starts(c, {}, {})], {}, {})
+
+    def _mapped(self, address: int, nbytes: int) -> Place | None:
+        """Bytes of the host as the device can read them without a copy: where they lie in a map of
+        a file, aligned as kernels move them."""
+        found = mapped(int(address), nbytes) if self._device.bound and nbytes else None
+        if found is None or int(address) % _WIDEST:
+            return None
+        pages, at = found
+        start = int(address) - at
+        if start not in self._maps:
+            self._maps[start] = pages, self._device.adopt(pages)
+            if len(self._maps) > _MAPS_KEPT:
+                del self._maps[next(iter(self._maps))]
+        buffer = self._maps[start][1]
+        return None if buffer is None else Place(buffer, at, nbytes)
 
     def run(self, buffers: Any, sizes: Any) -> None:
         with self._device.current():
-            placed = self._given(buffers, sizes)
-            self._run([s for c in placed.calls for s in c], self._fixed)
+            placed, read = self._given(buffers, sizes)
+            self._run([s for c in placed.calls for s in c], placed.offsets, read)
             self._taken(buffers, sizes, placed)
 
     def profile(self, buffers: Any, sizes: Any) -> list[float]:
         """Seconds of each call with the wait for it, by the host's clock."""
         with self._device.current():
-            placed, out = self._given(buffers, sizes), []
+            (placed, read), out = self._given(buffers, sizes), []
             for starts in placed.calls:
                 begin = time.perf_counter()
-                self._run(starts, self._fixed)
+                self._run(starts, placed.offsets, read)
                 out.append(time.perf_counter() - begin)
             self._taken(buffers, sizes, placed)
             return out
 
-    def _run(self, starts: Iterable[Start], fixed: Any) -> None:
-        self._device.run([Dispatch(s.function, s.blocks, (fixed, self._memory, s.given))
-                          for s in starts])
+    def _run(self, starts: Iterable[Start], offsets: Mapping[int, int],
+             read: Mapping[int, Place]) -> None:
+        """Start kernels. read: arguments that lie where they are mapped."""
+        def place(i: int, nbytes: int, written: bool) -> Place:
+            rests = read.get(i) or self._resting.get(i)
+            if rests is not None:
+                return rests
+            stays = i in self._stays
+            return Place(self._fixed if stays else self._memory,
+                         self._stays[i] if stays else offsets[i], nbytes, written)
 
-    def _given(self, buffers: Any, sizes: Any) -> Placed:
-        """Arguments are copied to where kernels read them."""
+        whole = (Place(self._fixed), Place(self._memory))
+        self._device.run([Dispatch(s.function, s.blocks, (
+            *((place(*a) for a in s.arrays) if self._device.bound else whole), Place(s.given)))
+            for s in starts])
+
+    def _given(self, buffers: Any, sizes: Any) -> tuple[Placed, dict[int, Place]]:
+        """Arguments are copied to where kernels read them, but for those that lie in maps."""
         placed = self._place([int(sizes[i]) for i in range(len(self.plan.symbols))])
         if len(self._memory_bytes()) < placed.peak:
             self._memory = self._device.allocate(placed.peak)
+        read = {}
         for i, b in enumerate(self.plan.buffers):
             if b.kind == "input" or i in self._sized:
                 view = self._view(i, sizes, placed)
-                view[...] = _host(buffers[i], view.size)
+                rests = None if i in self._moved else self._mapped(buffers[i], view.size)
+                if rests is None:
+                    view[...] = _host(buffers[i], view.size)
+                else:
+                    read[i] = rests
         self._copies(self.plan.before, sizes, placed)
-        return placed
+        return placed, read
 
     def _taken(self, buffers: Any, sizes: Any, placed: Placed) -> None:
         """Results, and arguments that were changed, are copied back."""

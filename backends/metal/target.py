@@ -21,33 +21,36 @@ from tegg.kernel.code import KernelCode
 from tegg.kernel.lower import lower
 from tegg.kernel.simt import LIMITS
 from tegg.planning.plan import Plan
+from tegg.rewrite.providers.multiplying import Attending
 
 from .attention_matrices import AttentionMatrices, MetalAttention
 from .chips import CHIPS, chip_of, costs_of
 from .direct import open_direct
 from .driver import Gpu, open_device, prelude
-from .emit import NO_F64, Msl
+from .emit import DIRECT, NO_F64, PACKAGE, Msl
 from .matrices import MatrixForms, MatrixSums, matrix_row, matrix_tile
 from .program import Loaded
 
 
 class Metal:
-    """Kernels in MSL 2.3 for a chip, by its name: ``M2 Pro``.
+    """Kernels in MSL for a chip, by its name: ``M2 Pro``; in 2.3 for metalcompute, else in 3.1,
+    which multiplies matrices of halves into sums of float32.
 
     Planning needs no GPU; building a plan opens the default one, by metalcompute or past it
     (``through``: see ``tegg.Metal``).
     """
 
     name = "metal"
-    rules = ("lower.metal", "lower.metalhalf")
-
     def __init__(self, chip: str, through: str = "metalcompute") -> None:
         self.chip, self.through = chip, through
-        self.language = Msl()
+        self.language = (Msl(version=DIRECT, bound=True) if through == "metal" else
+                         Msl(version=PACKAGE))
+        mixed = self.language.mixed
+        self.rules = ("lower.metal", *("lower.metalhalf",) * mixed)
         self.features = frozenset({f"family={chip_of(chip).family.removeprefix('apple')}"})
         self.ops = (*templates("Metal"), matrix_row(), rows_row("Metal"), attention_row("Metal"))
-        self.providers = (Forms("metal"), MatrixForms(), RowForms("metal"),
-                          MetalAttention("metal", frozenset({"f32"})))
+        self.providers = (Forms("metal"), MatrixForms(mixed), RowForms("metal"),
+                          MetalAttention("metal", frozenset({"f32"}), mixed), Attending())
 
     def identity(self) -> str:
         return f"metal {chip_of(self.chip)} {self.through}\n{prelude()}"

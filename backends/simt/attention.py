@@ -13,18 +13,15 @@ from tegg.backends.simt.evaluate import Evaluator, padded
 from tegg.backends.simt.language import SimtC
 from tegg.backends.simt.printer import SimtPrinter
 from tegg.backends.simt.products import below, loads, nothing, stage
-from tegg.dim import hint
 from tegg.errors import LoweringError
 from tegg.ir.graph import Graph, Node
 from tegg.kernel.attention_classify import Attention, classify_attention
-from tegg.kernel.code import KernelCode, Work
+from tegg.kernel.attention_work import attention_work
+from tegg.kernel.code import KernelCode
 from tegg.kernel.domain import spread
-from tegg.kernel.flops import flops
 from tegg.kernel.lower import kernel_symbols
 from tegg.kernel.simt import THREADS
 from tegg.kernel.slots import slots_of
-
-_SOFTMAX = 14  # operations of a score that is exponentiated and summed
 
 
 def lower_attention(graph: Graph, outputs: Sequence[Node], anchors: Sequence[Node], name: str,
@@ -96,19 +93,9 @@ class _Kernel:
             made.append(stage(self.language, f"{self.name}_total", self.symbols, p.lines,
                               {**ends, **partial.dtypes(a)}, writes,
                               ((partial.points(a), THREADS),)))
-        return KernelCode(self.name, "\n".join(s for s, _ in made), tuple(s for _, s in made),
-                          () if partial is None else partial.temporaries(a), self.symbols,
-                          self._work(), (f"{self.blocks}",))
+        own = () if partial is None else partial.temporaries(a)
+        return KernelCode(self.name, "\n".join(s for s, _ in made), tuple(s for _, s in made), own,
+                          self.symbols, attention_work(a, own), (f"{self.blocks}",))
 
     def _at(self, p: SimtPrinter) -> Evaluator:
         return Evaluator(self.attention.first.propagation, self.language, p)
-
-    def _work(self) -> Work:
-        a = self.attention
-        batch, m, n = (hint(spread(v)) for v in (a.second.batch, a.second.m,
-                                                 a.second.groups[0].n))
-        keys, depth = hint(a.second.depth), hint(a.first.depth)
-        scores = batch * m * keys
-        each = _SOFTMAX + flops(a.scores, frozenset(), frozenset({a.product.id}))
-        return Work(int(scores * (2 * depth + 2 * n + each)), int(scores * (depth + n)),
-                    4 * batch * (m * depth + keys * (depth + n)), 4 * batch * m * n)

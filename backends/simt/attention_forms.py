@@ -12,17 +12,17 @@ from tegg.contraction import Spec
 from tegg.dim import Shape, hint, product
 from tegg.dtype import DType, f32, f64
 from tegg.ir.op import Op
-from tegg.ir.template import LICENCE, OWN, Execution, Extents, template
+from tegg.ir.template import LICENCE, OWN, SOFTMAX, Execution, Extents, template
 
 if TYPE_CHECKING:
     from tegg.rewrite.view import View
 
 MOST = 256         # columns of values, and terms of a score: what a block has room for
 PLAIN = "plain"    # products of the dtype that there is
-_SOFTMAX = 14.0    # operations of a score: compared, exponentiated, added, its row moved on
 _PLAIN = MappingProxyType({"f32": (32, 32), "f64": (16, 16)})
 _FEW = MappingProxyType({"f32": (8, 64), "f64": (8, 32)})  # of a few queries, as in decoding
-_SPEED = MappingProxyType({PLAIN: 0.3, "matrix": 0.93, "f16": 10.0, "bf16": 10.0})  # of float32
+_SPEED = MappingProxyType({PLAIN: 0.3, "matrix": 1.1, "half": 1.3, "f16": 10.0,
+                          "bf16": 10.0})  # of float32; see those who offer them
 _SLOWER = MappingProxyType({(PLAIN, 8): 0.7, ("f16", 64): 0.6, ("bf16", 64): 0.6})  # by rows
 _BUSY = 264        # blocks that keep a device busy
 _KEYS = 128        # of a part, at least
@@ -59,7 +59,7 @@ def _executes(own: tuple, e: Extents) -> Execution:
                      _SPEED[b.kind] * _SLOWER.get((b.kind, b.rows), 1.0),
                      max(1, e.batch * -(-e.m // b.rows) * b.parts),
                      aside=b.parts * e.batch * e.m * (e.n + 2) if b.parts > 1 else 0,
-                     stages=int(b.parts > 1), beside=_SOFTMAX * e.batch * e.m * e.k)
+                     stages=int(b.parts > 1), beside=SOFTMAX * e.batch * e.m * e.k)
 
 
 @cache

@@ -149,7 +149,11 @@ class AttentionTiles(AttentionBlock):
                 self.at.unpack(f"{begin} + c", along)
                 self.at.ensure([value], (*batch, *lines, *along))
                 p.line(f"value = {p.ref(value)};")
-            p.line(f"{array}[r * {width + self.pad} + c] = value;")
+            p.line(f"{array}[r * {width + self.pad} + c] = {self.kept('value')};")
+
+    def kept(self, value: str) -> str:
+        """An element of an operand as it lies in shared memory."""
+        return value
 
     def block(self) -> None:
         """One block of keys: scores, weights below the highest score so far, and their sums."""
@@ -206,6 +210,10 @@ class AttentionTiles(AttentionBlock):
         p.line(f"  for (int j = 0; j < {columns}; j++) "
                f"{sums}[i][j] = s{self.letter}_fma(x[i], y[j], {sums}[i][j]);")
 
+    def weigh(self, key: str) -> str:
+        """A weight ``e`` of row ``i`` comes to where it is multiplied."""
+        return f"weights[({self.row('i')}) * {self.blocks.keys + self.pad} + {key}] = e;"
+
     def _weights(self) -> None:
         """Sums of products become scores, and scores weights."""
         p, (i, j, _), lanes = self.at.p, self.mine, self.lanes
@@ -222,7 +230,6 @@ class AttentionTiles(AttentionBlock):
             p.line("UNROLL")
             with p.braces(f"for (int j = 0; j < {j}; j++)"):
                 p.line(f"const {self.type} e = {self.weight('s[i][j]')};")
-                p.line(f"weights[({self.row('i')}) * {self.blocks.keys + self.pad} + column + "
-                       f"{lanes} * j] = e;")
+                p.line(self.weigh(f"column + {lanes} * j"))
                 p.line("more += e;")
             self.moved(lanes)

@@ -13,17 +13,15 @@ from tegg.backends.simt.printer import SimtPrinter
 from tegg.backends.simt.products import Products, loads, nothing, products_of, stage
 from tegg.backends.simt.sums import Sums
 from tegg.backends.simt.templates import Tile, register
-from tegg.dim import Dim, hint
+from tegg.dim import Dim
 from tegg.dtype import DType
 from tegg.ir.graph import Graph, Node
-from tegg.kernel.code import KernelCode, Stage, Temporary, Work
+from tegg.kernel.code import KernelCode, Stage, Temporary
 from tegg.kernel.contraction_classify import Contraction, Group, Term
 from tegg.kernel.domain import spread
-from tegg.kernel.flops import flops
 from tegg.kernel.index import Var
 from tegg.kernel.simt import THREADS
 from tegg.kernel.value import Val
-from tegg.kernel.work import bytes_read, bytes_written
 
 def lower_contraction(graph: Graph, outputs: Sequence[Node], anchors: Sequence[Node], name: str,
                       language: SimtC, tile: Tile, how: type[Sums] = Sums) -> KernelCode:
@@ -78,7 +76,7 @@ class _Kernel:
         b = found.before
         return KernelCode(self.name, "\n".join([*b.sources, *(s for s, _ in made)]),
                           (*b.stages, *(s for _, s in made)), (*b.temporaries, *own),
-                          found.symbols, self._work(), (f"{self.tile}",))
+                          found.symbols, found.work(own), (f"{self.tile}",))
 
     def _total(self, reads: dict[int, DType], parts: dict[int, DType]) -> tuple[str, Stage]:
         """What the sums of all parts become."""
@@ -115,14 +113,6 @@ class _Kernel:
         c, t = self.contraction, self.tile
         return tuple((t.parts * spread(c.batch) * padded(spread(c.m), t.rows)
                       * padded(spread(g.n), t.columns), t.rows * t.columns) for g in c.groups)
-
-    def _work(self) -> Work:
-        c = self.contraction
-        rows = hint(spread(c.batch)) * hint(spread(c.m))
-        terms = sum(hint(spread(g.n)) * len(g.terms) for g in c.groups)
-        evaluations = rows * terms * hint(c.depth) * (2 + flops(c.a, frozenset()) // 16)
-        return Work(int(evaluations), rows * terms * hint(c.depth),
-                    bytes_read(c.read, c.propagation.graph), bytes_written(c.writes))
 
 
 @dataclass(slots=True)

@@ -19,15 +19,18 @@ from tegg.kernel.place import Placer
 from tegg.kernel.simt import LIMITS
 from tegg.kernel.value import Val, reachable
 from tegg.kernel.vectorise import Vectoriser
+from tegg.kernel.work import bytes_read, bytes_written
 
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What runs before a contraction: kernels, and the memory that they fill."""
+    """What runs before a contraction: kernels, the memory that they fill, bytes that they move."""
 
     sources: tuple[str, ...]
     stages: tuple[Stage, ...]
     temporaries: tuple[Temporary, ...]
+    loaded: int = 0
+    stored: int = 0
 
 
 def stored_reductions(c: Contraction, name: str, language: SimtC, symbols: tuple[str, ...],
@@ -37,19 +40,21 @@ def stored_reductions(c: Contraction, name: str, language: SimtC, symbols: tuple
     ``first``: the slot of the first temporary.
     """
     p, memo = c.propagation, {}
-    sources, stages, temporaries = [], [], []
+    sources, stages, temporaries, writes = [], [], [], []
     for v in _reductions(c):
         slot = first + len(temporaries)
         vars = tuple(sorted(v.deps, key=lambda x: (x.number, str(x.extent))))
         form = p.algebra.flatten(tuple(map(variable, vars)), tuple(x.extent for x in vars))
-        source, stage = _stage(p, Write(slot, vars, form, v), f"{name}_before{len(stages)}",
-                               language, symbols)
+        writes.append(Write(slot, vars, form, v))
+        source, stage = _stage(p, writes[-1], f"{name}_before{len(stages)}", language, symbols)
         sources.append(source)
         stages.append(stage)
         temporaries.append(Temporary(v.dtype, spread(vars)))
         memo[v.id] = p.values.load(slot, v.dtype, form)
     groups = tuple(_exchanged(p, g, memo) for g in c.groups) if memo else c.groups
-    return replace(c, groups=groups), Before(tuple(sources), tuple(stages), tuple(temporaries))
+    loaded = sum(bytes_read(w.needs(), p.graph) for w in writes)
+    return replace(c, groups=groups), Before(tuple(sources), tuple(stages), tuple(temporaries),
+                                             loaded, bytes_written(writes))
 
 
 def _reductions(c: Contraction) -> list[Val]:

@@ -11,7 +11,7 @@ from tegg.backends.simt.language import SimtC
 from tegg.dim import Dim, hint
 from tegg.dtype import DType
 from tegg.ir.graph import Graph, Node
-from tegg.kernel.code import KernelCode, Launch, Stage, Work
+from tegg.kernel.code import KernelCode, Launch, Stage, Temporary, Work
 from tegg.kernel.contraction_classify import Contraction, classify
 from tegg.kernel.domain import spread
 from tegg.kernel.flops import flops
@@ -19,6 +19,7 @@ from tegg.kernel.lower import kernel_symbols
 from tegg.kernel.slots import slots_of
 from tegg.kernel.simt import THREADS
 from tegg.kernel.value import Val
+from tegg.kernel.work import bytes_read, bytes_written
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +59,19 @@ class Products:
                                [*counts, parts * depth])
         return "int" if fits else "int64_t"
 
-    def work(self, itemsize: int) -> Work:
-        """What one run executes, operands and results in elements of some bytes."""
+    def work(self, own: Sequence[Temporary] = ()) -> Work:
+        """What one run executes: each element of memory that a stage reads is read once by it.
+
+        own: arrays that one stage writes and the next reads.
+        """
         c = self.contraction
         rows = hint(spread(c.batch)) * hint(spread(c.m))
         terms = sum(hint(spread(g.n)) * len(g.terms) for g in c.groups)
-        depth = hint(c.depth)
+        depth, aside = hint(c.depth), sum(hint(t.size) * t.dtype.itemsize for t in own)
         evaluations = rows * terms * depth * (2 + flops(c.a, frozenset()) // 16)
-        return Work(int(evaluations), rows * terms * depth, itemsize * depth * (rows + terms),
-                    itemsize * rows * terms)
+        return Work(int(evaluations), rows * terms * depth,
+                    bytes_read(c.read, c.propagation.graph) + self.before.loaded + aside,
+                    bytes_written(c.writes) + self.before.stored + aside)
 
 
 def products_of(graph: Graph, outputs: Sequence[Node], anchors: Sequence[Node], name: str,

@@ -129,7 +129,7 @@ class _Kernel:
                              blocks=1, index=index)
         b = found.before
         return KernelCode(self.name, "\n".join([*b.sources, source]), (*b.stages, made),
-                          b.temporaries, found.symbols, found.work(4), (f"rows {self.rows}",))
+                          b.temporaries, found.symbols, found.work(), (f"rows {self.rows}",))
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,8 +56,8 @@ class Case:
         body = {n.id: Step(n.op, tuple(a.id for a in n.args), n.attrs)
                 for n in nodes if n.id not in leaves}
         ready = frozenset(i for i, slot in leaves.items() if slot in self.still)
-        model = WorkModel(values, costs.ops, costs.keep, costs.load, costs.panel, ready=ready,
-                          close=costs.close)
+        model = WorkModel(values, costs.ops, costs.keep, costs.load, costs.panel, costs.apart,
+                          ready, close=costs.close)
         demand = model.demand([n.id for n in self.outputs], body)
         loaded = [demand.reads.get(i, 0) * values.dtype[i].itemsize for i in leaves]
         stored = [values.size[n.id] * n.dtype.itemsize for n in self.outputs]

@@ -40,7 +40,7 @@ from tegg.trace import ArraySpec, trace
 ARCHITECTURES = (80, 90)
 LIMIT = 60 << 20   # bytes of the whole bundle
 KEPT = 50_000      # elements of a result that are compared
-RUNTIME = ("__init__", "driver", "failures", "libcuda", "nvrtc", "replay", "streams")
+RUNTIME = ("__init__", "cublas", "driver", "failures", "libcuda", "nvrtc", "replay", "streams")
 Compile = Callable[[str, int], tuple[bytes, str]]
 
 
@@ -161,7 +161,7 @@ class Written:
                      for (kind, slot), n in zip(where, nodes)]
         if self.case.big:
             return described
-        self.inputs |= {slot: as_values(s) for slot, s in zip(self.traced.slots, self.specs)}
+        self.inputs |= self.values()
         values = (self.on_the_cpu() if self.case.family == "models" else
                   oracle.evaluate(nodes, self.inputs, self.sizes))
         kept = {}
@@ -171,6 +171,10 @@ class Written:
                 np.float32 if v.dtype.kind in "fV" else v.dtype)
         np.savez_compressed(folder / "expected.npz", **kept)
         return described
+
+    def values(self) -> dict[int, np.ndarray]:
+        """The arguments, by slot."""
+        return {slot: as_values(s) for slot, s in zip(self.traced.slots, self.specs)}
 
     def on_the_cpu(self) -> list[np.ndarray]:
         """Outputs and states by the CPU's program: the oracle takes each product apart, and would

@@ -16,8 +16,10 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache as remembered
 from pathlib import Path
+from threading import Lock
 
 import platformdirs
 
@@ -54,17 +56,12 @@ class Cache:
         self.limit = limit
         self._folder = self.root / VERSION
         self._private: Path | None = None
+        self._lock = Lock()
 
     def get(self, kind: str, key: str) -> Path | None:
         """The file of an entry, or None. A damaged one is deleted and counts as absent."""
         for base in self._readable():
-            folder = base / kind / key[:2]
-            try:
-                names = [n for n in os.listdir(folder) if n.startswith(key + "-")]
-            except OSError:
-                continue
-            for name in sorted(names):
-                path = folder / name
+            for path in _files(base / kind / key[:2], key):
                 if _intact(path):
                     _touch(path)
                     return path
@@ -86,12 +83,19 @@ class Cache:
         """The file of an entry, which ``make(path)`` writes first where it is not there yet."""
         return self.get(kind, key) or self._store(kind, key, make)
 
+    def drop(self, kind: str, key: str) -> None:
+        """Forget an entry: what it says is no longer true."""
+        for base in self._readable():
+            for path in _files(base / kind / key[:2], key):
+                with suppress(OSError):  # of a cache that cannot be written, or gone already
+                    path.unlink()
+
     def keep(self, name: str, text: str) -> Path:
         """Write a file for a human to look at (a source that failed), outside the entries."""
         def write(base: Path) -> Path:
             folder = base / "failed"
             folder.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_text(text)
+            (folder / name).write_text(text, encoding="utf-8")
             return folder / name
         return self._writing(write)
 
@@ -135,7 +139,9 @@ class Cache:
                     raise PermissionError("another user can write in it, and so plant code")
                 return write(self._folder)
             except OSError as e:
-                self._go_private(e)
+                with self._lock:  # units of one program are stored from several threads
+                    if self._private is None:
+                        self._go_private(e)
         assert self._private is not None
         try:
             return write(self._private)
@@ -214,6 +220,14 @@ def _store(base: Path, kind: str, key: str, make: Callable[[Path], object]) -> P
     finally:
         aside.unlink(missing_ok=True)
     return path
+
+
+def _files(folder: Path, key: str) -> list[Path]:
+    """The files of an entry: several, where builders raced."""
+    try:
+        return sorted(folder / n for n in os.listdir(folder) if n.startswith(key + "-"))
+    except OSError:
+        return []
 
 
 def _digest(path: Path) -> str:

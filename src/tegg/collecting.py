@@ -1,15 +1,18 @@
-"""Python's collector of cycles waits while a program is compiled.
+"""What a compilation leaves in memory: little, and its garbage is looked for at the end only.
 
-A compilation makes many objects that live until it ends, and each pass of the collector looks at
-all of them: a tenth of the time, and more in a process that holds a large library. Hardly any of
-them is garbage before the end.
+A compilation makes many objects that live until it ends, and each pass of the collector of cycles
+looks at all of them: a tenth of the time, and more in a process that holds a large library. Hardly
+any of them is garbage before the end. Then an e-graph is freed, which the C library would keep.
 """
 
 from __future__ import annotations
 
+import ctypes
 import gc
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from threading import Lock
 
 _lock = Lock()
@@ -34,3 +37,15 @@ def deferred() -> Iterator[None]:
             _inside -= 1
             if _inside == 0 and _resume:
                 gc.enable()
+
+
+def hand_back() -> None:
+    """Give the system what was freed, where the C library offers to (glibc)."""
+    trim = _trim()
+    if trim is not None:
+        trim(0)
+
+
+@cache
+def _trim() -> Callable[[int], int] | None:
+    return getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None

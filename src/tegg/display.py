@@ -6,7 +6,6 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from tegg.bits import value_of
 from tegg.ir.classes import Cover, EClasses, ENode
@@ -230,29 +229,3 @@ def _lines(items: list[Item], each: bool) -> list[str]:
     ops = Counter(i.label.split()[0].rstrip(":") for i in items)
     return [f"{len(items)} items: " + ", ".join(f"{n} {op}" if n > 1 else op
                                                 for op, n in ops.most_common())] if items else []
-
-
-# ---- to a file, or to the terminal
-def display(picture: Picture, path: str | os.PathLike[str] | None = None,
-            scope: str | None = None) -> str:
-    """Write a picture to ``path`` (.txt, .dot, .svg or .html, by its suffix), or print it as text.
-
-    ``scope``: only what belongs to that module. An SVG of more than a few hundred boxes shows the
-    modules; the HTML page shows them too, and each module's inside when it is opened. Returns what
-    was written. SVG and HTML need the extra ``display``.
-    """
-    from tegg import drawing
-    picture = picture.within(scope) if scope else picture
-    if path is None:
-        text = as_text(picture)
-        print(text, end="")
-        return text
-    writers = {".txt": as_text, ".dot": drawing.as_dot, ".svg": drawing.as_svg,
-               ".html": drawing.as_html}
-    suffix = Path(path).suffix
-    if suffix not in writers:
-        raise ArgumentError(f"{path} ends in {suffix!r}; a picture is written to "
-                            f"{', '.join(writers)}")
-    text = writers[suffix](picture)
-    Path(path).write_text(text, encoding="utf-8")
-    return text

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import html
+import os
 from collections.abc import Iterable
+from pathlib import Path
 
-from tegg.display import Item, Picture
+from tegg.display import Item, Picture, as_text
 from tegg.errors import ArgumentError
 
 MANY = 250  # boxes beyond which an SVG shows modules only
@@ -173,3 +175,28 @@ def _embedded(dot: str) -> str:
     """The SVG element alone, without the header of a file."""
     svg = render(dot)
     return svg[svg.index("<svg"):]
+
+
+# ---- to a file, or to the terminal
+def display(picture: Picture, path: str | os.PathLike[str] | None = None,
+            scope: str | None = None) -> str:
+    """Write a picture to ``path`` (.txt, .dot, .svg or .html, by its suffix), or print it as text.
+
+    ``scope``: only what belongs to that module. An SVG of more than a few hundred boxes shows the
+    modules; the HTML page shows them too, and each module's inside when it is opened. Returns what
+    was written. SVG and HTML need the extra ``display``.
+    """
+    picture = picture.within(scope) if scope else picture
+    if path is None:
+        text = as_text(picture)
+        print(text, end="")
+        return text
+    writers = {".txt": as_text, ".dot": as_dot, ".svg": as_svg,
+               ".html": as_html}
+    suffix = Path(path).suffix
+    if suffix not in writers:
+        raise ArgumentError(f"{path} ends in {suffix!r}; a picture is written to "
+                            f"{', '.join(writers)}")
+    text = writers[suffix](picture)
+    Path(path).write_text(text, encoding="utf-8")
+    return text

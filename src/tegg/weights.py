@@ -17,6 +17,7 @@ import ml_dtypes
 import numpy as np
 
 from tegg.errors import WeightsError
+from tegg.mapped import remember
 
 _NUMPY = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": ml_dtypes.bfloat16,
           "I64": np.int64, "I32": np.int32, "I8": np.int8, "U8": np.uint8, "BOOL": np.bool_}
@@ -34,6 +35,7 @@ class SafeTensors(Mapping[str, np.ndarray]):
         self._entries, self.metadata, self._start = _header(self.path)
         with open(self.path, "rb") as f:
             self._map = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)
+        remember(self._map)
 
     def __getitem__(self, name: str) -> np.ndarray:
         entry = self._entries.get(name)

@@ -11,5 +11,5 @@ from tegg.rewrite.compiler import Bf16, Fp16, Generic, Tf32, Winograd, lowering,
 
 ALL = (PAIRS, BYTES, TILES, BYTE_TILES)  # whatever this machine has
 COMPILERS = (Generic(), Bf16(), Fp16(), Tf32(), Winograd(), lowering(Cpu(has=ALL)),
-             lowering(Cuda(80, blas=True)), lowering(Metal("M1")))
+             lowering(Cuda(80, blas=True)), lowering(Metal("M1", "metal")))
 STACK = stack(COMPILERS)

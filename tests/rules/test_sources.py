@@ -14,7 +14,7 @@ from tegg.rewrite.sources import builtin_root, read_source, rule_files
 
 def test_a_name_means_what_is_built_in_whatever_lies_here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for name in ("facts", "memory", "fuse"):
+    for name in ("facts", "algebra", "fuse"):
         (tmp_path / name).mkdir()
     assert len(stack(Generic()).rules) > 100
     problems = Problems()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,10 +11,10 @@ from importlib.resources import files
 import numpy as np
 from simt import machine_code
 from tegg.testing.kernels import random_inputs
-from simt.metal_module import MetalModule
-from simt.simulator import Memory, Module
+from simt.metal_module import Metal31, MetalModule
+from simt.simulator import Memory, Module, machine
 from tegg.backends.cuda.emit import CudaC
-from tegg.backends.metal.emit import Msl
+from tegg.backends.metal.emit import DIRECT, Msl
 from tegg.backends.simt.language import SimtC
 
 from tegg.dim import evaluate as size_of
@@ -36,6 +37,7 @@ class Kit:
 
 CUDA = Kit("cuda", CudaC(), Module)
 METAL = Kit("metal", Msl(), MetalModule)
+METAL31 = Kit("metal", Msl(version=DIRECT, bound=True), Metal31)
 
 
 @functools.cache
@@ -103,9 +105,13 @@ def launch(unit: Module, code: KernelCode, addresses: Sequence[int], sizes: Mapp
                 unit.run(stage.function, blocks, stage.launch.threads, values, order,
                          stage.launch.shared)
                 continue
-            given = Memory(8 * (len(values) + 1), "given")
-            given.write(np.array([0, *values], np.int64))
+            bound, arrays = unit.BOUND, len(stage.launch.buffers)
+            numbers = [0, *values[arrays:]] if bound else [0, *values]
+            given = Memory(8 * len(numbers), "given")
+            given.write(np.array(numbers, np.int64))
+            machine().simt_uncounted(ctypes.c_void_p(given.address))
             try:
-                unit.run(stage.function, blocks, stage.launch.threads, [0, 0, given.address], order)
+                unit.run(stage.function, blocks, stage.launch.threads,
+                         [*(values[:arrays] if bound else (0, 0)), given.address], order)
             finally:
                 given.free()

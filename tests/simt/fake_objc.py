@@ -15,7 +15,7 @@ import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 
-from simt.metal_module import MetalModule
+from simt.metal_module import Metal31, MetalModule
 from simt.metal_rules import broken_rules, threadgroup_bytes
 from simt.simulator import HERE, SimulatorError, machine
 from tegg.backends.metal import direct
@@ -33,6 +33,7 @@ class Settings:
     name = "Apple M2 Pro"
     memory, biggest, group = 1 << 28, 1 << 28, 0
     devices, queue, run_fails, no_pipeline, no_archive, most = True, True, "", "", "", 1024
+    adopts = True
     lost: tuple[str, ...] = ()     # classes and functions that are not there
 
 
@@ -236,12 +237,16 @@ class Pipeline(Object):
 
 
 class Buffer(Object):
-    def __init__(self, nbytes: int) -> None:
+    """Memory of its own, or pages that lie at an address."""
+
+    def __init__(self, nbytes: int, address: int | None = None) -> None:
         super().__init__()
-        self.memory = mmap.mmap(-1, nbytes)
-        self.memory[:] = bytes([0x5a]) * nbytes
-        self.size = nbytes
-        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
+        self.size, self.adopted = nbytes, address is not None
+        if address is None:
+            self.memory = mmap.mmap(-1, nbytes)
+            self.memory[:] = bytes([0x5a]) * nbytes
+            address = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
+        self.address = address
         where, size = ctypes.c_void_p(self.address), ctypes.c_size_t(nbytes)
         machine().simt_add(where, size, b"a buffer", 0)
         machine().simt_known(where, size)
@@ -251,7 +256,8 @@ class Buffer(Object):
         return self.address
 
     def gone(self) -> None:
-        machine().simt_drop(ctypes.c_void_p(self.address))
+        if not any(isinstance(o, Buffer) and o.address == self.address for o in alive.values()):
+            machine().simt_drop(ctypes.c_void_p(self.address))
 
 
 class Device(Object):
@@ -272,15 +278,25 @@ class Device(Object):
         assert options == 0, "not shared with the host"
         return Buffer(nbytes).id if 0 < nbytes <= Settings.memory else None
 
+    @method("newBufferWithBytesNoCopy:length:options:deallocator:", ID, ctypes.c_void_p, NUMBER, NUMBER,
+            ID)
+    def adopted(self, address, nbytes, options, deallocator):
+        assert options == 0 and deallocator is None
+        assert address % mmap.PAGESIZE == 0, f"{address:#x} is not page-aligned"
+        assert nbytes and nbytes % mmap.PAGESIZE == 0, f"{nbytes} bytes are no whole pages"
+        assert nbytes <= Settings.biggest
+        return Buffer(nbytes, address).id if Settings.adopts else None
+
     @method("newLibraryWithSource:options:error:", ID, ID, ID, POINTER)
     def library(self, source, options, error):
         source, options = get(source).text, get(options)
-        assert not options.fast and options.version == 0x20003
+        assert not options.fast and options.version in (0x20003, 0x30001)
+        module = MetalModule if options.version == 0x20003 else Metal31
         wrong = broken_rules(source)
         try:
             if wrong:
                 raise SimulatorError("\n".join(wrong))
-            return Library(MetalModule(source), source).id
+            return Library(module(source), source).id
         except SimulatorError as e:
             tell(error, str(e))
             return None
@@ -315,10 +331,10 @@ class Queue(Object):
 class Commands(Object):
     state, encoder = 0, None
 
-    @method("computeCommandEncoder", ID)
-    def encode(self):
-        assert self.encoder is None and self.state == 0
-        self.encoder = Encoder()
+    @method("computeCommandEncoderWithDispatchType:", ID, NUMBER)
+    def encode(self, kind):
+        assert self.encoder is None and self.state == 0 and kind in (0, 1)
+        self.encoder = Encoder(kind == 1)
         return self.encoder.pooled()
 
     @method("commit", None)
@@ -329,8 +345,10 @@ class Commands(Object):
     @method("waitUntilCompleted", None)
     def wait(self):
         assert self.state == 2, "nothing was committed"
-        sent.append([(p.function.name, n) for p, n, _ in self.encoder.work])
-        for number, (pipeline, blocks, buffers) in enumerate(self.encoder.work):
+        sent.append([(w[0].function.name, w[1]) for group in self.encoder.work for w in group])
+        # what no barrier orders comes in another order than it was written
+        for number, (pipeline, blocks, buffers) in enumerate(
+                w for group in self.encoder.work for w in reversed(group)):
             f = pipeline.function
             f.module.run(f.name, blocks, Settings.group or f.head.threads,
                          [b.address + at for b, at in buffers], number % 3)
@@ -354,9 +372,17 @@ class Commands(Object):
 
 
 class Encoder(Object):
-    def __init__(self) -> None:
+    """work: groups of dispatches that barriers part; in a serial encoder each is one."""
+
+    def __init__(self, concurrent: bool) -> None:
         super().__init__()
-        self.pipeline, self.buffers, self.work, self.ended = None, {}, [], False
+        self.pipeline, self.buffers, self.ended = None, {}, False
+        self.concurrent, self.work = concurrent, [[]]
+
+    @method("memoryBarrierWithScope:", None, NUMBER)
+    def barrier(self, scope):
+        assert self.concurrent and scope == 1, "a barrier of buffers, between concurrent dispatches"
+        self.work.append([])
 
     @method("setComputePipelineState:", None, ID)
     def set_pipeline(self, pipeline):
@@ -366,6 +392,7 @@ class Encoder(Object):
     def set_buffer(self, buffer, offset, index):
         buffer = get(buffer)
         assert offset < buffer.size and index < 31
+        assert offset % 16 == 0, f"{offset} does not divide by the widest access"
         self.buffers[index] = buffer, offset
 
     @method("dispatchThreadgroups:threadsPerThreadgroup:", None, Size, Size)
@@ -373,7 +400,11 @@ class Encoder(Object):
         head = self.pipeline.function.head
         assert (groups.height, groups.depth, threads.height, threads.depth) == (1, 1, 1, 1)
         assert 0 < groups.width < 1 << 31 and threads.width == head.threads <= Settings.most
-        self.work.append((self.pipeline, groups.width, [self.buffers[i] for i in head.buffers]))
+        for p in head.parameters:  # offsets in the constant address space divide by 256
+            assert not p.type.startswith("constant") or self.buffers[p.index][1] % 256 == 0
+        if not self.concurrent:
+            self.work.append([])
+        self.work[-1].append((self.pipeline, groups.width, [self.buffers[i] for i in head.buffers]))
 
     @method("endEncoding", None)
     def end(self):

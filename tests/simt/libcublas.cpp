@@ -3,13 +3,17 @@
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
+#include <array>
 #include <map>
-#include <memory>
+#include <set>
 #include <string>
 
 extern "C" {
 void simt_known(void *, size_t);
-int fake_put(void *stream, int (*work)(void *), void *data);
+int fake_put(void *stream, int (*work)(void *), const void *data, size_t n);
+int fake_captured(void *stream);
+int fake_unsafe(void);
+int cuMemAllocAsync(uint64_t *, size_t, void *);
 int fake_inside(const void *, size_t);
 int fake_context(void);
 int fake_setting(const char *);
@@ -28,6 +32,8 @@ struct Gemm { long m, n, k, batch; Matrix a, b, c; double alpha, beta; int compu
 
 std::map<std::string, long> counts;
 std::map<std::string, int> planted;
+std::set<std::array<int, 6>> loaded;
+const int DEEP = 64;  // from which a sum takes two kernels
 int version[2] = {12, 4};
 
 int enter(const char *name, bool handle = true) {
@@ -102,8 +108,18 @@ bool holds(const Matrix &x, long rows, long columns, long batch) {
   if (!rows || !columns || !batch) return true;
   return fake_inside(x.at, ((batch - 1) * x.step + (columns - 1) * x.lead + rows) * size_of(x.type));
 }
+// A workspace keeps nothing between calls. With a deep sum a kernel of its own writes it.
+int scribble(void *data) {
+  const Gemm *g = (Gemm *)data;
+  if (!g->space || !fake_inside(g->space, g->bytes)) {
+    fake_words("the workspace of cuBLAS is gone");
+    return 719;
+  }
+  memset(g->space, 0x77, g->bytes);
+  return 0;
+}
 int run(void *data) {
-  std::unique_ptr<Gemm> g((Gemm *)data);
+  const Gemm *g = (Gemm *)data;
   if (!holds(g->a, g->m, g->k, g->batch) || !holds(g->b, g->k, g->n, g->batch)
       || !holds(g->c, g->m, g->n, g->batch) || (g->space && !fake_inside(g->space, g->bytes))) {
     fake_words("a product of cuBLAS leaves its allocation");
@@ -149,10 +165,17 @@ int gemm(Handle *h, int ta, int tb, int m, int n, int k, const void *alpha, Matr
   if (recent && fake_setting("major") < 8) return ARCH_MISMATCH;
   if (batch > 1 && c.step < (long)c.lead * (n - 1) + m && m && n) return INVALID_VALUE;
   const bool d = compute == COMPUTE_64F;
-  auto *g = new Gemm{m, n, k, batch, a, b, c, d ? *(double *)alpha : *(float *)alpha,
-                     d ? *(double *)beta : *(float *)beta, compute, h->space, h->bytes};
+  Gemm g{m, n, k, batch, a, b, c, d ? *(double *)alpha : *(float *)alpha,
+         d ? *(double *)beta : *(float *)beta, compute, h->space, h->bytes};
   counts[h->space ? "with workspace" : "without workspace"]++;
-  return fake_put(h->stream, run, g) ? EXECUTION_FAILED : OK;
+  counts["captured"] += fake_captured(h->stream);
+  // a kernel is loaded when it is first started, which a capture does not allow
+  if (loaded.insert({a.type, c.type, compute, ta, tb, k > DEEP}).second && fake_unsafe())
+    return EXECUTION_FAILED;
+  if (!h->space && cuMemAllocAsync((uint64_t *)&g.space, g.bytes = 1 << 20, h->stream))
+    return ALLOC_FAILED;
+  if (k > DEEP && fake_put(h->stream, scribble, &g, sizeof g)) return EXECUTION_FAILED;
+  return fake_put(h->stream, run, &g, sizeof g) ? EXECUTION_FAILED : OK;
 }
 }  // namespace
 
@@ -161,7 +184,7 @@ long fake_blas_count(const char *what) { return counts[what]; }
 void fake_blas_fail(const char *call, int status) { planted[call] = status; }
 void fake_blas_version(int major, int minor) { version[0] = major, version[1] = minor; }
 void fake_blas_reset(void) {
-  counts.clear(), planted.clear();
+  counts.clear(), planted.clear(), loaded.clear();
   fake_blas_version(12, 4);
 }
 

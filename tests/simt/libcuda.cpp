@@ -28,20 +28,26 @@ const char *simt_message(void);
 namespace {
 typedef int Result;
 enum { OK, INVALID = 1, NO_MEMORY = 2, NOT_STARTED = 3, NO_DEVICE = 100, BAD_DEVICE = 101,
-       BAD_IMAGE = 200, NO_CONTEXT = 201, NO_BINARY = 209, NOT_FOUND = 500, NOT_READY = 600,
-       FAILED = 719, UNSUPPORTED = 801 };
+       BAD_IMAGE = 200, NO_CONTEXT = 201, NO_BINARY = 209, ILLEGAL_STATE = 401, NOT_FOUND = 500,
+       NOT_READY = 600, FAILED = 719, UNSUPPORTED = 801, CAPTURE_UNSUPPORTED = 900,
+       CAPTURE_INVALIDATED = 901, CAPTURE_IMPLICIT = 906, CAPTURED_EVENT = 907,
+       WRONG_THREAD = 908, UPDATE_FAILED = 910 };
 typedef std::function<Result()> Work;
 struct Point { struct Stream *on; bool done = false; double time = 0; };  // one record of an event
 typedef std::shared_ptr<Point> Mark;
 struct Event { Mark last; };
 struct Op { Work work; Mark records, waits; };
-struct Stream { std::deque<Op> todo; bool blocking = true; };
+struct Stream { std::deque<Op> todo; bool blocking = true; struct Capture *capture = nullptr; };
 struct Allocation { size_t size, mapped; int device; void *context; bool registered; };
 struct Module { void *handle; char *low, *high; std::string path; };
 struct Function { Module *module; std::string name; void (*body)(void *); int count; int dynamic; };
+// A kernel, what another library starts, memory that is allocated, or a graph of its own.
 struct Node { Function *function; unsigned blocks, threads, shared; std::vector<int64_t> arguments;
-              std::vector<Node *> before; };
+              std::vector<Node *> before; Work work; bool allocates = false;
+              struct Graph *inner = nullptr; };
 struct Graph { std::vector<Node *> nodes; };
+// What a stream is given while it is captured. mode: 0 global, 1 of this thread, 2 relaxed.
+struct Capture { Graph *graph; int mode; pthread_t thread; bool invalid = false; };
 // As the driver's ABI has it.
 struct NodeParameters { Function *function; unsigned grid[3], block[3], shared; void **parameters;
                         void **extra; };
@@ -61,6 +67,7 @@ thread_local std::vector<void *> contexts;
 int primary[8], sticky, started, order;
 size_t used;
 double clock_ms;
+std::vector<Capture *> captures;
 
 Result enter(const char *name, bool context = true) {
   counts[name]++;
@@ -68,17 +75,34 @@ Result enter(const char *name, bool context = true) {
   if (found != planted.end() && found->second.second-- <= 0) {
     const int code = found->second.first;
     planted.erase(found);
-    if (code >= 700) sticky = code;
+    if (code >= 700 && code < 800) sticky = code;  // faults of kernels
     return code;
   }
   if (started && started != getpid()) return NOT_STARTED;
   if (sticky) return sticky;
   return context && contexts.empty() ? NO_CONTEXT : OK;
 }
+// What may not be called while a stream is captured: allocations that no stream orders, waits for all.
+Result unsafe() {
+  for (Capture *c : captures)
+    if (c->mode == 0 || (c->mode == 1 && pthread_equal(c->thread, pthread_self()))) {
+      c->invalid = true;
+      words = "an operation is not permitted when a stream is capturing";
+      return CAPTURE_UNSUPPORTED;
+    }
+  return OK;
+}
+// Calls that are played outside of captures alone.
+#define UNCAPTURED(s) \
+  if (stream_of(s)->capture) return stream_of(s)->capture->invalid = true, CAPTURE_UNSUPPORTED; \
+  if (Result r = implicit(stream_of(s))) return r
+#define SAFE if (Result refused = unsafe()) return refused
 #define ENTER(...) \
   std::lock_guard<std::recursive_mutex> guard(lock); \
   if (Result refused = enter(__func__ __VA_OPT__(,) __VA_ARGS__)) return refused
 
+Stream *stream_of(void *s);
+Result implicit(Stream *s);
 Allocation *inside(const void *p, size_t n) {
   auto it = memory.upper_bound((char *)p);
   if (it == memory.begin()) return nullptr;
@@ -116,6 +140,23 @@ void drain(Stream *s, Point *until) {
   }
 }
 Stream *stream_of(void *s) { return (uintptr_t)s <= 2 ? &legacy : (Stream *)s; }
+// A node after all that a captured stream was given.
+Result noted(Stream *s, Node *node) {
+  Capture *c = s->capture;
+  if (c->invalid) return CAPTURE_INVALIDATED;
+  if (!c->graph->nodes.empty()) node->before = {c->graph->nodes.back()};
+  c->graph->nodes.push_back(node);
+  return OK;
+}
+// Work for the default stream is refused while one that follows it is captured.
+Result implicit(Stream *s) {
+  for (Stream *other : streams)
+    if (s == &legacy && other->capture && other->blocking) {
+      other->capture->invalid = true;
+      return CAPTURE_IMPLICIT;
+    }
+  return OK;
+}
 // The default stream and those that are not "non-blocking" follow one another.
 void put(void *to, Op op) {
   Stream *s = stream_of(to);
@@ -167,6 +208,33 @@ std::vector<int64_t> values(Function *f, void **parameters) {
   for (int i = 0; i < f->count; i++) out.push_back(*(int64_t *)parameters[i]);
   return out;
 }
+Graph *copied(const Graph *g) {
+  Graph *out = new Graph;
+  std::map<const Node *, Node *> mine{{nullptr, nullptr}};
+  for (const Node *n : g->nodes) {
+    out->nodes.push_back(mine[n] = new Node(*n));
+    for (Node *&b : out->nodes.back()->before) b = mine[b];
+  }
+  return out;
+}
+// Of the nodes that may run, the one that was added last runs first.
+void started_graph(const Graph *g, void *s) {
+  std::vector<Node *> left = g->nodes;
+  while (!left.empty()) {
+    size_t pick = left.size();
+    for (size_t i = 0; i < left.size(); i++) {
+      bool ready = true;
+      for (Node *b : left[i]->before)
+        for (Node *l : left) ready = ready && b != l;
+      if (ready) pick = i;
+    }
+    const Node now = *left[pick];
+    if (now.inner) started_graph(now.inner, s);
+    else if (now.work) put(s, of(now.work));
+    else put(s, of([=] { return run(now.function, now.blocks, now.threads, now.shared, now.arguments); }));
+    left.erase(left.begin() + pick);
+  }
+}
 void *reserved(size_t n, int device, void *context) {
   const size_t mapped = (n + 3 * 4096) / 4096 * 4096;
   char *base = (char *)mmap(nullptr, mapped, PROT_READ | PROT_WRITE,
@@ -205,16 +273,30 @@ const char *fake_log(void) { return log_text.c_str(); }
 void fake_reset(void) {
   for (Stream *s : streams) s->todo.clear();
   counts.clear(), planted.clear(), log_text.clear();
+  for (Stream *s : streams) s->capture = nullptr;
+  captures.clear();
   sticky = 0;
 }
 size_t fake_used(void) { return used; }
 // What another library puts on a stream, and asks about memory.
-int fake_put(void *stream, int (*work)(void *), void *data) {
+int fake_put(void *stream, int (*work)(void *), const void *data, size_t n) {
   std::lock_guard<std::recursive_mutex> guard(lock);
   if (sticky || contexts.empty()) return sticky ? sticky : NO_CONTEXT;
-  put(stream, of([=] { return settings["dry"] ? OK : work(data); }));
+  std::vector<char> kept((const char *)data, (const char *)data + n);
+  Work work_of = [=] { return settings["dry"] ? OK : work((void *)kept.data()); };
+  Stream *s = stream_of(stream);
+  if (s->capture) {
+    Node *node = new Node{};
+    node->work = work_of;
+    return noted(s, node);
+  }
+  if (Result r = implicit(s)) return r;
+  put(stream, of(work_of));
   return OK;
 }
+int fake_captured(void *stream) { return stream_of(stream)->capture != nullptr; }
+// As a call does that a capture does not allow.
+int fake_unsafe(void) { return unsafe(); }
 int fake_inside(const void *p, size_t n) { return inside(p, n) != nullptr; }
 int fake_context(void) { return !contexts.empty(); }
 int fake_setting(const char *what) { return settings[what]; }
@@ -308,11 +390,12 @@ Result cuCtxPopCurrent_v2(void **c) {
 }
 Result cuCtxGetDevice(int *d) { ENTER(); *d = (int *)contexts.back() - primary; return OK; }
 Result cuCtxDetach(void *) { return OK; }
-Result cuCtxSynchronize(void) { ENTER(); return settled(); }
+Result cuCtxSynchronize(void) { ENTER(); SAFE; return settled(); }
 
 // ---- kernels
 Result cuModuleLoadData(Module **out, const void *image) {
   ENTER();
+  SAFE;
   const unsigned char *p = (const unsigned char *)image;
   if (memcmp(p, "\177ELF", 4)) return BAD_IMAGE;
   if (p[18] != 62) return NO_BINARY;  // machine code of a GPU
@@ -332,7 +415,7 @@ Result cuModuleLoadData(Module **out, const void *image) {
   *out = m;
   return OK;
 }
-Result cuModuleUnload(Module *m) { ENTER(); settled(); dlclose(m->handle); delete m; return OK; }
+Result cuModuleUnload(Module *m) { ENTER(); SAFE; settled(); dlclose(m->handle); delete m; return OK; }
 Result cuModuleGetFunction(Function **out, Module *m, const char *name) {
   ENTER();
   void *body = dlsym(m->handle, (std::string("simt_body_") + name).c_str());
@@ -353,19 +436,39 @@ Result cuLaunchKernel(Function *f, unsigned gx, unsigned gy, unsigned gz, unsign
   const unsigned grid[] = {gx, gy, gz}, block[] = {bx, by, bz};
   if (Result r = checked(f, grid, block, shared)) return r;
   auto arguments = values(f, parameters);
+  Stream *to = stream_of(s);
+  if (to->capture) return noted(to, new Node{f, gx, bx, shared, arguments, {}});
+  if (Result r = implicit(to)) return r;
   put(s, of([=] { return run(f, gx, bx, shared, arguments); }));
   return OK;
 }
 
 // ---- memory
-Result cuMemAlloc_v2(uint64_t *out, size_t n) { ENTER(); return allocated(out, n); }
-Result cuMemFree_v2(uint64_t p) { ENTER(); settled(); return freed(p); }
-Result cuMemAllocAsync(uint64_t *out, size_t n, void *) { ENTER(); return allocated(out, n); }
+Result cuMemAlloc_v2(uint64_t *out, size_t n) { ENTER(); SAFE; return allocated(out, n); }
+Result cuMemFree_v2(uint64_t p) { ENTER(); SAFE; settled(); return freed(p); }
+Result cuMemAllocAsync(uint64_t *out, size_t n, void *s) {
+  ENTER();
+  if (Capture *c = stream_of(s)->capture) {
+    if (c->invalid) return CAPTURE_INVALIDATED;
+    Node *node = new Node{};
+    node->allocates = true;
+    if (Result r = noted(stream_of(s), node)) return r;
+  }
+  return allocated(out, n);
+}
 Result cuMemFreeAsync(uint64_t p, void *s) {
   ENTER();
+  if (stream_of(s)->capture) return stream_of(s)->capture->invalid = true, CAPTURE_UNSUPPORTED;
   put(s, of([=] { return freed(p); }));
   return OK;
 }
+Result cuMemAllocHost_v2(void **out, size_t n) {
+  ENTER();
+  SAFE;
+  *out = n ? aligned_alloc(4096, (n + 4095) / 4096 * 4096) : nullptr;
+  return *out ? OK : INVALID;
+}
+Result cuMemFreeHost(void *p) { ENTER(); SAFE; settled(); free(p); return OK; }
 Result cuMemGetInfo_v2(size_t *free, size_t *total) {
   ENTER();
   *total = settings["memory"];
@@ -374,6 +477,7 @@ Result cuMemGetInfo_v2(size_t *free, size_t *total) {
 }
 Result cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t n, void *s) {
   ENTER();
+  UNCAPTURED(s);
   if (settings["dry"]) return OK;
   std::vector<char> staged((const char *)from, (const char *)from + n);
   put(s, of([=] { return copied((void *)to, staged.data(), n, true, false); }));
@@ -381,21 +485,25 @@ Result cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t n, void *s) {
 }
 Result cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t n, void *s) {
   ENTER();
+  UNCAPTURED(s);
   put(s, of([=] { return copied(to, (void *)from, n, false, true); }));
   return OK;
 }
 Result cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t n, void *s) {
   ENTER();
+  UNCAPTURED(s);
   put(s, of([=] { return copied((void *)to, (void *)from, n, true, true); }));
   return OK;
 }
 Result cuMemcpyHtoD_v2(uint64_t to, const void *from, size_t n) {
   ENTER();
+  SAFE;
   if (Result r = settled()) return r;
   return copied((void *)to, from, n, true, false);
 }
 Result cuMemcpyDtoH_v2(void *to, uint64_t from, size_t n) {
   ENTER();
+  SAFE;
   if (Result r = settled()) return r;
   return copied(to, (void *)from, n, false, true);
 }
@@ -423,6 +531,7 @@ Result cuStreamCreate(void **s, unsigned flags) {
 }
 Result cuStreamDestroy_v2(void *s) {
   ENTER();
+  UNCAPTURED(s);
   drain(stream_of(s));
   for (size_t i = 0; i < streams.size(); i++)
     if (streams[i] == s) streams.erase(streams.begin() + i);
@@ -430,12 +539,14 @@ Result cuStreamDestroy_v2(void *s) {
 }
 Result cuStreamSynchronize(void *s) {
   ENTER();
+  UNCAPTURED(s);
   if (stream_of(s) == &legacy) return settled();
   drain(stream_of(s));
   return sticky;
 }
 Result cuStreamWaitEvent(void *s, Event *e, unsigned) {
   ENTER();
+  UNCAPTURED(s);
   Op op;
   op.waits = e->last;
   if (op.waits) put(s, op);
@@ -445,6 +556,7 @@ Result cuEventCreate(Event **e, unsigned) { ENTER(); *e = new Event; return OK; 
 Result cuEventDestroy_v2(Event *) { ENTER(); return settled(); }
 Result cuEventRecord(Event *e, void *s) {
   ENTER();
+  UNCAPTURED(s);
   Op op;
   op.records = e->last = std::make_shared<Point>(Point{stream_of(s)});
   put(s, op);
@@ -459,6 +571,32 @@ Result cuEventElapsedTime(float *ms, Event *a, Event *b) {
   ENTER();
   if (!a->last || !b->last || !a->last->done || !b->last->done) return NOT_READY;
   *ms = b->last->time - a->last->time;
+  return OK;
+}
+
+// ---- what a stream is given, taken down
+Result cuStreamBeginCapture_v2(void *s, int mode) {
+  ENTER();
+  Stream *to = stream_of(s);
+  if (to == &legacy) return CAPTURE_UNSUPPORTED;
+  if (to->capture) return ILLEGAL_STATE;
+  if (mode < 0 || mode > 2) return INVALID;
+  captures.push_back(to->capture = new Capture{new Graph, mode, pthread_self()});
+  return OK;
+}
+Result cuStreamEndCapture(void *s, Graph **out) {
+  ENTER();
+  Stream *to = stream_of(s);
+  Capture *c = to->capture;
+  *out = nullptr;
+  if (!c) return ILLEGAL_STATE;
+  if (c->mode != 2 && !pthread_equal(c->thread, pthread_self())) return WRONG_THREAD;
+  for (size_t i = 0; i < captures.size(); i++)
+    if (captures[i] == c) captures.erase(captures.begin() + i);
+  to->capture = nullptr;
+  std::unique_ptr<Capture> gone(c);
+  if (c->invalid) return CAPTURE_INVALIDATED;
+  *out = c->graph;
   return OK;
 }
 
@@ -487,22 +625,27 @@ Result cuGraphExecKernelNodeSetParams(Graph *, Node *node, NodeParameters *p) {
   return OK;
 }
 Result cuGraphExecDestroy(Graph *g) { ENTER(); delete g; return OK; }
-// Of the nodes that may run, the one that was added last runs first.
+Result cuGraphAddChildGraphNode(Node **out, Graph *g, Node **before, size_t n, Graph *inner) {
+  ENTER();
+  for (Node *node : inner->nodes)
+    if (node->allocates) return words = "a graph that allocates is no node", UNSUPPORTED;
+  Node *made = new Node{};
+  made->inner = copied(inner);
+  made->before = std::vector<Node *>(before, before + n);
+  g->nodes.push_back(*out = made);
+  return OK;
+}
+// Only a graph of the same nodes, in the same order, can take the place of another.
+Result cuGraphExecChildGraphNodeSetParams(Graph *, Node *node, Graph *inner) {
+  ENTER();
+  if (!node->inner || node->inner->nodes.size() != inner->nodes.size()) return UPDATE_FAILED;
+  node->inner = copied(inner);
+  return OK;
+}
 Result cuGraphLaunch(Graph *g, void *s) {
   ENTER();
-  std::vector<Node *> left = g->nodes, gone;
-  while (!left.empty()) {
-    size_t pick = left.size();
-    for (size_t i = 0; i < left.size(); i++) {
-      bool ready = true;
-      for (Node *b : left[i]->before)
-        for (Node *l : left) ready = ready && b != l;
-      if (ready) pick = i;
-    }
-    Node now = *left[pick];
-    put(s, of([=] { return run(now.function, now.blocks, now.threads, now.shared, now.arguments); }));
-    left.erase(left.begin() + pick);
-  }
+  UNCAPTURED(s);
+  started_graph(g, s);
   return OK;
 }
 }

@@ -43,6 +43,7 @@ struct Region {
   std::vector<char> name;
   std::vector<Cell> cells;
   bool shared;
+  bool counted = true;  // among the bytes that are moved; arguments of a launch are not
 };
 
 // What asynchronous copies of a thread have read and not yet brought, a group after the other.
@@ -189,7 +190,7 @@ void access(void *pointer, size_t n, bool write) {
   if ((n & (n - 1)) == 0 && n <= 16 && (uintptr_t)p % n)
     simt_fail("misaligned %s of %zu bytes in %s at byte %zu", write ? "write" : "read", n,
               r->name.data(), (size_t)(p - r->low));
-  if (!r->shared) moved[write] += n;
+  if (!r->shared && r->counted) moved[write] += n;
   for (size_t i = 0; i < n; i++) touch(*r, p - r->low + i, write);
 }
 
@@ -322,6 +323,7 @@ void simt_drop(void *p) {
   regions.erase((char *)p);
   last = nullptr;
 }
+void simt_uncounted(void *p) { find((char *)p)->counted = false; }
 void simt_known(void *p, size_t n) {  // the host has written it
   Region *r = find((char *)p);
   for (size_t i = 0; r && i < n; i++) r->cells[(char *)p - r->low + i].known = true;

@@ -23,14 +23,16 @@ def there() -> bool:
     return find_spec("ziglang") is not None
 
 
-def judge(source: str) -> None:
-    """Raises SimulatorError with the compiler's words for a text that it refuses."""
+def judge(source: str, version: int = 230) -> None:
+    """Raises SimulatorError with the compiler's words for a text that it refuses. version: of MSL, as
+    __METAL_VERSION__ has it."""
     text = source.replace("#include <metal_stdlib>", "").replace(
         "#include <metal_simdgroup_matrix>", "")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernels.clcpp"
         path.write_text(f'#include "{HERE}/metal/opencl.h"\n#line 1 "program_source"\n{text}')
-        done = subprocess.run([sys.executable, "-m", "ziglang", "-cc1", *_FLAGS, str(path)],
+        done = subprocess.run([sys.executable, "-m", "ziglang", "-cc1", *_FLAGS,
+                               f"-D__METAL_VERSION__={version}", str(path)],
                               capture_output=True, text=True, check=False)
     if done.returncode:
         raise SimulatorError(done.stderr[:3000])

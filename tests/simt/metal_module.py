@@ -68,6 +68,7 @@ class MetalModule(Module):
     """One translation unit of kernels in MSL. Arguments of a run are addresses by buffer index."""
 
     DEVICE = "metal"
+    BOUND = False  # whether kernels are handed each array by itself
     HEAD = f'#include "{HERE}/metal/metal_stdlib"'
     FILE = "program_source"
     WARNINGS = (*Module.WARNINGS, "-Wno-unknown-pragmas", "-Wno-attributes",
@@ -90,6 +91,14 @@ class MetalModule(Module):
         return (f'extern "C" SIMT_PLAIN void simt_body_{name}(void *a) '
                 f'{{ (void)a; {name}({", ".join(values)}); }}\n'
                 f'extern "C" int simt_arguments_{name}(void) {{ return {count}; }}')
+
+
+class Metal31(MetalModule):
+    """The same in MSL 3.1, for Metal's own interface."""
+
+    BOUND = True
+
+    WARNINGS = (*MetalModule.WARNINGS, "-D__METAL_VERSION__=310")
 
 
 class ByClang(MetalModule):

@@ -43,7 +43,9 @@ static void step(const struct rt_step *s, const struct frame *f, int tid, int nt
     return;
   }
   for (int i = 0; i < s->buffer_count; i++) buffers[i] = f->buffers[s->buffers[i]];
-  if (s->sizes) {
+  if (s->given) {
+    sizes = s->given;
+  } else if (s->sizes) {
     for (int i = 0; i < s->size_count; i++) renamed[i] = f->sizes[s->sizes[i]];
     sizes = renamed;
   }

@@ -19,6 +19,7 @@ struct rt_step {
   void (*function)(void *const *buffers, const int64_t *sizes, int tid, int nt);  // NULL: a copy
   const int32_t *buffers;  // of the program, in the order that the function takes
   const int32_t *sizes;    // likewise; NULL: the program's own order
+  const int64_t *given;    // sizes that are known; NULL: those of the program, as above
   rt_poly bytes;           // of a copy from buffers[0] to buffers[1]
   int32_t buffer_count, size_count;
   int32_t serial;          // only thread 0 has work

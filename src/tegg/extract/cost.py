@@ -50,6 +50,8 @@ class Costs:
       packed operand is packed again. pack: operations that copying an element to a panel counts
       as. ahead: the share of packing ahead that a run pays for. ``templates`` multiplies the time
       of products per template (its op's name).
+    apart: reductions that the kernel of a product needs are stages of their own before it, which
+      read what they reduce from memory.
     copy_rate: bytes a second between the host's memory and the device's, where they are two;
       copy: seconds to start a copy.
     """
@@ -70,6 +72,7 @@ class Costs:
     ahead: float = 0.01
     close: float = 0.0
     call: float | None = None
+    apart: bool = False
     copy: float = 0.0
     copy_rate: float = math.inf
     ops: Mapping[str, float] = field(default_factory=dict)
@@ -249,6 +252,8 @@ def checked_costs(data: dict, source: str) -> Costs:
         for name in tables & set(data):
             data[name] = {k: float(v) for k, v in data[name].items()}
         for name, kind in known.items():
+            if kind == "bool" and not isinstance(data.get(name, False), bool):
+                raise TypeError(f"{name} is true or false, not {data[name]!r}")
             if kind.partition(" ")[0] in ("float", "int") and name in data:
                 data[name] = int(data[name]) if kind == "int" else float(data[name])
     except (TypeError, ValueError, AttributeError) as e:

@@ -165,4 +165,4 @@ def _value(value: Any) -> str:
     if isinstance(value, float):
         return ("inf" if value > 0 else "-inf") if math.isinf(value) else f"{value:.6g}" \
             if "." in f"{value:.6g}" or "e" in f"{value:.6g}" else f"{value:.6g}.0"
-    return str(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)

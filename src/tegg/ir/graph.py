@@ -8,7 +8,8 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -51,7 +52,7 @@ class InputSpec:
     shape: Shape
     dtype: DType
     kind: str = "arg"
-    source: Any = None  # for a weight: the object whose ``.data`` is the NumPy array
+    source: Any = None  # for a weight: the NumPy array, or the object whose ``.data`` it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,8 +195,8 @@ class Graph:
 
     def weight(self, key: object, shape: Shape, dtype: DType | str, name: str,
                source: Any = None) -> Node:
-        """The input that is bound to ``source.data`` by reference; one per ``key`` (an object
-        that ``source`` keeps alive, by default ``source = key``)."""
+        """The input that is bound by reference to ``source``, an array or what has one as ``data``;
+        one per ``key`` (an object that ``source`` keeps alive, by default ``source = key``)."""
         node, source = self._weights.get(id(key)), key if source is None else source
         if node is None:
             free, n = name, 0
@@ -204,6 +205,13 @@ class Graph:
                 free = f"{name}_{n}"
             node = self._weights[id(key)] = self.input(free, shape, dtype, "weight", source)
         return node
+
+    def unbound(self) -> Graph:
+        """The same program, whose weights are bound to nothing; for reading, not for recording."""
+        out = copy(self)
+        out.inputs = [replace(s, source=None) for s in self.inputs]
+        out.kept = []
+        return out
 
     def tensor(self, shape: Shape, dtype: DType | str = "f32", name: str | None = None) -> Tensor:
         """An input as a Tensor, named ``x0``, ``x1``, ... by its place unless ``name`` is given.
@@ -337,13 +345,14 @@ class Graph:
     def display(self, path: str | os.PathLike[str] | None = None, scope: str | None = None,
                 what: str = "graph", compilers: Any = ()) -> str:
         """Print what the outputs need, or write it to a .txt, .dot, .svg or .html file; see
-        ``tegg.display.display``.
+        ``tegg.drawing.display``.
 
         what: ``"graph"`` as recorded, ``"egraph"`` (every way to compute each value, after a stack
           of compilers) or ``"plan"`` (the kernels that are chosen for the CPU).
         """
-        from tegg.display import display, of_graph
+        from tegg.drawing import display
         if what == "graph":
+            from tegg.display import of_graph
             return display(of_graph(self), path, scope)
         from tegg.runtime.driver import picture
         return display(picture(self, what, compilers), path, scope)

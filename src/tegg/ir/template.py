@@ -13,6 +13,7 @@ from tegg.ir.op import OPS, Op
 # whose rules ask for it declare it, so that they can be read without such a compiler.
 LICENCE = MappingProxyType({"may-multiply": ("Tensor", "Tensor", "String", "String")})
 OWN = len(OPS["Contract"].attrs)  # attributes that a template shares with Contract come first
+SOFTMAX = 14.0  # operations of a score: compared, exponentiated, added, its row moved
 
 
 @dataclass(frozen=True, slots=True)

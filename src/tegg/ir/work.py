@@ -32,6 +32,7 @@ class WorkModel:
 
     keep: scalar operations from which a value wanted in several passes is kept in a scratch row.
     panel: extent of the other side after which a packed operand is packed again.
+    apart: whether reductions in the kernel of a product are stages of their own.
     ready: values that are known before a run: what is packed from them is packed ahead.
     states: old and new values of states: a scatter from one to the other is written in place.
     close: scalar operations of a result of a reduction along rows, beside those of its elements.
@@ -42,6 +43,7 @@ class WorkModel:
     keep: float = 8.0
     load: float = 0.5
     panel: int = 512
+    apart: bool = False
     ready: frozenset[int] = frozenset()
     states: frozenset[tuple[int, int]] = frozenset()
     close: float = 0.0
@@ -110,7 +112,7 @@ class _Walk:
         self.paths: dict[tuple, int] = {}    # (index, step) -> index
         self.last = 0                        # the pass in which outputs are written
         self.chained: set[int] = set()       # reductions that are part of another one
-        self.split: set[int] = set()         # passes that close a split reduction
+        self.split: set[int] = set()         # passes that close a stage
         self.late = self.late_evaluations = 0.0
         self.out = Demand()
         self.seen = seen_share(body)
@@ -123,6 +125,8 @@ class _Walk:
                                  if a in self.body and self.body[a].op is node.op}
         for c, node in self.body.items():
             self._up(c, node)
+        if self.model.apart and any(n.op.kind in PRODUCTS for n in self.body.values()):
+            self.split |= set(range(1, max(self.after.values()) + 1))
         self.last = max((self.after.get(o, 0) for o in self.outs), default=0)
         for o in self.outs:
             self._want(o, (0, self.after.get(o, 0)), self.size[o])
@@ -143,7 +147,7 @@ class _Walk:
         return sum(int(min(self.size[leaf], sum(s.values()))) for s in widest.values())
 
     def _stage(self, turn: int) -> int:
-        """The stage that a pass is part of: a split reduction ends one."""
+        """The stage that a pass is part of: a split reduction ends one, one apart as well."""
         return sum(p <= turn for p in self.split)
 
     # ---- from the leaves up

@@ -75,6 +75,8 @@ class Work:
 class KernelCode:
     """The source of one kernel; ``symbols`` names the sizes it takes, in order.
 
+    given: the sizes themselves where they are known, and the source serves others too; then there
+    are no symbols.
     moves: of a copy between two memories, which has no source, where to: ``device`` or ``host``.
     """
 
@@ -86,3 +88,4 @@ class KernelCode:
     work: Work
     notes: tuple[str, ...] = field(default=())
     moves: str = ""
+    given: tuple[int, ...] = ()

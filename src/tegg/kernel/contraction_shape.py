@@ -18,6 +18,7 @@ _ROWS = 128        # rows of A that are kept in L2 together
 _CLOSE = 1 << 16   # bytes of an operand that stay in L1
 _FAR = 1 << 20     # bytes of panels that no cache of a thread keeps
 _MANY = 1024       # rows of A that may be read again for each piece of B
+_BLOCKS = 4        # of rows that a piece of B meets while it lies packed: their sums stay in L2
 _PAGE = 4096
 _STRETCH = 4096    # columns times rows whose sums stay in L1
 _SUMS = 1 << 20    # bytes of partial sums a thread keeps
@@ -32,7 +33,8 @@ class Tile:
     ``dots``: B is read along k, against ``rows`` rows at once; neither packs B.
 
     parts: of the depth. Each is summed by itself, and the sums are added in their order.
-    held: how ``packed`` holds operands that are narrower than their sums.
+    passing: panels pass by, whatever they are packed from. held: how ``packed`` holds operands that
+    are narrower than their sums.
     """
 
     form: Form
@@ -40,6 +42,7 @@ class Tile:
     vectors: int = 4
     parts: int = 1
     held: Held | None = None
+    passing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +84,8 @@ class GemmParams:
     depth: k per block. rows: rows of A kept together. span: panels per pass where partial sums are
     set aside. piece: panels packed together. inline: B is packed by the thread that uses it.
     in_place: A is read where it lies. abreast: rows of A that ``dots`` takes at once. held: as of
-    the tile. passing: a thread packs one piece of B, uses it up, and packs the next.
+    the tile. passing: a thread packs one piece of a block of B, multiplies it by ``tall`` rows,
+    and packs the next in its place.
     """
 
     form: Form
@@ -103,6 +107,11 @@ class GemmParams:
     def nr(self) -> int:
         """Columns of a register tile, and of a panel."""
         return self.nv * self.lanes
+
+    @property
+    def tall(self) -> int:
+        """Rows that meet a piece of B while it passes by."""
+        return _BLOCKS * self.rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +149,10 @@ def blocked(shape: GemmShape, tile: Tile, width: int) -> GemmParams:
         lanes = TILE
     sums = rows * nv * lanes * size * max(shape.terms)
     in_place = (tile.held is None or tile.held.rows is None) and _in_place(shape, nv * lanes)
-    passing = in_place and _passing(shape, tile)
+    passing = tile.passing or (in_place and _passing(shape, tile))
     inline = tile.parts > 1 or passing or (shape.b_batched and not shape.b_constant)
-    depth = _whole_depth(shape, mr, size) or _depth(shape.k, tile.held, size)
+    whole = None if passing else _whole_depth(shape, mr, size)
+    depth = whole or _depth(shape.k, tile.held, size)
     return GemmParams(form, lanes, mr, nv, depth, rows,
                       max(1, _SUMS // sums), max(1, 256 // (nv * lanes)), inline, in_place,
                       parts=tile.parts, passing=passing, held=tile.held)
@@ -231,12 +241,16 @@ def estimate(shape: GemmShape, params: GemmParams, threads: int = 1) -> GemmEsti
     padded = sum(-(-n // params.lanes) * params.lanes * t for n, t in across)
     flops = 2.0 * batch * -(-m // params.mr) * params.mr * padded * k
     panels = sum(-(-n // params.nr) for n, _ in across)
-    _, by_rows, by_columns = _grid(batch, -(-m // params.mr), panels, threads)
+    tall = -(-m // params.mr)
+    _, by_rows, by_columns = _grid(batch, tall, panels, threads)
     mine = -(-panels // by_columns)
-    passes = -(-mine // params.span) if k > params.depth else 1
+    together = params.piece if params.passing else params.span if k > params.depth else mine
+    passes = -(-mine // max(1, together))
     wide = sum(-(-n // params.nr) * params.nr * t for n, t in across)
     packed = (params.held.itemsize if params.held else size) * k * wide
     repeats = by_rows if params.inline else 1
+    if params.passing:
+        repeats *= max(1, -(-(-(-tall // by_rows) * params.mr) // params.tall))
     return GemmEstimate(flops, packed * (batch if shape.b_batched else 1) * repeats,
                         float(by_columns * passes), float(repeats))
 

@@ -109,6 +109,12 @@ class Form:
                 out |= a.value.deps
         return frozenset(out)
 
+    def slides(self, place: Var, tap: Var, stride: Dim = 1, dilation: Dim = 1) -> bool:
+        """Whether it depends on ``stride place + dilation tap`` only, as in a convolution."""
+        return (self.coefficient(place) * dilation == self.coefficient(tap) * stride
+                and all(isinstance(atom, Var) or not {place, tap} & Form(0, {atom: 1}).vars()
+                        for atom in self.terms))
+
 
 ZERO = Form(0)
 

@@ -36,7 +36,7 @@ class BertConfig:
     @classmethod
     def from_json(cls, path: str | os.PathLike[str]) -> BertConfig:
         """The sizes in a ``config.json``. Raises WeightsError for a model of another kind."""
-        config = json.loads(Path(path).read_text())
+        config = json.loads(Path(path).read_text(encoding="utf-8"))
         for key, want in (("model_type", "bert"), ("hidden_act", "gelu"),
                           ("position_embedding_type", "absolute")):
             if config.get(key, want) != want:

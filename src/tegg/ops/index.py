@@ -54,7 +54,7 @@ def _seen(graph: Graph, node: Node) -> np.ndarray | None:
     if node.op.name == "Full":
         return np.asarray(value_of(node.attrs[2], node.dtype))
     source = graph.inputs[node.attrs[0]].source if node.op.name == "Input" else None
-    return None if source is None else np.asarray(source.data)
+    return source if source is None or isinstance(source, np.ndarray) else np.asarray(source.data)
 
 
 def checked(op: str, graph: Graph, node: Node, n: Dim, low: Dim = 0) -> Node:

@@ -13,7 +13,7 @@ from tegg.errors import ArgumentError, ShapeError
 from tegg.ir.graph import Graph, Node
 from tegg.ops.movement import axis_of, flatten, sizes_of, whole
 from tegg.ops.public import public
-from tegg.ops.value import Constant, Operand, fail, one, wrap
+from tegg.ops.value import Operand, fail, one, wrap
 from tegg.shape import items, several, show
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def repeat_interleave(x: Operand, repeats: Any, dim: int | None = None) -> Tenso
             fail(ShapeError, f"repeat_interleave: {len(times)} numbers of repeats for axis {axis} "
                              f"of {show(a.shape)}")
         at = np.repeat(np.arange(len(times)), times)
-        index = graph.weight(at, at.shape, i64, "constant", Constant(at))
+        index = graph.weight(at, at.shape, i64, "constant")
         return wrap(graph, graph.op("Gather", a, index, axis) if n else a)
     k = whole("repeat_interleave", "repeats", repeats, 0)
     wide = graph.expand(graph.reshape(a, (*before, n, 1, *after)), (*before, n, k, *after))

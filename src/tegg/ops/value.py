@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, Union
 
 import ml_dtypes
@@ -33,13 +32,6 @@ class Value(ABC):
     @abstractmethod
     def on(self, graph: Graph) -> Node:
         """Its node in ``graph``."""
-
-
-@dataclass(frozen=True, slots=True)
-class Constant:
-    """A NumPy array that a recorded function closed over; it must not change afterwards."""
-
-    data: np.ndarray
 
 
 def wrap(graph: Graph, node: Node) -> Tensor:
@@ -93,7 +85,7 @@ def node_of(op: str, graph: Graph, v: object) -> Node:
         fail(DTypeError, f"{op}: {e}")
     if v.ndim == 0:
         return graph.full(v.item(), dtype)
-    return graph.weight(v, v.shape, dtype, "constant", Constant(v))
+    return graph.weight(v, v.shape, dtype, "constant")
 
 
 def default_dtype(x: object) -> DType:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -11,6 +12,7 @@ from tegg.collecting import deferred
 from tegg.dtype import dtype
 from tegg.ir.classes import EClasses
 from tegg.rewrite.compiler import PRECISIONS, Compiler, Stack, stack
+from tegg.rewrite.declared import Declaration, declared
 from tegg.rewrite.encode import Codec
 from tegg.rewrite.engine import Conflict, Engine, Row
 from tegg.errors import ArgumentError, RuleError
@@ -58,84 +60,99 @@ def saturate(graph: Graph, compilers: Compiler | Sequence[Compiler], precision: 
         raise ArgumentError(f"precision is {' or '.join(map(repr, PRECISIONS))}, not {precision!r}")
     stacked = stack(compilers, graph.table)
     order = limited(stacked.phases, limits or {})
-    run = _saturated(_Saturation(graph, stacked, order, trace), precision, features)
-    if (found := contradiction(run.view())) is not None:
-        again = run if trace else _saturated(_Saturation(graph, stacked, order, True), precision,
-                                             features)
-        raise RuleError(f"rules put the constants {found[1]!r} and {found[2]!r} in one class; what "
-                        f"stated a value of that class: {', '.join(again.suspects()) or 'folding'}")
-    return Saturated(run.freeze(), run.report, run.trace() if trace else None)
+    with _saturated(graph, stacked, order, trace, precision, features) as run:
+        found = contradiction(run.view())
+        if found is None:
+            return Saturated(run.freeze(), run.report, run.trace() if trace else None)
+        suspects = run.suspects() if trace else None
+    if suspects is None:
+        with _saturated(graph, stacked, order, True, precision, features) as again:
+            suspects = again.suspects()
+    raise RuleError(f"rules put the constants {found[1]!r} and {found[2]!r} in one class; what "
+                    f"stated a value of that class: {', '.join(suspects) or 'folding'}")
 
 
-def _saturated(run: _Saturation, precision: str, features: Iterable[str]) -> _Saturation:
-    """A saturation, run to its end."""
-    run.declare(precision, features)
-    run.load(precision)
-    for phase in run.order:
-        run.phase(phase)
-    run.stater.complete(run.view())
-    return run
+@contextmanager
+def _saturated(graph: Graph, stacked: Stack, order: tuple[Phase, ...], traced: bool,
+               precision: str, features: Iterable[str]) -> Iterator[_Saturation]:
+    """A saturation, run to its end. Its engine is good until the block ends.
+
+    One that is traced keeps matches in relations of its own, and so has an engine of its own.
+    """
+    start = perf_counter()
+    chosen = _Chosen(stacked, traced)
+    chosen.choose(precision, features)
+    with declared(chosen.declarations, keep=not traced) as engine:
+        run = _Saturation(graph, chosen, order, engine)
+        run.report.declare_ms = (perf_counter() - start) * 1e3
+        run.load(precision)
+        for phase in order:
+            run.phase(phase)
+        run.stater.complete(run.view())
+        yield run
 
 
-class _Saturation:
-    """One saturation, in one thread. The engine dies with it."""
+class _Chosen:
+    """The rule sets of a stack that run, and what declares them."""
 
-    def __init__(self, graph: Graph, stacked: Stack, order: tuple[Phase, ...],
-                 traced: bool) -> None:
-        self.graph, self.stack, self.order = graph, stacked, order
-        self.engine, self.codec = Engine(), Codec(graph.facts)
-        self.stater = Stater(self.engine, stacked.table, self.codec, len(graph.nodes))
-        weights = frozenset(i for i, s in enumerate(graph.inputs) if s.kind == "weight")
-        reads = {r for p in stacked.providers if isinstance(p, Reading) for r in p.reads}
-        self.reader = Reader(self.engine, stacked.table, self.codec, weights, reads)
-        self.report = Report()
+    def __init__(self, stacked: Stack, traced: bool) -> None:
+        self.stack, self.traced = stacked, traced
+        self.declarations = [Declaration(command) for command in prelude(stacked.words)]
         self.sets: list[RuleSet] = []
         self.members: dict[str, list[str]] = {}  # rule set -> its egglog rule sets, one a rule
         self.owner: dict[str, str] = {}  # egglog rule set -> rule
-        self.combined: dict[tuple[str, ...], str] = {}
-        self.last: tuple[int, dict[str, int]] = (0, {})  # the last round: its place in the
-        #   engine's log, and rule set -> how many terms and facts its matches stated, old and new
-        self.seen: tuple[int, View] | None = None  # the last view, and when it was taken
-        self.traced = traced
         self.kept: dict[str, Word] = {}  # rule -> the relation that keeps its matches
+        self.skipped: dict[str, str] = {}
 
-    # ---- declaring
-    def declare(self, precision: str, features: Iterable[str]) -> None:
-        """Tell egglog the sorts, the ops and every rule that may run."""
-        start = perf_counter()
-        for command in prelude(self.stack.words):
-            self.engine.run(command)
+    def choose(self, precision: str, features: Iterable[str]) -> None:
+        """Every rule that may run at a precision, on a target with these features."""
         for s in self.stack.rule_sets:
             if s.header.kind not in PRECISIONS[precision]:
-                self.report.skipped[s.name] = f"class {s.header.kind}, precision {precision}"
+                self.skipped[s.name] = f"class {s.header.kind}, precision {precision}"
             elif not _runs_on(s.header.targets, features):
-                self.report.skipped[s.name] = f"for {', '.join(s.header.targets)} only"
+                self.skipped[s.name] = f"for {', '.join(s.header.targets)} only"
             else:
-                self.declare_set(s)
-        self.report.declare_ms = (perf_counter() - start) * 1e3
+                self.choose_set(s)
 
-    def declare_set(self, s: RuleSet) -> None:
+    def choose_set(self, s: RuleSet) -> None:
         self.sets.append(s)
         self.members[s.name] = []
         for rule in s.rules:
             name = f"r{len(self.owner)}"
             self.owner[name] = rule.name
             self.members[s.name].append(name)
-            self.report.rules[rule.name] = RuleReport()
             text = (self.tracing(rule, name) if self.traced
                     else self.stack.texts[rule.name].replace("{}", name))
-            try:
-                self.engine.run(f"(ruleset {name}) {text}")
-            except RuleError as e:
-                raise RuleError(f"{rule.place}: rule {rule.name!r}: {e}") from None
+            self.declarations.append(Declaration(f"(ruleset {name}) {text}", rule))
 
     def tracing(self, rule: Rule, name: str) -> str:
         """The text of a rule that keeps its matches as rows of a relation."""
         sorts = variable_sorts(rule, self.stack.words)
         word = self.kept[rule.name] = Word(f"match-{name}", tuple(sorts.values()), "", "relation")
-        self.engine.run(f"(relation {word.name} ({' '.join(word.args)}))")
+        self.declarations.append(Declaration(f"(relation {word.name} ({' '.join(word.args)}))"))
         also = f"({' '.join([word.name, *map(variable, sorts)])})"
         return " ".join(rule_texts(rule, self.stack.words, name, also))
+
+
+class _Saturation:
+    """One saturation, in one thread, on an engine that is lent to it."""
+
+    def __init__(self, graph: Graph, chosen: _Chosen, order: tuple[Phase, ...],
+                 engine: Engine) -> None:
+        self.graph, self.stack, self.order = graph, chosen.stack, order
+        self.engine, self.codec = engine, Codec(graph.facts)
+        self.stater = Stater(self.engine, self.stack.table, self.codec, len(graph.nodes))
+        weights = frozenset(i for i, s in enumerate(graph.inputs) if s.kind == "weight")
+        reads = {r for p in self.stack.providers if isinstance(p, Reading) for r in p.reads}
+        self.reader = Reader(self.engine, self.stack.table, self.codec, weights, reads)
+        self.sets, self.members, self.owner = chosen.sets, chosen.members, chosen.owner
+        self.kept = chosen.kept
+        self.report = Report(skipped=chosen.skipped)
+        self.report.rules.update((name, RuleReport()) for name in self.owner.values())
+        self.combined: dict[tuple[str, ...], str] = {}
+        self.last: tuple[int, dict[str, int]] = (0, {})  # the last round: its place in the
+        #   engine's log, and rule set -> how many terms and facts its matches stated, old and new
+        self.seen: tuple[int, View] | None = None  # the last view, and when it was taken
 
     # ---- loading
     def load(self, precision: str) -> None:

@@ -35,13 +35,14 @@ class Conflict(RuleError):
 class Engine:
     """One egglog e-graph. It belongs to the thread that made it, and must die there."""
 
-    __slots__ = ("_egraph", "changes", "log")
+    __slots__ = ("_egraph", "_pushed", "changes", "log")
 
     def __init__(self) -> None:
         self._egraph = _open()
         # Everything that was run or inserted, so that a failure can be replayed.
         self.log: list[str | tuple[str, list[Row]]] = []
         self.changes = 0  # grows whenever rules changed something
+        self._pushed: list[tuple[int, int]] = []
 
     def run(self, text: str) -> list:
         """Run a command or a few. Raises Conflict or RuleError with egglog's words."""
@@ -90,12 +91,23 @@ class Engine:
 
     def sizes_after(self, ruleset: str) -> dict[str, int]:
         """Rows per function after one more round of a rule set, which is then taken back."""
-        self._run("(push)")
+        self.push()
         try:
             self._run(f"(run-schedule (run {ruleset}))")
             return self.sizes()
         finally:
-            self._run("(pop)")
+            self.pop()
+
+    def push(self) -> None:
+        """Keep a copy of all that there is, for ``pop`` to come back to."""
+        self._run("(push)")
+        self._pushed.append((len(self.log), self.changes))
+
+    def pop(self) -> None:
+        """Forget what was done since the last ``push``."""
+        self._run("(pop)")
+        steps, self.changes = self._pushed.pop()
+        del self.log[steps:]
 
     def replay(self, steps: int | None = None) -> Engine:
         """A new e-graph to which everything was done that was done to this one, or the first of it.

@@ -30,8 +30,6 @@ MEMORY = (
     Word("Load", ("Buffer",), "Tensor", "memory"),
     Word("Store", ("Tensor",), "Buffer", "memory"),
     Word("StoreAs", ("String", "Tensor"), "Buffer", "memory"),
-    Word("ToDevice", ("Buffer",), "Buffer", "memory"),
-    Word("ToHost", ("Buffer",), "Buffer", "memory"),
 )
 FACTS = (Word("shape", ("Tensor",), "String", "fact"), Word("dtype", ("Tensor",), "String", "fact"))
 ARITHMETIC = ("+", "-", "*", "/", "%", "min", "max", "abs")

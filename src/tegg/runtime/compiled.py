@@ -5,20 +5,21 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from tegg.dim import evaluate
-from tegg.dtype import DType, dtype as as_dtype
-from tegg.errors import ArgumentError, DTypeError, ShapeError, WeightsError
+from tegg.errors import ArgumentError, DTypeError, ShapeError
 from tegg.locks import WEIGHTS
 from tegg.planning.plan import Plan
 from tegg.ir.signature import Signature
 from tegg.planning.target import Configured, Target, find
 from tegg.runtime.devicecalls import DeviceCalls
 from tegg.runtime.fastcall import FastCalls
-from tegg.runtime.workspace import Workspace, Workspaces, address, aligned, result
+from tegg.runtime.held import HeldWeights
+from tegg.runtime.workspace import Workspace, Workspaces, address, result
 
 
 class Compiled:
@@ -31,14 +32,15 @@ class Compiled:
 
     def __init__(self, signature: Signature, plan: Plan, weights: Mapping[int, Any],
                  target: Target, explanation: str = "",
-                 explain: Callable[[], str] | None = None) -> None:
+                 explain: Callable[[], str] | None = None,
+                 ahead: Mapping[int, np.ndarray] | None = None) -> None:
         self.signature, self.plan, self.target = signature, plan, target
         self._explain = explain  # the whole story, which is not kept in files
-        self._weights = dict(weights)
         self._explanation = explanation
         self._executable = target.build(plan)
         executable: Any = self._executable
         self._device = DeviceCalls(self, executable) if hasattr(executable, "arrays") else None
+        self._held = HeldWeights(plan, weights, self._device is None, ahead)
         self._spaces = Workspaces(plan, self._device is not None)
         self._lock = threading.Lock()
         self._versions: tuple | None = None
@@ -51,49 +53,33 @@ class Compiled:
                      if b.kind == kind and b.index == index)
 
     # ---- weights
-    def _current(self) -> tuple:
-        return tuple(getattr(w, "version", 0) for w in self._weights.values())
-
     def refresh(self) -> None:
         """Compute again what depends on weights only."""
+        held = self._held
         with self._lock:
             with WEIGHTS:  # not while some of them are replaced and others are not
-                versions = self._current()
-                arrays = {slot: data_of(w) for slot, w in self._weights.items()}
-            fixed: dict[int, np.ndarray] = {}
-            for i, b in enumerate(self.plan.buffers):
-                if b.kind == "weight":
-                    fixed[i] = np.ascontiguousarray(arrays[b.index], b.dtype.numpy)
-                elif b.kind == "ahead" and self._device is None:
-                    fixed[i] = aligned(b.bytes({}))
-            for i, dtype in self.plan.narrowed:
-                self._fits(fixed[i], dtype, self.plan.buffers[i].index)
-            self._run_ahead(fixed)
+                versions, arrays = held.versions(), held.arrays()
+            fixed, done = held.prepared(arrays)
+            self._run_ahead(fixed, done)
             self._fast.clear()
-            self._spaces.refresh(fixed)
+            self._spaces.refresh(held.settle(fixed))
             self._versions = versions
 
-    def _fits(self, array: np.ndarray, dtype: DType, slot: int) -> None:
-        """Raise WeightsError where a finite element of a weight is infinite in a dtype."""
-        largest = float(np.max(np.abs(array), initial=0.0, where=np.isfinite(array)))
-        with np.errstate(over="ignore"):
-            narrow = np.asarray(largest).astype(dtype.numpy)
-        if np.isinf(narrow.astype(np.float64)):
-            raise WeightsError(f"the weight at input {slot}, of shape {list(array.shape)}, holds "
-                               f"{largest:g}, which is beyond {dtype.name}; compile without the "
-                               f"rules that store it so, or with tegg.Bf16()")
-
-    def _run_ahead(self, fixed: Mapping[int, np.ndarray]) -> None:
+    def _run_ahead(self, fixed: Mapping[int, np.ndarray], done: frozenset[int]) -> None:
         pointers = (ctypes.c_void_p * len(self.plan.buffers))()
         for i, array in fixed.items():
             pointers[i] = address(array)
         sizes = (ctypes.c_int64 * max(1, len(self.plan.symbols)))()
-        self._executable.run_ahead(pointers, sizes)
+        executable = self._executable
+        if done:  # their weights are no more, and what they computed stays
+            left = [c for n, c in enumerate(self.plan.ahead) if n not in done]
+            executable = self.target.build(replace(self.plan, ahead=left))
+        executable.run_ahead(pointers, sizes)
 
     # ---- calls
     def attempt(self, args: tuple) -> tuple[np.ndarray, ...] | None:
         """The results by the fast path, or None, with nothing done, where it does not apply."""
-        if self._weights and self._versions != self._current():
+        if self._held.versioned and self._versions != self._held.versions():
             return None
         return self._fast.call(*args)
 
@@ -174,7 +160,7 @@ class Compiled:
             self._spaces.give(key, space)
 
     def _prepared(self, arrays, sizes, results) -> tuple[tuple[int, ...], Workspace]:
-        if self._versions != self._current():
+        if self._versions != self._held.versions():
             self.refresh()
         key = tuple(sizes[s] for s in self.plan.symbols)
         space = self._spaces.take(key)
@@ -216,6 +202,7 @@ class Compiled:
         layout = self.plan.layout(sizes)
         return {**self.plan.stats, "kernels": len(self.plan.kernels),
                 "calls": len(self.plan.run), "calls_ahead": len(self.plan.ahead),
+                **self._held.bytes(),
                 "arena_bytes": layout.peak, "live_bytes": layout.live,
                 "predicted_seconds": self.plan.seconds}
 
@@ -258,17 +245,16 @@ class Compiled:
 
     # ---- saving
     def __getstate__(self) -> dict[str, Any]:
-        with WEIGHTS:
-            weights = {s: data_of(w) for s, w in self._weights.items()}
+        with self._lock, WEIGHTS:
+            held = self._held.saved()
         settings = self.target.settings if isinstance(self.target, Configured) else {}
         return {"signature": self.signature, "plan": self.plan, "target": self.target.name,
-                "settings": dict(settings),
-                "weights": {s: np.array(a) for s, a in weights.items()},
-                "explanation": self._explanation}
+                "settings": dict(settings), "explanation": self._explanation, **held}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         Compiled.__init__(self, state["signature"], state["plan"], state["weights"],
-                          find(state["target"], state.get("settings")), state["explanation"])
+                          find(state["target"], state.get("settings")), state["explanation"],
+                          ahead=state["ahead"])
 
 
 class Bound:
@@ -299,7 +285,7 @@ class Bound:
     def __call__(self) -> None:
         """Run on the bound arrays. Calls from several threads run one after the other."""
         p = self._program
-        if p._weights and p._versions != p._current() or (
+        if p._held.versioned and p._versions != p._held.versions() or (
                 self._generation != p._spaces.generation):
             with self._busy:
                 self._prepare()
@@ -310,11 +296,3 @@ class Bound:
         the host; None where it has no clock."""
         clock = getattr(self._program._executable, "timed", None)
         return None if clock is None else clock(*self._space, repeats, *self._extra)
-
-
-def data_of(weight: Any) -> np.ndarray:
-    """The array of a weight: the object itself, or its ``data``."""
-    value: Any = weight if isinstance(weight, (np.ndarray, np.generic)) else weight.data
-    as_dtype(value.dtype)
-    array: np.ndarray = value
-    return array

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from tegg.runtime.buckets import Buckets, hinted
 from tegg.cache import Cache, content_key, default
+from tegg.collecting import hand_back
 from tegg.ir.classes import Cover, EClasses, KernelSpec
 from tegg.rewrite.compiler import Compiler, Generic, lowering, stack as stacked
 from tegg.env import DEBUG
@@ -22,7 +23,8 @@ from tegg.ir.fingerprint import describe
 from tegg.ir.graph import Graph
 from tegg.ir.op import PRODUCTS
 from tegg.planning.plan import Plan
-from tegg.runtime.compiled import Compiled, data_of
+from tegg.runtime.compiled import Compiled
+from tegg.runtime.held import data_of
 from tegg.ir.signature import Signature
 from tegg.ir.template import form_of
 from tegg.planning.target import Target, find, on_device
@@ -109,8 +111,9 @@ def _program(graph: Graph, signature: Signature, stack: Sequence[Compiler], targ
              options: Options) -> Compiled:
     weights = {i: s.source for i, s in enumerate(graph.inputs) if s.kind == "weight"}
     plan, explanation = _plan(graph, signature, stack, target, options)
+    unbound = graph.unbound()  # what is kept for explanations holds no weights
     program = Compiled(signature, plan, weights, target, explanation,
-                       lambda: _explained(graph, stack, target, options))
+                       lambda: _explained(unbound, stack, target, options))
     _debug(program, plan, explanation)
     return program
 
@@ -157,6 +160,7 @@ def _plan(graph: Graph, signature: Signature, stack: Sequence[Compiler], target:
     if found is not None:
         return found
     made = _make(graph, signature, stack, target, options)
+    hand_back()
     if cache is not None:
         cache.put("plan", key, pickle.dumps(made))
     return made

@@ -20,7 +20,7 @@ from tegg.testing.preimage import choose
 from tegg.testing.sizes import Sizes
 from tegg.testing.terms import const_bits, is_kind, leaves, literal, rename
 
-MEMORY = ("Load", "Store", "ToDevice", "ToHost")  # where a value rests changes nothing about it
+MEMORY = ("Load", "Store")  # where a value rests changes nothing about it
 ROUNDED = "StoreAs"  # a form that is a dtype: the value after a cast to it and back
 SYMBOLIC_TRIES = 40  # graphs of symbolic dims that are drawn before numbers are
 ARITHMETIC: dict[str, Callable[..., int]] = {

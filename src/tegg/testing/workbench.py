@@ -27,7 +27,7 @@ from tegg.testing.terms import leaves
 SOUND_DRAWS = 100    # graphs on which a rule must hold
 GUARD_DRAWS = 400    # graphs among which one must break a rule that lacks a guard
 LIVE_DRAWS = 20      # graphs of its own left side, on one of which a rule must fire
-BUFFER_WORDS = ("Load", "Store", "StoreAs", "ToDevice", "ToHost")
+BUFFER_WORDS = ("Load", "Store", "StoreAs")
 
 
 @dataclass(frozen=True, slots=True)

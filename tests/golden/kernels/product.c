@@ -272,10 +272,7 @@ void k(void *const *buffers, const int64_t *sizes, int tid, int nt) {
   for (int64_t batch = s.b0; batch < s.b1; batch++) {
     const int64_t z0 = batch; (void)z0;
 
-    for (int64_t q0 = s.q0, q1; q0 < s.q1; q0 = q1) {
-      q1 = s.q1 - q0 > (s.q1 - s.q0) ? q0 + (s.q1 - s.q0) : s.q1;
 
-      k_block(b0, b1, b2, b3, z0,  row0, row1, q0, q1, (const float *)buffers[4] + 0,  ws);
-    }
+    k_block(b0, b1, b2, b3, z0,  row0, row1, s.q0, s.q1, (const float *)buffers[4] + 0,  ws);
   }
 }

@@ -5,7 +5,6 @@
 #define threadgroup __local
 #define constant __constant
 #define thread __private
-#define __METAL_VERSION__ 230
 
 typedef unsigned char uchar;
 typedef unsigned short ushort;
@@ -92,8 +91,16 @@ template <class T, int R, int C> simdgroup_matrix<T, R, C> make_filled_simdgroup
                                           ulong2 from, bool transpose) {}
 MOVES(device)
 MOVES(threadgroup)
+template <class T, class A, class B> struct simt_multiplied {
+  enum { yes = __is_same(T, A) && __is_same(A, B) };
+};
+#if __METAL_VERSION__ >= 310
+template <> struct simt_multiplied<float, half, half> { enum { yes = 1 }; };
+#endif
 template <class T, class A, class B> void simdgroup_multiply_accumulate(
     __private simdgroup_matrix<T, 8, 8> &d, __private const simdgroup_matrix<A, 8, 8> &a,
-    __private const simdgroup_matrix<B, 8, 8> &b, __private const simdgroup_matrix<T, 8, 8> &c) {}
+    __private const simdgroup_matrix<B, 8, 8> &b, __private const simdgroup_matrix<T, 8, 8> &c) {
+  static_assert(simt_multiplied<T, A, B>::yes, "matrices of these types are not multiplied here");
+}
 SHUFFLES(float) SHUFFLES(half) SHUFFLES(int) SHUFFLES(uint) SHUFFLES(ushort) SHUFFLES(uint2)
 }

@@ -1,0 +1,68 @@
+"""Products of plain operands: one text for all sizes, which are given when the kernel is called.
+
+Programs are full of such products, and what differs between them is mostly their sizes. Where an
+operand or a result is computed on the way, or an axis is a window, sizes stay in the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tegg.contraction import Spec
+from tegg.dim import Dim, dim, evaluate
+from tegg.ir.classes import Fragment
+from tegg.ir.graph import Graph, Node
+from tegg.ir.template import OWN
+from tegg.kernel.code import KernelCode
+
+_FORMS = ("CpuPacked", "CpuRows", "CpuDots")
+
+
+def generalized(fragment: Fragment) -> tuple[Fragment, Mapping[str, int]] | None:
+    """The fragment of a plain product with symbols for its sizes, and what they are; None for any
+    other. An axis of one element stays one: it makes simpler code."""
+    if not _is_plain(fragment):
+        return None
+    (product,), (result,) = fragment.anchors, fragment.outputs
+    spec = Spec.parse(product.attrs[0])
+    lengths = spec.sizes(*(a.shape for a in product.args))
+    names = {c: f"size_{i}" for i, c in enumerate(lengths)}  # whatever letters a spec has
+    sizes = {names[c]: n for c, n in lengths.items() if n > 1}
+    of: dict[str, Dim] = {"": 1} | {c: dim(names[c], 1, None, n) if n > 1 else n
+                                    for c, n in lengths.items()}
+    graph = Graph(table=fragment.graph.table)
+    made = {a.attrs[0]: graph.input(f"x{a.attrs[0]}", tuple(of[c] for c in axes), a.dtype)
+            for a, axes in sorted(zip(product.args, (spec.x, spec.y)), key=lambda p: p[0].attrs[0])}
+    out = graph.op(product.op.name, *(made[a.attrs[0]] for a in product.args), product.attrs[0],
+                   tuple(of[c] for c in spec.out), *product.attrs[OWN:])
+    long = iter([of[c] for c in spec.out if of[c] != 1])
+    outer = graph.reshape(out, tuple(1 if n == 1 else next(long) for n in result.shape))
+    return Fragment(graph, (outer,), (out,)), sizes
+
+
+def _is_plain(fragment: Fragment) -> bool:
+    """Whether a fragment is a product of its two inputs, with axes of one element put in or left
+    out at most, and all sizes known."""
+    if len(fragment.anchors) != 1 or len(fragment.outputs) != 1:
+        return False
+    (product,), (result,) = fragment.anchors, fragment.outputs
+    if product.op.name not in _FORMS or len(fragment.graph.inputs) != 2:
+        return False
+    if sorted(a.attrs[0] if a.op.name == "Input" else -1 for a in product.args) != [0, 1]:
+        return False
+    if result is not product and (result.op.name != "Reshape" or result.args[0] is not product):
+        return False
+    every = [n for v in (*product.args, product, result) for n in v.shape]
+    return all(isinstance(n, int) and n > 0 for n in every) and _long(product) == _long(result)
+
+
+def _long(v: Node) -> list[Dim]:
+    return [n for n in v.shape if n != 1]
+
+
+def given(code: KernelCode, sizes: Mapping[str, int]) -> KernelCode:
+    """A kernel that is called at these sizes, whatever program it is part of."""
+    return replace(code, symbols=(), given=tuple(sizes[s] for s in code.symbols),
+                   temporaries=tuple(replace(t, size=evaluate(t.size, sizes))
+                                     for t in code.temporaries))

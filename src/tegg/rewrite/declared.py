@@ -1,0 +1,62 @@
+"""E-graphs in which rules are declared already: declaring them takes longer than running most.
+
+A thread keeps the last e-graph that it used, with the rules and without any program. A program is
+loaded after a ``push``, and ``pop`` takes it back; both copy tables that hold nothing yet.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from tegg.errors import RuleError
+from tegg.rewrite.engine import Engine
+from tegg.rewrite.rulefile import Rule
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """Text that declares something to egglog, and the rule that it is, if it is one."""
+
+    text: str
+    rule: Rule | None = None
+
+
+class _Kept(threading.local):
+    """An engine belongs to its thread, and so does what is kept."""
+
+    last: tuple[tuple[str, ...], Engine] | None = None
+
+
+_KEPT = _Kept()
+
+
+@contextmanager
+def declared(declarations: Sequence[Declaration], keep: bool = True) -> Iterator[Engine]:
+    """An engine to which all this was declared, and nothing else. It is good until the block ends.
+
+    keep: whether the next block with the same declarations may have it. An engine on which a block
+    failed is not kept. Raises RuleError, with the place of the rule, for one that egglog refuses.
+    """
+    key = tuple(d.text for d in declarations)
+    kept, _KEPT.last = _KEPT.last, None  # a block inside this one declares for itself
+    engine = kept[1] if keep and kept is not None and kept[0] == key else _fresh(declarations)
+    engine.push()
+    yield engine
+    if keep:
+        engine.pop()
+        _KEPT.last = key, engine
+
+
+def _fresh(declarations: Sequence[Declaration]) -> Engine:
+    engine = Engine()
+    for d in declarations:
+        try:
+            engine.run(d.text)
+        except RuleError as e:
+            if d.rule is None:
+                raise
+            raise RuleError(f"{d.rule.place}: rule {d.rule.name!r}: {e}") from None
+    return engine

@@ -1,0 +1,47 @@
+"""Scratch memory of CPU kernels that ends at a page which cannot be read, and holds a pattern."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from types import SimpleNamespace
+from unittest.mock import patch
+
+from tegg.backends.cpu import library
+from tegg.backends.cpu.runtime import runtime
+from tegg.testing.kernels import PATTERN
+from tegg.testing.memory import Guarded
+
+_ALIGNED = 64  # bytes, as the runtime gives it
+_SCRATCH = 2   # its place in the runtime's table: run, barrier, scratch, now
+_Table = ctypes.c_void_p * 4
+
+
+class _Scratch:
+    """A runtime's table whose scratch is guarded. It is valid until more is asked for."""
+
+    def __init__(self) -> None:
+        self._memory: Guarded | None = None
+        self._function = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_size_t)(self._give)
+        self._table = _Table(*_Table.from_address(runtime().table))
+        self._table[_SCRATCH] = ctypes.cast(self._function, ctypes.c_void_p)
+        self.table = ctypes.addressof(self._table)
+
+    def _give(self, count: int) -> int:
+        if self._memory:
+            self._memory.close()
+        self._memory = Guarded(max(1, -(-count // _ALIGNED)) * _ALIGNED)
+        ctypes.memset(self._memory.address, PATTERN, self._memory.size)
+        return self._memory.address
+
+
+_scratch = cache(_Scratch)
+
+
+@contextmanager
+def guarded() -> Iterator[None]:
+    """Kernels that are loaded meanwhile take scratch from here, a thread at a time."""
+    with patch.object(library, "runtime", lambda: SimpleNamespace(table=_scratch().table)):
+        yield

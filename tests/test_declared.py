@@ -1,0 +1,127 @@
+"""Engines that are lent with rules declared: nothing of a program stays, and nothing is shared."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tegg.errors import RuleError
+from tegg.ir.graph import Graph
+from tegg.rewrite import declared as module
+from tegg.rewrite.compiler import Generic
+from tegg.rewrite.declared import Declaration, declared
+from tegg.rewrite.egraph import saturate
+from tegg.rewrite.engine import Engine
+
+BASE = [Declaration(t) for t in (
+    "(relation edge (i64 i64))", "(relation path (i64 i64))", "(ruleset walk)",
+    "(rule ((edge a b)) ((path a b)) :ruleset walk)",
+    "(rule ((path a b) (edge b c)) ((path a c)) :ruleset walk)")]
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept():
+    module._KEPT.last = None
+    yield
+    module._KEPT.last = None
+
+
+def paths(e: Engine, edges) -> set:
+    for a, b in edges:
+        e.run(f"(edge {a} {b})")
+    while e.run_rules("walk").changed:
+        pass
+    return {(e.int_of(i[0]), e.int_of(i[1])) for i, _, _ in e.rows(["path"])["path"]}
+
+
+def closure(edges) -> set:
+    found = set(edges)
+    while more := {(a, d) for a, b in found for c, d in found if b == c} - found:
+        found |= more
+    return found
+
+
+graphs = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=6)
+
+
+@given(st.lists(graphs, min_size=1, max_size=4))
+@settings(max_examples=20)
+def test_what_one_block_did_no_other_sees(programs):
+    module._KEPT.last = None
+    lent = []
+    for edges in programs:
+        with declared(BASE) as e:
+            lent.append(e)
+            assert len(e.log) == len(BASE) and e.changes == 0
+            e.run("(relation own (i64))")  # a name that would clash if it stayed
+            assert paths(e, edges) == closure(edges)
+    assert all(e is lent[0] for e in lent)
+
+
+def test_other_declarations_have_an_engine_of_their_own():
+    with declared(BASE) as first:
+        pass
+    with declared(BASE[:2]) as second:
+        assert second is not first and len(second.log) == 2
+    with declared(BASE) as third:  # one is kept: the last
+        assert third is not first
+
+
+def test_an_engine_on_which_a_block_failed_is_not_lent_again():
+    with pytest.raises(RuleError, match="egglog refuses"), declared(BASE) as failed:
+        failed.run("(nonsense)")
+    with declared(BASE) as e:
+        assert e is not failed and paths(e, [(1, 2)]) == {(1, 2)}
+
+
+def test_blocks_inside_one_another():
+    with declared(BASE) as outer:
+        outer.run("(edge 1 2)")
+        with declared(BASE) as inner:
+            assert inner is not outer and paths(inner, [(3, 4)]) == {(3, 4)}
+        assert paths(outer, []) == {(1, 2)}
+
+
+def test_what_is_not_to_be_kept_is_neither_kept_nor_lent():
+    with declared(BASE) as first:
+        pass
+    with declared(BASE, keep=False) as e:
+        assert e is not first
+    with declared(BASE) as again:
+        assert again is not e
+
+
+def test_each_thread_has_its_own():
+    with declared(BASE) as mine:
+        pass
+    theirs: list[bool] = []
+
+    def run() -> None:
+        with declared(BASE) as e:
+            theirs.append(e is mine)
+        with declared(BASE) as again:
+            theirs.append(again is e)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert theirs == [False, True]
+
+
+def test_programs_of_one_stack_declare_its_rules_once(monkeypatch):
+    made = []
+    opened = Engine.__init__
+    monkeypatch.setattr(Engine, "__init__", lambda e: (made.append(e), opened(e))[1])
+
+    def fired(op: str, precision: str = "reals") -> set[str]:
+        graph = Graph()
+        x = graph.input("x", (2, 3), "f32")
+        graph.outputs["out"] = graph.op(op, graph.op("Neg", graph.op("Neg", x)))
+        return set(saturate(graph, Generic(), precision=precision).report.fired)
+
+    alone = fired("Sqrt")
+    assert alone and fired("Exp2") and fired("Sqrt") == alone and len(made) == 1
+    assert fired("Sqrt", "bitwise") and len(made) == 2  # other rule sets
