@@ -34,7 +34,7 @@ metal: $(VENV)/.metal  ## on a Mac: are the kernels right on its GPU, and how fa
 pycuda-wheel: $(VENV)/.dev  ## a wheel of PyCUDA in dist/, without a GPU: minutes, once
 	$(BIN)/python tools/pycuda_wheel.py dist
 
-cuda-report: $(VENV)/.dev  ## registers, spills and shared memory of all kernels that tests emit
+cuda-report: $(VENV)/.dev  ## registers, spills, widths of accesses, bytes moved of CUDA kernels: minutes
 	$(BIN)/python tools/cuda_report.py
 
 gpu-bundle: $(VENV)/.dev  ## programs and a runner for a machine with a GPU, in build/gpu

@@ -18,13 +18,16 @@ from simt.assembled import assembled
 from simt.simulator import Module, SimulatorError
 from tegg.backends.cuda.attention_mma import AttentionCores
 from tegg.backends.cuda.emit import CudaC
+from tegg.backends.cuda.target import Cuda
 from tegg.backends.simt.attention import lower_attention
 from tegg.backends.simt.attention_forms import Blocks
 from tegg.backends.simt.attention_tiles import AttentionTiles
 
 from tegg.dtype import DTYPES, f32
 from tegg.errors import LoweringError
+from tegg.runtime.driver import Options, plan_graph
 from tegg.testing.draw import Draw
+from tegg.trace import ArraySpec, trace
 
 PLAIN, CORES = Blocks("plain", 32, 32), Blocks("f16", 128, 64)
 DOUBLE = Blocks("plain", 16, 16)
@@ -239,3 +242,15 @@ def test_what_is_read_in_float32_is_not_rounded_on_its_way():
         for f, arrays in ((wide, (half, half, half)), (mixed, (half, whole, half))):
             program = tegg.compile(f, tegg.Generic(), device="cuda", cache=False).program(*arrays)
             assert "mma_h(sums[j]" not in program.source()[program.source().index("KERNEL(256"):]
+
+
+@pytest.mark.parametrize("heads, keys, rows, size, kind", [
+    (8, 2, 512, 64, "f16"), (16, 2, 256, 64, "bf16"), (4, 2, 70, 16, "f16"), (8, 1, 128, 64, "f16")])
+def test_grouped_heads_of_halves_are_cast_by_no_kernel(heads, keys, rows, size, kind):
+    """What is copied to the device costs its readers nothing more than what is cast from it."""
+    halves = [ArraySpec((1, n, rows, size), tegg.dtype(kind)) for n in (heads, keys, keys)]
+    graph = trace(lambda q, k, v: tegg.scaled_dot_product_attention(
+        q, k, v, is_causal=True, enable_gqa=True), tuple(halves)).graph
+    stack = (tegg.Generic(), tegg.Compiler(name="t", target=Cuda(90)))
+    plan = plan_graph(graph, Options(stack, cache=False))
+    assert [c.label for c in plan.run if c.stages] == ["CudaAttention+CudaMma"]

@@ -13,7 +13,7 @@ from simt import fake_cublas, fake_driver
 from tegg.backends.cuda import cublas, driver, streams
 from tegg.backends.cuda.blas import lower_blas
 from tegg.backends.cuda.blas_forms import BlasForms, blas_row, kind_of
-from tegg.backends.cuda.cublas import product_of
+from tegg.backends.cuda.blas_calls import product_of
 from tegg.backends.cuda.emit import CudaC
 from tegg.backends.cuda.target import Cuda
 

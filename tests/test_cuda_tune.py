@@ -8,29 +8,31 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from simt import fake_driver
+from simt import fake_cublas, fake_driver
 from tegg.backends.cuda import nvrtc
 from tegg.backends.cuda.cubin import cubin
+from tegg.backends.cuda import driver
 from tegg.backends.cuda.driver import open_device
 from tegg.backends.cuda.program import prelude, source_of
 from tegg.backends.cuda.target import Cuda, target
 from tegg.backends.cuda.tune import figures, measure
-from tegg.backends.cuda.tune.cases import QUICK, Sizes, cases
+from tegg.backends.cuda.tune.cases import FULL, QUICK, Sizes, cases
 from tegg.backends.cuda.tune.figures import Figures, shown
 from tegg.backends.cuda.tune.fit import fitted, from_figures
 from tegg.backends.tuning.fitting import Timed, error
 
 import tegg
+from tegg.dtype import f32
 from tegg.cli import main
 from tegg.errors import LoweringError
 from tegg.extract.cost import load_costs
 from tegg.ir.graph import Graph
 from tegg.runtime import search
-from tegg.runtime.driver import Options, compile_graph
+from tegg.runtime.driver import Options, compile_graph, plan_graph
 
 SMALL = Sizes((4, 12), 256, ("f32", "f64"), 256, 3, ("Exp2",),
               {"product": (40, 72, 64), "row": (1, 64, 128)}, ("f16",), ())
-FOUND = Figures(3e-6, 2e12, 6e12, 40e12, 400e12, 20e12)
+FOUND = Figures(3e-6, 2e12, 6e12, 40e12, 400e12, 20e12, 9e-6, 12e9, 6e9, 25e9)
 
 
 @pytest.fixture
@@ -69,6 +71,34 @@ def test_a_profile_of_figures():
     assert [level.total for level in made.levels] == [6e12, 2e12]
     assert made.levels[0].size == 25 << 20 and made.levels[1].size == float("inf")
     assert made.name == "cuda/measured" and made.product_rate > made.loop_rate
+    assert made.copy == 9e-6 and made.copy_rate == pytest.approx(8e9), "as much in as out"
+
+
+def test_copies_are_timed_by_the_host(gpu, monkeypatch):
+    """A clock that each copy moves on by what a device of known prices would take."""
+    clock, device = [0.0], open_device()
+    start, rates = 10e-6, {"upload": 12e9, "download": 6e9}
+    pinned = []
+
+    def moving(name):
+        real = getattr(driver.Device, name)
+
+        def move(self, to, source, nbytes, stream=0):
+            fast = 25e9 if {to, source} & {p.address for p in pinned} else rates[name]
+            clock[0] += start + nbytes / fast
+            real(self, to, source, nbytes, stream)
+        return move
+    for name in rates:
+        monkeypatch.setattr(driver.Device, name, moving(name))
+    real = driver.Device.pinned
+    monkeypatch.setattr(driver.Device, "pinned",
+                        lambda self, n: pinned.append(real(self, n)) or pinned[-1])
+    monkeypatch.setattr(figures.time, "perf_counter", lambda: clock[0])
+    found = figures.copies(device, 1 << 20, 2)
+    assert found == pytest.approx((start, 12e9, 6e9, 25e9), rel=1e-2)
+    count = gpu.count("cuMemFreeHost")
+    pinned.clear()
+    assert gpu.count("cuMemFreeHost") == count + 1
 
 
 # ---- our kernels
@@ -127,6 +157,46 @@ def test_times_are_told_again():
     assert found.loop_dtypes["f64"] == pytest.approx(3.0, rel=0.2)
 
 
+def test_prices_of_the_library_are_told_again():
+    """Each kind and shape class of its own; other forms and dtypes are not moved by them."""
+    base = from_figures(load_costs("cuda/sm_90"), FOUND, 132, 50 << 20)
+    rates = {"BlasGemm f32": 0.4, "BlasGemm tf32": 0.1, "BlasGemm f16": 0.02,
+             "BlasGemm f16 few": 6.0, "BlasGemm f16 deep": 0.1, "BlasGemm f64": 0.3}
+    truth = replace(base, templates={**base.templates, "CudaMma": 0.06, "CudaRows": 2.0, **rates},
+                    product_dtypes={**base.product_dtypes, "f64": 5.0})
+    sizes = replace(QUICK, dtypes=("f32",), ops=("Exp2",), slow=("f64",),
+                    products={n: FULL.products[n] for n in ("large", "medium", "one row", "deep")})
+    made = cases(Cuda(90, blas=True), sizes)
+    assert {c.of for c in made} >= {*rates, "BlasGemm f32 few", "BlasGemm f32 deep"}
+    timed = [Timed(c, 132, c.seconds(truth, 132)) for c in made]
+    found = fitted(base, timed)
+    for name, value in rates.items():
+        assert found.templates[name] == pytest.approx(value, rel=0.35), name
+    assert found.product_dtypes["f64"] == pytest.approx(5.0, rel=0.3)
+    assert found.templates["CudaMma"] == pytest.approx(0.06, rel=0.3)
+    kept = fitted(base, [t for t in timed if not t.case.of.startswith("BlasGemm")])
+    assert kept.templates["BlasGemm f16"] == base.templates["BlasGemm f16"], "none was timed"
+
+
+def chosen(costs):
+    """The forms of a product of halves by these costs."""
+    class Priced(Cuda):
+        def costs(self):
+            return costs
+    g = Graph()
+    x, w = (g.op("Cast", g.input(n, (4096, 4096), "f16"), f32) for n in "xw")
+    g.outputs["y"] = g.op("Contract", x, w, "a,k;k,b;a,b", (4096, 4096))
+    stack = (tegg.Generic(), tegg.Compiler(name="t", target=Priced(90, blas=True)))
+    return [c.label for c in plan_graph(g, Options(stack, cache=False)).run]
+
+
+def test_measured_prices_decide():
+    base = load_costs("cuda/sm_90")
+    for price, wanted in ((0.005, "BlasGemm"), (3.0, "CudaMma")):
+        costs = replace(base, templates={**base.templates, "BlasGemm f16": price})
+        assert wanted in chosen(costs), price
+
+
 # ---- the whole
 @pytest.fixture
 def quick(gpu, monkeypatch):
@@ -157,6 +227,15 @@ def test_tuning(quick, monkeypatch):
     assert "measured on" in run("--show")
     monkeypatch.setenv("TEGG_COSTS", "cuda/generic")
     assert target().costs().name == "cuda/generic"
+
+
+def test_the_library_is_timed_where_it_is(quick):
+    with fake_cublas.installed() as blas:
+        made = target().tune(True)
+        assert blas.count("products") > 4
+    assert made.costs.templates["BlasGemm f32"] != load_costs("cuda/sm_90").templates["BlasGemm f32"]
+    shipped = target().tune(True).costs.templates
+    assert shipped["BlasGemm f32"] == load_costs("cuda/sm_90").templates["BlasGemm f32"]
 
 
 def test_each_step_is_told(quick):

@@ -1,10 +1,8 @@
-"""What is asked of NVIDIA's compiler about kernels that tests emit, and the report of its answers."""
+"""What is asked of NVIDIA's compiler about kernels that tests emit."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
-from pathlib import Path
 
 import pytest
 from simt import machine_code
@@ -70,24 +68,3 @@ def test_what_is_drawn_may_spill(fresh):
 def test_without_the_compiler_nothing_is_asked(fresh, monkeypatch):
     monkeypatch.setattr(machine_code, "_real", lambda: None)
     machine_code.check(["no kernel at all"])
-
-
-def test_the_report(tmp_path, monkeypatch, capsys):
-    file = Path(__file__).parent.parent / "tools" / "cuda_report.py"
-    spec = importlib.util.spec_from_file_location("cuda_report", file)
-    report = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(report)
-    rows = [{"test": f"t.py::f[{n}]", "sm": 90, "kernel": f"k{n}", "registers": 10 * n, "shared": n,
-             "spilled": 8 * (n == 3)} for n in (1, 2, 3)]
-    path = tmp_path / "rows"
-    path.write_text("".join(json.dumps(r) + "\n" for r in rows))
-    monkeypatch.setattr(report, "RESULT", tmp_path / "result.json")
-    monkeypatch.setattr(report, "ROOT", tmp_path)
-    monkeypatch.setattr(report.sys, "argv", ["cuda_report.py", str(path)])
-    assert report.main() == 0
-    assert "result.json: 3 kernels, 1 of them spill" in capsys.readouterr().out
-    assert json.loads((tmp_path / "result.json").read_text()) == [
-        {"test": "t.py::f", "sm": 90, "kernels": 3, "registers": {"median": 20, "most": 30},
-         "shared bytes": 3, "spilling": {"k3": 8}}]
-    monkeypatch.setattr(report.sys, "argv", ["cuda_report.py", str(tmp_path / "nothing")])
-    assert report.main() == 2

@@ -24,7 +24,7 @@ from tegg.backends.metal.driver import Dispatch, prelude
 from tegg.backends.metal.emit import MOST_BUFFERS, Msl
 from tegg.backends.metal.target import Metal
 from tegg.dtype import f32
-from tegg.errors import ArgumentError, BackendError, LoweringError
+from tegg.errors import ArgumentError, BackendError, ExtractionError, LoweringError
 from tegg.ir.graph import Graph
 from tegg.mapped import start_of
 from tegg.nn import Parameter
@@ -296,6 +296,18 @@ def test_the_stand_in_refuses_offsets(gpu):
 
 
 # ---- what is refused
+def test_buffers_over_the_limit(gpu, monkeypatch):
+    program = compile_graph(doubled(), options())
+    monkeypatch.setattr(Settings, "biggest", 8)
+    with pytest.raises(BackendError, match="M2 Pro makes no buffer of .* bytes .at most 8 bytes.; its"):
+        program(floats(3))
+
+
+def test_double_precision(gpu):
+    with pytest.raises(ExtractionError, match=r"(?s)Metal has no float64; cast to float32"):
+        tegg.compile(lambda x: x * 2, *stack())(np.zeros(3))
+
+
 @pytest.fixture
 def closed():
     direct.open_direct.cache_clear()

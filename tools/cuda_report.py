@@ -32,9 +32,11 @@ from cuda_report_page import page
 from make import Written, candidates
 from simt.simulator import Memory, Module
 from tegg.backends.cuda import nvrtc
-from tegg.backends.cuda.disassembly import Instructions, instructions_of
+from tegg.backends.cuda.disassembly import Instructions, disassembler, instructions_of
 from tegg.backends.cuda.program import source_of
 from tegg.backends.cuda.resources import resources_of
+
+from tegg.errors import BackendError
 
 RESULT = ROOT / "benchmarks" / "results" / "cuda-kernels.json"
 PAGE = ROOT / "docs" / "cuda-kernels.md"
@@ -176,6 +178,11 @@ def main() -> int:
     compiler = nvrtc.find()
     if compiler is None:
         print("no kernel can be compiled: pip install nvidia-cuda-nvrtc-cu12")
+        return 2
+    try:
+        disassembler()
+    except BackendError as e:
+        print(f"no report: {e}")
         return 2
     rows = []
     for case, most in programs(options.only):

@@ -9,18 +9,19 @@ from typing import Any
 _HEAD = """# CUDA kernels, as they are compiled
 
 Written by `make cuda-report` from `benchmarks/results/cuda-kernels.json`; no GPU has a part in it.
-NVRTC {version} compiles every program of the bundle for GPUs that is a kernel family, in each form that
-competes, a workload, or a model cut to two layers. Registers and shared memory (bytes, of a block) are
-the most of any kernel of a program, all else is of all its kernels: bytes that are spilled, tensor-core
-instructions, and accesses of global memory by how many bits each moves, as `nvdisasm` lists them
-(copies go to shared memory past registers, by `cp.async`). An instruction counts once, however often it
-is executed: ends of rows, and a second form for rows that begin anywhere, are narrow accesses beside the
-wide ones. Bytes are those that threads read and write in the simulator, over those that the plan
-counts, which it prices programs by.
+NVRTC {version} compiles every program of the bundle for GPUs that is a kernel family, in each form
+that competes, a workload, or a model cut to two layers. Registers and shared memory (bytes, of a
+block) are the most of any kernel of a program, all else is of all its kernels: bytes that are
+spilled, tensor-core instructions, and accesses of global memory by how many bits each moves, as
+`nvdisasm` lists them (copies go to shared memory past registers, by `cp.async`). An instruction
+counts once, however often it is executed: ends of rows, and a second form for rows that begin
+anywhere, are narrow accesses beside the wide ones. Bytes are those that threads read and write in
+the simulator, over those that the plan counts, which it prices programs by: it counts each array
+once, and what rows share, a bias or indices, is read by each of them, from caches on a GPU.
 
-| architecture | programs | kernels | most registers | kernels that spill | most bytes spilled | with tensor cores |
-| --- | --- | --- | --- | --- | --- | --- |
 """
+_WHOLE = ("architecture", "programs", "kernels", "most registers", "kernels that spill",
+          "most bytes spilled", "kernels with tensor cores")
 _COLUMNS = ("program", "kernels", "registers", "shared", "spilled", "tensor", "loads", "stores",
             "copies", "bytes read", "written")
 
@@ -28,7 +29,7 @@ _COLUMNS = ("program", "kernels", "registers", "shared", "spilled", "tensor", "l
 def page(record: Mapping[str, Any]) -> str:
     """The page of a record."""
     rows = record["programs"]
-    out = [_HEAD.format(version=record["compiler"])]
+    out = [_HEAD.format(version=record["compiler"]), _line(_WHOLE), _line(["---"] * len(_WHOLE))]
     architectures = sorted({r["sm"] for r in rows})
     for a in architectures:
         out.append(_line(_whole(a, [r for r in rows if r["sm"] == a])))

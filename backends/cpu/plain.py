@@ -27,8 +27,9 @@ def generalized(fragment: Fragment) -> tuple[Fragment, Mapping[str, int]] | None
     (product,), (result,) = fragment.anchors, fragment.outputs
     spec = Spec.parse(product.attrs[0])
     lengths = spec.sizes(*(a.shape for a in product.args))
-    sizes = {f"size_{c}": n for c, n in lengths.items() if n > 1}
-    of: dict[str, Dim] = {"": 1} | {c: dim(f"size_{c}", 1, None, n) if n > 1 else n
+    names = {c: f"size_{i}" for i, c in enumerate(lengths)}  # whatever letters a spec has
+    sizes = {names[c]: n for c, n in lengths.items() if n > 1}
+    of: dict[str, Dim] = {"": 1} | {c: dim(names[c], 1, None, n) if n > 1 else n
                                     for c, n in lengths.items()}
     graph = Graph(table=fragment.graph.table)
     made = {a.attrs[0]: graph.input(f"x{a.attrs[0]}", tuple(of[c] for c in axes), a.dtype)

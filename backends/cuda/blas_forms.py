@@ -22,7 +22,7 @@ _KINDS = MappingProxyType({"f32": {"f32": 50, "tf32": 80, "f16": 70, "bf16": 80}
                            "f64": {"f64": 50}, "f16": {"f16": 53}, "bf16": {"bf16": 80}})
 _TILES = ((128, 128), (128, 64), (64, 64), (32, 32))  # about what the library has
 _READ = 8.0       # multiply-adds that reading an element of a tile's sides takes as long as
-_FEW = 16         # rows or columns up to which a product is one of few
+_FEW = 16         # rows or columns up to which a product is one of few, and tiles of a deep one
 _DEEP = 512       # terms of a sum that a part of the depth has at least
 _MOST_PARTS = 16
 
@@ -31,7 +31,8 @@ def _executes(own: tuple, e: Extents) -> Execution:
     """The tile that wastes least of a product, with the depth in parts where tiles are few.
 
     The library tells nobody what it does; this is what its shape classes are known for, and the
-    profile's entry ``BlasGemm KIND``, or ``BlasGemm KIND few``, says how fast it does it.
+    profile's entry ``BlasGemm KIND`` says how fast it does it, or that with `` few`` or `` deep``
+    behind it, of few rows or columns and of few tiles with long sums.
     """
     (kind,) = own
     few = min(e.m, e.n) <= _FEW
@@ -45,8 +46,9 @@ def _executes(own: tuple, e: Extents) -> Execution:
     area, speed = (e.m * e.n, 0.5) if few else padded((rows, columns))
     parts = max(1, min(_MOST_PARTS, e.k // _DEEP))
     tiles = e.batch * -(-e.m // rows) * -(-e.n // columns)
+    shape = " few" if few else " deep" if tiles <= _FEW and parts > 1 else ""
     return Execution(2.0 * e.batch * area * e.k, speed, max(1, tiles * parts),
-                     rate=f"BlasGemm {kind}{' few' * few}")
+                     rate=f"BlasGemm {kind}{shape}")
 
 
 @cache

@@ -6,19 +6,16 @@ import ctypes
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from ctypes import POINTER, byref, c_double, c_float, c_int, c_longlong, c_size_t, c_void_p
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from tegg.dim import Dim, evaluate
 from tegg.errors import BackendError
-from tegg.kernel.gemm import Gemm, Matrix
 
 OLDEST = 11           # the first whose calls name what they compute in
-LARGEST = 2**31 - 1   # an extent or a step that the calls take
 ALIGN = 256           # what a workspace begins at a multiple of, as all memory of the driver's does
 STREAMS = 8           # streams whose workspaces are kept; the oldest go first
 STARTED = 4096        # kinds of products that are known to have been started
@@ -86,32 +83,6 @@ class Product:
     x: Side
     y: Side
     out: Side
-
-
-def product_of(g: Gemm, sizes: Mapping[str, int], addresses: Sequence[int]) -> Product | None:
-    """The call of a product at given sizes; None where it has no results.
-
-    ``addresses``: of the kernel's buffers. Raises BackendError for what the calls cannot count.
-    """
-    def at(d: Dim) -> int:
-        value = evaluate(d, sizes)
-        if not 0 <= value <= LARGEST:
-            raise BackendError(f"a product of {m} x {k} by {k} x {n} elements, whose rows are "
-                               f"{value} apart or as many, is beyond what cuBLAS counts to; "
-                               f"{REMEDY}")
-        return value
-
-    def side(x: Matrix, columns: int) -> Side:
-        row, column = evaluate(x.row, sizes), evaluate(x.column, sizes)
-        turned = column != 1 or row < columns
-        return Side(addresses[x.slot] + evaluate(x.first, sizes) * x.dtype.itemsize, x.dtype.name,
-                    at(x.column if turned else x.row), evaluate(x.batch, sizes), turned)
-
-    m, n, k = (evaluate(d, sizes) for d in (g.m, g.n, g.k))
-    if not (evaluate(g.batch, sizes) and m and n):
-        return None
-    return Product(g.kind, at(g.batch), at(g.m), at(g.n), at(g.k), side(g.x, k), side(g.y, n),
-                   side(g.out, n))
 
 
 # ---- the library

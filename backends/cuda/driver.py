@@ -207,6 +207,10 @@ class Device:
         """Memory that is freed with the object. With a stream: in its order, and soon had again."""
         return Memory(self, nbytes, stream if self._pooled else None)
 
+    def pinned(self, nbytes: int) -> Pinned:
+        """Memory of the host that copies need not go through another's for."""
+        return Pinned(self, self._driver, nbytes)
+
     def free_bytes(self) -> int:
         """Bytes of memory that nobody has."""
         free, total = c_size_t(), c_size_t()
@@ -318,6 +322,18 @@ class Memory:
             self._device.released("cuMemFree_v2", self.address)
         elif self.address:
             self._device.released("cuMemFreeAsync", self.address, self._stream)
+
+
+class Pinned:
+    """Bytes of the host that stay where they are, freed with the object."""
+
+    def __init__(self, device: Device, driver: Libcuda, nbytes: int) -> None:
+        self._device = device
+        self.address = driver.handle("cuMemAllocHost_v2", nbytes)
+
+    def __del__(self) -> None:
+        if hasattr(self, "address"):
+            self._device.released("cuMemFreeHost", self.address)
 
 
 class Module:

@@ -14,11 +14,24 @@ from tegg.kernel.simt import THREADS
 _SCALAR = MappingProxyType({"f": "float", "d": "double", "i": "int32_t", "l": "int64_t",
                             "u": "uint8_t", "c": "int8_t", "b": "int"})
 _MEMORY = MappingProxyType({**_SCALAR, "h": "uint16_t", "g": "uint16_t", "b": "uint8_t"})
+_SIZES = MappingProxyType({"float": 4, "double": 8, "int32_t": 4, "int64_t": 8, "uint8_t": 4,
+                           "int8_t": 4, "int": 4})  # of a kept value, registers of 32 bits
+# Bytes that rows may take by architecture: two blocks of a multiprocessor have them.
+_ROWS = MappingProxyType({75: 31 << 10, 80: 80 << 10, 86: 48 << 10, 87: 80 << 10, 89: 48 << 10,
+                          90: 112 << 10})
+
+
+def cuda_c(architecture: int) -> CudaC:
+    """The dialect for a compute capability."""
+    known = [a for a in _ROWS if a <= architecture]
+    return CudaC(rows=_ROWS[max(known)]) if known else CudaC()
 
 
 @dataclass(frozen=True, slots=True)
 class CudaC(SimtC):
     """CUDA C. The names that kernels use, ``block_id()`` and so on, are those of ``prelude.h``."""
+
+    rows: int = 46 << 10
 
     @property
     def dialect(self) -> Dialect:
@@ -31,6 +44,16 @@ class CudaC(SimtC):
     @property
     def room(self) -> int:
         return 48 << 10
+
+    def kept(self, arrays: Mapping[str, tuple[str, int]]) -> list[str]:
+        lines, at = ["  ROOM(kept);"], 0
+        for name, (kind, length) in arrays.items():
+            lines.append(f"  {kind} *const {name} = ({kind} *)(kept + {at});")
+            at += _SIZES[kind] * length
+        return lines
+
+    def set_aside(self, nbytes: int) -> int:
+        return nbytes
 
     @property
     def barrier(self) -> str:

@@ -37,6 +37,8 @@ _CALLS = MappingProxyType({
     "cuMemFree_v2": (c_uint64,),
     "cuMemAllocAsync": (POINTER(c_uint64), c_size_t, c_void_p),
     "cuMemFreeAsync": (c_uint64, c_void_p),
+    "cuMemAllocHost_v2": (POINTER(c_void_p), c_size_t),
+    "cuMemFreeHost": (c_void_p,),
     "cuMemGetInfo_v2": (POINTER(c_size_t), POINTER(c_size_t)),
     "cuMemcpyHtoDAsync_v2": (c_uint64, c_void_p, c_size_t, c_void_p),
     "cuMemcpyDtoHAsync_v2": (c_void_p, c_uint64, c_size_t, c_void_p),
@@ -112,7 +114,7 @@ class Libcuda:
 
     def handle(self, call: str, *arguments: Any) -> int:
         """The same of a handle or an address; 0 for none."""
-        out = c_uint64() if call.startswith("cuMemAlloc") else c_void_p()
+        out = c_uint64() if call in ("cuMemAlloc_v2", "cuMemAllocAsync") else c_void_p()
         getattr(self, call)(byref(out), *arguments)
         return out.value or 0
 

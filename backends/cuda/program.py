@@ -15,7 +15,7 @@ from tegg.planning.plan import Call, Plan
 from tegg.planning.target import ArraySpec
 
 from .arrays import Arrays
-from .cublas import product_of
+from .blas_calls import product_of
 from .cubin import cubin
 from .driver import Device, Event, Memory
 from .replay import Launch, Replay, Step

@@ -29,7 +29,7 @@ from .blas import lower_blas
 from .blas_forms import BlasForms, blas_row, kind_of
 from .copies import copies, copy_rows, lower_copy
 from .driver import open_device
-from .emit import CudaC
+from .emit import cuda_c
 from .mma import lower_mma
 from .mma_forms import MmaForms, mma_row, mma_tile_of
 from .program import Loaded, prelude
@@ -48,9 +48,9 @@ class Cuda:
 
     def __init__(self, architecture: int, number: int = 0, results: str = "numpy",
                  graph: bool = True, model: str = "", blas: bool = False) -> None:
-        self.architecture, self.number, self._model = architecture, number, model
+        self.architecture, self.number, self.model = architecture, number, model
         self.results, self.graph, self.blas = results, graph, blas
-        self.language = CudaC()
+        self.language = cuda_c(architecture)
         self.features = frozenset({f"sm={architecture}"})
         self.ops: tuple[Op, ...] = (*templates("Cuda"), mma_row(), rows_row("Cuda"),
                                     attention_row("Cuda"), *copy_rows())
@@ -72,7 +72,7 @@ class Cuda:
         chosen = chosen_costs(self.name)
         if chosen is not None:
             return chosen
-        found = measured_costs(self.name, self.machine()) if self._model else None
+        found = measured_costs(self.name, self.machine()) if self.model else None
         return load_costs(self.shipped()) if found is None else found
 
     def shipped(self) -> str:
@@ -82,7 +82,7 @@ class Cuda:
 
     def machine(self) -> str:
         """The GPU, in words: what its measured profile is kept by."""
-        return f"{self._model or open_device(self.number).name}, sm_{self.architecture}"
+        return f"{self.model or open_device(self.number).name}, sm_{self.architecture}"
 
     @property
     def settings(self) -> Mapping[str, Any]:

@@ -36,6 +36,7 @@ class Msl(SimtC):
 
     version: tuple[int, int] = PACKAGE
     bound: bool = False
+    rows: int = 31 << 10  # of the 32 KiB that there are; the rest is what reductions take
 
     @property
     def mixed(self) -> bool:
@@ -53,6 +54,13 @@ class Msl(SimtC):
     @property
     def room(self) -> int:
         return 32 << 10
+
+    def kept(self, arrays: Mapping[str, tuple[str, int]]) -> list[str]:
+        return [f"  {self.shared} {kind} {name}[{length}];"
+                for name, (kind, length) in arrays.items()]
+
+    def set_aside(self, nbytes: int) -> int:
+        return 0  # they are declared, and no launch asks for them
 
     @property
     def barrier(self) -> str:

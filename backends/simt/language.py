@@ -29,10 +29,12 @@ WRAPPING_OPS = MappingProxyType({**OPS, **{
 class SimtC(ABC):
     """What kernels of all such devices have in common; a device adds its words.
 
-    ``width``: values of 32 bits in the widest access.
+    ``width``: values of 32 bits in the widest access. ``rows``: bytes that a block may share for
+    rows that registers do not hold, so few that two blocks have them at a time.
     """
 
     width: int = 4
+    rows: int = 0
 
     @property
     @abstractmethod
@@ -48,6 +50,14 @@ class SimtC(ABC):
     @abstractmethod
     def room(self) -> int:
         """Bytes of memory that a block may share."""
+
+    @abstractmethod
+    def kept(self, arrays: Mapping[str, tuple[str, int]]) -> list[str]:
+        """Lines that declare arrays of the block's memory: by name their type and length."""
+
+    @abstractmethod
+    def set_aside(self, nbytes: int) -> int:
+        """Bytes that a launch has to ask for where such arrays take so many."""
 
     @property
     @abstractmethod
@@ -81,4 +91,4 @@ class SimtC(ABC):
         return print_kernel(self, algebra, function)
 
     def launch(self, algebra: Algebra, function: Function) -> Launch:
-        return launch(self.dialect, algebra, function)
+        return launch(self, algebra, function)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tegg.backends.cexpr import REGISTER, Dialect, dim
 from tegg.backends.simt.indices import narrow
@@ -15,7 +15,7 @@ from tegg.kernel.code import Launch
 from tegg.kernel.index import Algebra, Var
 from tegg.kernel.lane import Lanes
 from tegg.kernel.loops import Block, Fetch, Finish, Function, Keep, Let, Loop, Stmt, Store, Turn
-from tegg.kernel.passes import Pass, passes
+from tegg.kernel.passes import Pass, owners, passes, spent
 from tegg.kernel.simt import THREADS, WARP, Deal, deal
 
 if TYPE_CHECKING:
@@ -28,27 +28,37 @@ def deals(dialect: Dialect, algebra: Algebra, function: Function) -> list[Deal]:
     return [deal(s, lanes) for s in function.body if isinstance(s, Block)]
 
 
-def launch(dialect: Dialect, algebra: Algebra, function: Function) -> Launch:
+def launch(language: SimtC, algebra: Algebra, function: Function) -> Launch:
     """How a function is started: its pointers in the order of their slots, then its sizes."""
-    found = deals(dialect, algebra, function)
+    found = deals(language.dialect, algebra, function)
+    shared = 0
+    if any(d.team == THREADS for d in found):
+        shared = language.set_aside(_printed(language, algebra, function).kept_bytes)
     found += [d.plain for d in found if d.plain is not None]
     return Launch(THREADS, tuple(dict.fromkeys((d.values, d.each) for d in found)),
-                  tuple(sorted(function.buffers)))
+                  tuple(sorted(function.buffers)), shared)
 
 
 def print_kernel(language: SimtC, algebra: Algebra, function: Function) -> str:
     """A function as a kernel. The names that it uses, ``block_id()`` and so on, are the
     header's of the device."""
+    p = _printed(language, algebra, function)
+    head = language.head(function.name, dict(sorted(function.buffers.items())), function.symbols,
+                         p.rooms, p.index, int(p.keeps))
+    return "\n".join([*head, *(language.kept(p.kept) if p.kept else ()), *p.lines, "}"]) + "\n"
+
+
+def _printed(language: SimtC, algebra: Algebra, function: Function) -> SimtPrinter:
+    """A printer that has printed the nests of a function."""
     dialect = language.dialect
     found = deals(dialect, algebra, function)
     if narrow(function, found):  # indices of 64 bits are slow
         dialect = replace(dialect, index="int")
     p = SimtPrinter(dialect, algebra)
+    p.room = language.rows // THREADS
     for d in found:
         p.nest(d)
-    head = language.head(function.name, dict(sorted(function.buffers.items())), function.symbols,
-                         p.rooms, dialect.index, int(p.keeps))
-    return "\n".join([*head, *p.lines, "}"]) + "\n"
+    return p
 
 
 class SimtPrinter(WidePrinter):
@@ -61,6 +71,9 @@ class SimtPrinter(WidePrinter):
         self.dealt: frozenset[Var] = frozenset()
         self.rooms: list[str] = []  # registers that blocks reduce, by letter
         self.keeps = False          # whether threads keep values of a row
+        self.room = 0               # bytes of the block's memory that a thread has left for them
+        self.kept: dict[str, tuple[str, int]] = {}  # arrays of it: their types and lengths
+        self.kept_bytes = 0
 
     @property
     def index(self) -> str:
@@ -75,8 +88,10 @@ class SimtPrinter(WidePrinter):
         tests = sorted(f"{dim(x)} % {by} == 0" for x, by in d.even)
         with self.braces(f"if ({' && '.join(tests)})"):
             self._nest(d)
+        saved, self.room = self.room, 0  # one of the two has the room: what runs by far the most
         with self.braces("else"):
             self._nest(d.plain)
+        self.room = saved
 
     def _nest(self, d: Deal) -> None:
         self.deal, self.dealt, self.even = d, frozenset(loop.var for loop in d.loops), d.even
@@ -132,7 +147,8 @@ class SimtPrinter(WidePrinter):
 
     # ---- statements
     def block(self, stmts: Sequence[Stmt]) -> None:
-        found = (passes(stmts, self.deal.shares, self.team, self.even)
+        room = self.room if self.team == THREADS else 0
+        found = (passes(stmts, self.deal.shares, self.team, self.even, room)
                  if self.deal is not None and self.at.vector is None else {})
         for at, s in enumerate(stmts):
             mine = found.get(at)
@@ -173,7 +189,8 @@ class SimtPrinter(WidePrinter):
 
     def _pass(self, p: Pass) -> None:
         """Each thread of a team takes every so manieth iteration, or as many groups of neighbours.
-        Of the first ones values stay in registers."""
+        Of the first ones values stay in registers, of others in the block's memory: those of a
+        thread lie where only it looks, a warp's side by side."""
         flat, index, team = f"q{len(self.lines)}", self.dialect.index, self.team
         rank = _rank(team)
         total = _times([self._range(loop, p.count if loop is p.loops[-1] else 1)[1]
@@ -189,25 +206,43 @@ class SimtPrinter(WidePrinter):
                 self.line(f"const {index} {flat} = {_plus(rank, f'g * {team}')};")
                 with self.braces(f"if ({flat} < {total})"), self._team(1):
                     self._iteration(p, flat, p.rest)
+        if p.beyond:
+            self._set_aside(p)
+            self.line("UNROLL_BY(2)")
+            with self.braces(f"for (int g = 0; g < {p.beyond}; g++)"):
+                self.line(f"const {index} {flat} = {_plus(rank, f'(g + {p.turns}) * {team}')};")
+                with self.braces(f"if ({flat} < {total})"), self._team(1):
+                    self._iteration(p, flat, p.rest, lambda i, u: (
+                        f"r{p.places[i]}[(g * {p.count} + {u}) * {THREADS} + thread_id()]"))
         if not p.whole:
-            start = _plus(rank, str(p.turns * team)) if p.turns else rank
+            done = (p.turns + p.beyond) * team
+            start = _plus(rank, str(done)) if done else rank
             with self.braces(f"for ({index} {flat} = {start}; {flat} < {total}; "
                              f"{flat} += {team})"), self._team(1):
                 self._iteration(replace(p, keeps=frozenset(), reads=()), flat, p.body)
 
-    def _iteration(self, p: Pass, flat: str, body: Sequence[Stmt]) -> None:
-        """What is done for one group of neighbours."""
+    def _set_aside(self, p: Pass) -> None:
+        """Memory of the block for what the first pass over a row keeps."""
+        for v in owners(p):
+            self.kept[f"r{v.id}"] = self._type(v.dtype, False), p.beyond * p.count * THREADS
+        self.room -= spent([p])
+        self.kept_bytes += spent([p]) * THREADS
+
+    def _iteration(self, p: Pass, flat: str, body: Sequence[Stmt],
+                   place: Callable[[int, Any], str] = "k{}[g][{}]".format) -> None:
+        """What is done for one group of neighbours. place: where kept values are, by their number
+        and the neighbour's."""
         self._unpack(flat, p.loops, p.count)
 
         def inside(u: str | None) -> None:
             for v in p.reads:
-                self._define(v, lambda c, v=v: f"k{v.id}[g][{c if u is None else u}]")
+                self._define(v, lambda c, v=v: place(v.id, c if u is None else u))
             for s in body:
                 self.statement(s)
                 if isinstance(s, Let) and s.value.id in p.keeps:
                     for c in self._copies_of(s.value):
                         at = c if u is None else u
-                        self.line(f"k{s.value.id}[g][{at}] = {self.ref(s.value, c)};")
+                        self.line(f"{place(s.value.id, at)} = {self.ref(s.value, c)};")
 
         if p.count > 1:
             self.together(p.last, p.count, f"{self.name(p.last)}_from", inside)

@@ -9,26 +9,34 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from tegg.backends.cuda.blas_calls import product_of
 from tegg.backends.cuda.program import prelude
 from tegg.backends.cuda.target import Cuda
 from tegg.backends.cuda.tune import figures
 from tegg.backends.cuda.tune.cases import FULL, Sizes, cases
-from tegg.backends.cuda.tune.fit import fitted, from_figures
+from tegg.backends.cuda.tune.fit import LIBRARY, fitted, from_figures
 from tegg.backends.cuda.tune.measure import plan_of
+from tegg.backends.tuning.case import Case
 from tegg.backends.tuning.fitting import Timed
 from tegg.extract.cost import load_costs
 from tegg.extract.profile import Profile
+from tegg.planning.plan import Plan
 
 
 def write_prices(folder: Path, architecture: int, sizes: Sizes,
                  compile_: Callable[[str, int], tuple[bytes, str]] | None) -> None:
     """The measuring kernels of a device, and all cases as one program."""
     folder.mkdir(parents=True)
-    plan, made = plan_of(cases(Cuda(architecture), sizes), Cuda(architecture))
+    target = Cuda(architecture, blas=True)
+    wanted = cases(target, sizes)
+    plan, made = plan_of([c for c in wanted if not c.of.startswith(LIBRARY)], target)
+    library = plan_of([c for c in wanted if c.of.startswith(LIBRARY)], target)
+    (folder / "library.json").write_text(json.dumps(calls(*library)))
     layout = plan.layout({})
     source = "\n".join(k.source for k in plan.kernels)
     (folder / "kernels.cu").write_text(source)
@@ -57,9 +65,23 @@ def write_prices(folder: Path, architecture: int, sizes: Sizes,
     (folder / "program.json").write_text(json.dumps(about))
 
 
+def calls(plan: Plan, made: Sequence[Case]) -> list[dict[str, Any]]:
+    """Products for cuBLAS to make: each with how its matrices lie in arrays of so many bytes."""
+    out = []
+    for case, call in zip(made, plan.run):
+        (stage,) = plan.kernels[call.kernel].stages
+        assert stage.product is not None
+        product = product_of(stage.product, {}, [0] * len(call.buffers))
+        assert product is not None
+        sizes = {side: plan.buffers[call.buffers[getattr(stage.product, side).slot]].bytes({})
+                 for side in ("x", "y", "out")}
+        out.append({"name": case.name, "bytes": sizes, **asdict(product)})
+    return out
+
+
 def profile(found: dict[str, Any], sizes: Sizes = FULL) -> Profile:
     """What ``tune.py`` measured, as a profile. Times of cases that are no longer made are left."""
-    target = Cuda(found["architecture"], model=found["device"])
+    target = Cuda(found["architecture"], model=found["device"], blas=True)
     base = from_figures(load_costs(target.shipped()), figures.Figures(**found["figures"]),
                         found["multiprocessors"], found["l2_bytes"])
     by_name = {c.name: c for c in cases(target, sizes)}

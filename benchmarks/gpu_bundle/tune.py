@@ -10,16 +10,18 @@ import argparse
 import json
 import statistics
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent
 sys.path.insert(0, str(ROOT))
 
+import numpy as np
 from machine import Program, machine_code
 from run import planned
-from tegg.backends.cuda import nvrtc
-from tegg.backends.cuda.driver import Device, open_device
+from tegg.backends.cuda import cublas, nvrtc
+from tegg.backends.cuda.driver import Device, Memory, open_device
 from tegg.backends.cuda.tune.figures import figures, shown
 from tegg.errors import BackendError
 
@@ -48,10 +50,48 @@ def measured(device: Device, folder: Path, rounds: int, quick: bool) -> dict[str
     for name, count in program.about["calls"]:
         out.append([name, sum(statistics.median(t) for t in stages[at:at + count])])
         at += count
+    library = json.loads((folder / "library.json").read_text())
+    out += map(list, library_times(device, library, rounds))
     return {"device": device.name, "architecture": device.architecture,
             "multiprocessors": device.multiprocessors, "l2_bytes": device.l2_bytes,
             "driver": device.version, "figures": dict(shown(found)), "cases": out,
             "unrest": statistics.median(statistics.median(t) / min(t) - 1.0 for t in stages)}
+
+
+def library_times(device: Device, wanted: Sequence[Mapping[str, Any]],
+                  rounds: int) -> Iterator[tuple[str, float]]:
+    """Each product of cuBLAS with its median seconds; none where the library is missing."""
+    try:
+        cublas.library()
+    except BackendError as e:
+        print(f"missing: {e}")
+        return
+    held: dict[tuple[str, int], Memory] = {}
+    for about in wanted:
+        with device.current():
+            sides = {}
+            for side, nbytes in about["bytes"].items():
+                if (side, nbytes) not in held:
+                    held[side, nbytes] = device.allocate(nbytes)
+                    zeros = np.zeros(nbytes, np.uint8)
+                    device.upload(held[side, nbytes].address, zeros.ctypes.data, nbytes)
+                    device.wait(0)
+                at = about[side]["address"] + held[side, nbytes].address
+                sides[side] = cublas.Side(**{**about[side], "address": at})
+            numbers = {n: about[n] for n in ("kind", "batch", "m", "n", "k")}
+            product = cublas.Product(**numbers, **sides)
+            try:
+                times = [_seconds(device, product) for _ in range(rounds + 1)]
+            except BackendError as e:
+                print(f"left out: {about['name']}, {e}")
+                continue
+        yield about["name"], statistics.median(times[1:])
+
+
+def _seconds(device: Device, product: cublas.Product) -> float:
+    begin = device.mark(0)
+    device.start(product, 0)
+    return device.seconds(begin, device.mark(0))
 
 
 def main() -> int:

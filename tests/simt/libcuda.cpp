@@ -462,6 +462,13 @@ Result cuMemFreeAsync(uint64_t p, void *s) {
   put(s, of([=] { return freed(p); }));
   return OK;
 }
+Result cuMemAllocHost_v2(void **out, size_t n) {
+  ENTER();
+  SAFE;
+  *out = n ? aligned_alloc(4096, (n + 4095) / 4096 * 4096) : nullptr;
+  return *out ? OK : INVALID;
+}
+Result cuMemFreeHost(void *p) { ENTER(); SAFE; settled(); free(p); return OK; }
 Result cuMemGetInfo_v2(size_t *free, size_t *total) {
   ENTER();
   *total = settings["memory"];

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from tegg.dtype import DType, dtype as as_dtype, f32
 from tegg.ir.graph import Graph, Node
 from tegg.ir.op import OPS
+from tegg.ir.template import Extents
 from tegg.rewrite.compiler import Tf32, lowering
 from tegg.rewrite.egraph import saturate
 
@@ -80,8 +81,9 @@ def products(target: Cuda, m: int, n: int, k: int, dtype: str) -> Iterator[Case]
             if e.op.template is not None:
                 made, form = _product(target, m, n, k, as_dtype(dtype), spec, e.op.name, e.attrs)
                 own = ", ".join(map(str, e.attrs[2:]))
-                yield Case(f"{e.op.name}({own}) {spec} {m}x{k}x{n} {dtype}", e.op.name, made,
-                           (form,), (form,))
+                done = e.op.template(e.attrs, Extents(1, m, n, k, form.dtype))
+                yield Case(f"{e.op.name}({own}) {spec} {m}x{k}x{n} {dtype}",
+                           done.rate or e.op.name, made, (form,), (form,))
 
 
 def _product(target: Cuda, m: int, n: int, k: int, dtype: DType, spec: str, op: str = "Contract",

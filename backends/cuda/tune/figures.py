@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from ..driver import Device, Memory
 from ..replay import Launch
 
 THREADS, ROUNDS = 256, 4096
 _FAR = 1 << 28  # bytes that no L2 holds
+_COPIED, _SMALL = 1 << 26, 256  # bytes of a large copy and of a small one
 
 _SOURCE = r"""
 KERNEL(256) empty(float *a, long long n) {}
@@ -70,7 +74,9 @@ TENSOR_CORES = 75  # from this architecture on
 class Figures:
     """launch: seconds of a launch that does nothing. memory, l2: bytes a second, read and written.
     multiply_adds, tensor: operations a second, two a multiply-add (tensor is 0 without such
-    cores). shared: bytes a second that threads read of shared memory."""
+    cores). shared: bytes a second that threads read of shared memory. copy: seconds that a small
+    copy between the host and the device takes. to_device, to_host, pinned: bytes a second of large
+    ones, of memory such as arrays have, and both ways of memory that the driver pinned."""
 
     launch: float
     memory: float
@@ -78,9 +84,13 @@ class Figures:
     multiply_adds: float
     tensor: float
     shared: float
+    copy: float
+    to_device: float
+    to_host: float
+    pinned: float
 
 
-STEPS = ("launches", "memory", "L2", "multiply-adds", "tensor cores", "shared memory")
+STEPS = ("launches", "memory", "L2", "multiply-adds", "tensor cores", "shared memory", "copies")
 
 
 class _Bench:
@@ -129,7 +139,9 @@ def figures(device: Device, code: bytes, quick: bool = False, far: int = _FAR,
     for name, value in zip(STEPS, _measured(bench, far, rounds)):
         found.append(value)
         step(name)
-    return Figures(*found)
+    copied = copies(device, min(far, _COPIED), 2 if quick else 8)
+    step(STEPS[-1])
+    return Figures(*found, *copied)
 
 
 def _measured(bench: _Bench, far: int, rounds: int) -> Iterator[float]:
@@ -148,6 +160,34 @@ def _measured(bench: _Bench, far: int, rounds: int) -> Iterator[float]:
     yield (threads // 32 * rounds * warp / bench.median("tensor", blocks, (some.address, rounds))
            if bench.tensor else 0.0)
     yield threads * rounds * 16 / bench.median("shared", blocks, (some.address, rounds))
+
+
+def copies(device: Device, nbytes: int, rounds: int) -> tuple[float, float, float, float]:
+    """Of ``Figures``: what copies take. By the host's clock, as a run waits for them: events do not
+    see that the driver goes through memory of its own for arrays that are not pinned."""
+    with device.current():
+        there, pinned = device.allocate(nbytes), device.pinned(nbytes)
+        array = np.ones(nbytes, np.uint8)  # written, so that its pages are there
+
+        def seconds(move: Callable[[int, int], None], each: int) -> float:
+            times = []
+            for _ in range(rounds + 1):
+                begin = time.perf_counter()
+                for _ in range(each):
+                    move(there.address, array.ctypes.data)
+                device.wait(0)
+                times.append((time.perf_counter() - begin) / each)
+            return statistics.median(times[1:])
+
+        def rate(*moves: Callable[[int, int], None]) -> float:
+            took = sum(seconds(move, 1) for move in moves)
+            return len(moves) * nbytes / max(took - len(moves) * start, 0.1 * took)
+
+        start = seconds(lambda d, h: device.upload(d, h, _SMALL), 32)
+        return (start, rate(lambda d, h: device.upload(d, h, nbytes)),
+                rate(lambda d, h: device.download(h, d, nbytes)),
+                rate(lambda d, _: device.upload(d, pinned.address, nbytes),
+                     lambda d, _: device.download(pinned.address, d, nbytes)))
 
 
 def shown(found: Figures) -> Mapping[str, float]:

@@ -10,6 +10,7 @@ from tegg.extract.cost import Costs
 from ...tuning.fitting import Parameter, Timed, chains, dtype_ratio, searched, template, weights
 from .figures import Figures
 
+LIBRARY = "BlasGemm"  # what rates of cuBLAS begin with
 PLAIN = "CudaTiled"  # the form whose rate is the profile's; others are told against it
 
 
@@ -20,8 +21,10 @@ def from_figures(shipped: Costs, found: Figures, multiprocessors: int, l2_bytes:
                       total=found.l2),
               replace(far, thread=1.05 * found.memory / multiprocessors, total=found.memory))
     rate = found.multiply_adds / multiprocessors
+    both = 2.0 / (1.0 / found.to_device + 1.0 / found.to_host)  # as much in as out
     return replace(shipped, name="cuda/measured", threads=multiprocessors, launch=found.launch,
-                   loop_rate=0.5 * rate, product_rate=0.6 * rate, levels=levels)
+                   loop_rate=0.5 * rate, product_rate=0.6 * rate, levels=levels, copy=found.copy,
+                   copy_rate=both)
 
 
 def fitted(base: Costs, timed: Sequence[Timed]) -> Costs:
@@ -37,7 +40,8 @@ def fitted(base: Costs, timed: Sequence[Timed]) -> Costs:
 
 
 def _products(costs: Costs, mine: Sequence[Timed]) -> Costs:
-    """The rate of tiles in float32, then every other form against it, then other dtypes."""
+    """The rate of tiles in float32, then every other form against it, the library's by the kind
+    and shape of its products, then other dtypes."""
     plain = [t for t in mine if t.case.dtype.name == "f32" and t.case.of == PLAIN]
     rate: Parameter = (lambda c: c.product_rate, lambda c, v: replace(c, product_rate=v), 1e8, 1e14)
     costs = searched(costs, plain, [rate])
@@ -46,6 +50,11 @@ def _products(costs: Costs, mine: Sequence[Timed]) -> Costs:
         costs = searched(costs, [t for t in mine if t.case.of == name
                                  and t.case.dtype.name in narrow], [template(name)])
     ratios = dict(costs.product_dtypes)
-    for dtype in sorted({t.case.dtype.name for t in mine} - set(narrow)):
-        ratios[dtype] = dtype_ratio(costs, [t for t in mine if t.case.dtype.name == dtype], dtype)
-    return replace(costs, product_dtypes=ratios)
+    wide = [t for t in mine if t.case.dtype.name not in narrow]
+    ours = [t for t in wide if not t.case.of.startswith(LIBRARY)]
+    for dtype in sorted({t.case.dtype.name for t in ours}):
+        ratios[dtype] = dtype_ratio(costs, [t for t in ours if t.case.dtype.name == dtype], dtype)
+    costs = replace(costs, product_dtypes=ratios)
+    for name in sorted({t.case.of for t in wide} - {t.case.of for t in ours}):
+        costs = searched(costs, [t for t in wide if t.case.of == name], [template(name)])
+    return costs

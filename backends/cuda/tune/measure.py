@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tegg.errors import LoweringError
+from tegg.errors import BackendError, LoweringError
 from tegg.extract.cost import load_costs
 from tegg.extract.profile import Profile
 from tegg.ir.classes import Fragment
@@ -18,6 +18,7 @@ from tegg.planning.plan import Buffer, Call, Plan
 
 from ...tuning.case import Case, drawn
 from ...tuning.fitting import Timed
+from ..cublas import library
 from ..cubin import cubin
 from ..driver import open_device
 from ..program import Loaded, prelude
@@ -38,6 +39,7 @@ def tune(target: Cuda, quick: bool = False, step: Step = lambda name: None) -> P
     architecture = device.architecture
     found = figures(device, cubin(prelude() + source(architecture), architecture).code, quick,
                     step=step)
+    target = with_library(target)
     plan, made = plan_of(cases(target, QUICK if quick else FULL), target)
     program = Loaded(plan, device, graph=False)
     step("kernels are compiled")
@@ -47,6 +49,16 @@ def tune(target: Cuda, quick: bool = False, step: Step = lambda name: None) -> P
     timed = [Timed(c, base.threads, statistics.median(t)) for c, t in zip(made, times)]
     return Profile(fitted(base, timed), "cuda", target.machine(), base.threads,
                    figures=shown(found), unrest=_unrest(times))
+
+
+def with_library(target: Cuda) -> Cuda:
+    """The target with the products of cuBLAS, where it is there to be timed."""
+    try:
+        library()
+    except BackendError:
+        return target
+    return type(target)(target.architecture, target.number, target.results, target.graph,
+                        target.model, blas=True)
 
 
 def steps(quick: bool) -> int:

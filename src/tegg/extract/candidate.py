@@ -125,13 +125,16 @@ class Pricer:
                     demand.loops.append((self.values.dtype[c], count * weight))
 
     def rough(self, node: ENode, c: int) -> float:
-        """Seconds of an e-node on its own: cheap enough to rank many cones. A contraction with its
-        memory, or its forms would be told apart by arithmetic that memory hides."""
+        """Seconds of an e-node on its own, but for reading its operands: cheap enough to rank many
+        cones. Of a contraction it is what its forms differ in, what memory hides left out."""
         kind, size = node.op.kind, self.values.size
         if kind in ("movement", "source"):
             return 0.0
         if kind in PRODUCTS:
-            return self.price((c,), node.args, {c: node})[0] - self.costs.start
+            seconds, _ = self.price((c,), node.args, {c: node})
+            read = (self.costs.memory(self.bytes(a, self.values.size[a]), self.costs.threads)
+                    for a in dict.fromkeys(node.args))
+            return seconds - self.costs.start - sum(read)
         if kind == "copy":
             return self.price((c,), node.args, {c: node})[0]
         elements = size[c]

@@ -165,8 +165,16 @@ class Cones:
             seconds, _ = self.pricer.price((c,), least.leaves, least.body)
             kept.append(Cone(c, least.leaves, least.body, seconds))
         self.cuts[c] = kept
-        users = len(self.roles.users[c]) if self.roles.computed(c) else 1
-        self.flow[c] = self._total(kept[0]) / max(1, users)
+        self.flow[c] = self._flow(c, kept[0])
+
+    def _flow(self, c: int, best: Cone) -> float:
+        """What a class costs each reader. Nothing, where it is an argument in another memory: all
+        covers copy that, and a reader of the copy is no dearer than one of what is computed from it
+        for several readers."""
+        roles = self.roles
+        if all(n.op.kind == "copy" and roles.given.issuperset(n.args) for n in roles.nodes[c]):
+            return 0.0
+        return self._total(best) / max(1, len(roles.users[c]) if roles.computed(c) else 1)
 
     def _total(self, cone: Cone) -> float:
         return cone.seconds + sum(self.flow[a] for a in cone.leaves)

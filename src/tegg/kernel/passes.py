@@ -1,14 +1,15 @@
 """Loops that threads share as one, and what several of them over one row have in common.
 
 A value that a loop computes, or reads, and a later one over the same variables needs again stays in
-the registers of the thread that made it: it takes the same iterations of both.
+the registers of the thread that made it: it takes the same iterations of both. So it does in memory
+of its block, for rows that registers do not hold: no thread looks at what another has put there.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from tegg.dim import upper_bound
 from tegg.kernel.accesses import NONE, Even, accesses, neighbours
@@ -18,6 +19,7 @@ from tegg.kernel.value import Val
 
 _KEPT = 32   # registers of a thread that values of a row take, where not all of it is known to fit
 _MOST = 64   # and where it is
+_BYTES = 4   # of a register
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,18 +27,21 @@ class Pass:
     """Iterations of loops that a team shares as one.
 
     count: neighbours along the last loop that a thread takes together. turns: so many iterations of
-    a thread have registers for what is kept. whole: there are no others. keeps: ids of values that
-    they leave for later passes; reads: values of earlier ones. rest: the statements that are left
-    then.
+    a thread have registers for what is kept; beyond: so many more have memory of the block. whole:
+    there are no others. keeps: ids of values that they leave for later passes; reads: values of
+    earlier ones; places: of both, the value whose place in that memory each has. rest: the
+    statements that are left then.
     """
 
     loops: tuple[Loop, ...]
     body: tuple[Stmt, ...]
     count: int = 1
     turns: int = 0
+    beyond: int = 0
     whole: bool = False
     keeps: frozenset[int] = frozenset()
     reads: tuple[Val, ...] = ()
+    places: Mapping[int, int] = field(default_factory=dict)
     rest: tuple[Stmt, ...] = ()
 
     @property
@@ -63,8 +68,9 @@ def straight(body: Sequence[Stmt]) -> bool:
 
 
 def passes(stmts: Sequence[Stmt], shares: Callable[[Loop], bool], team: int,
-           even: Even = NONE) -> dict[int, Pass]:
-    """The loops among some statements that a team shares, by their position."""
+           even: Even = NONE, room: int = 0) -> dict[int, Pass]:
+    """The loops among some statements that a team shares, by their position. room: bytes of memory
+    that each thread of the team has for what is kept, beside its registers."""
     found = {at: Pass(*chain(s, shares)) for at, s in enumerate(stmts)
              if isinstance(s, Loop) and shares(s)}
     groups: dict[tuple, list[int]] = {}
@@ -81,12 +87,13 @@ def passes(stmts: Sequence[Stmt], shares: Callable[[Loop], bool], team: int,
             plain and team > 1) else 1
         mine = [replace(p, count=count, rest=p.body) for p in mine]
         if len(mine) > 1:
-            mine = _kept(mine, own, team)
+            mine = _kept(mine, own, team, room)
+            room -= spent(mine)
         found.update(zip(members, mine))
     return found
 
 
-def _kept(group: list[Pass], own: set[Var], team: int) -> list[Pass]:
+def _kept(group: list[Pass], own: set[Var], team: int, room: int) -> list[Pass]:
     """Passes over the same iterations, of which each value is made once."""
     reads: list[frozenset[int]] = []
     rests: list[tuple[Stmt, ...]] = []
@@ -103,13 +110,30 @@ def _kept(group: list[Pass], own: set[Var], team: int) -> list[Pass]:
     until = {i: n for n, read in enumerate(reads) for i in read}  # the last pass that reads it
     live = max(sum(_registers(made[i]) for i in until if first[i] <= n < until[i])
                for n in range(len(group)))
-    turns, whole = _turns(group[0], team, live) if live else (0, False)
+    if not live:
+        return group
+    places = _places(made, first, until)
+    each = sum(_BYTES * group[0].count * _registers(made[i]) for i in set(places.values()))
+    turns, beyond, whole = _turns(group[0], team, live, room // each)
     if not turns:
         return group
-    return [replace(p, turns=turns, whole=whole, rest=rest,
+    return [replace(p, turns=turns, beyond=beyond, whole=whole, rest=rest, places=places,
                     reads=tuple(made[i] for i in sorted(read)),
                     keeps=frozenset(i for i in until if first[i] == n))
             for n, (p, read, rest) in enumerate(zip(group, reads, rests))]
+
+
+def _places(made: Mapping[int, Val], first: Mapping[int, int],
+            until: Mapping[int, int]) -> dict[int, int]:
+    """Of each kept value the one whose place it takes: one of its dtype that no later pass reads
+    than the one which makes it, or itself. An iteration reads all before it keeps anything."""
+    out: dict[int, int] = {}
+    free: dict[int, int] = {}  # a place, and the last pass that reads what is there
+    for i in sorted(until, key=lambda i: (first[i], i)):
+        found = next((r for r, last in free.items() if last <= first[i]
+                      and made[r].dtype is made[i].dtype), i)
+        out[i], free[found] = found, until[i]
+    return out
 
 
 def _registers(v: Val) -> int:
@@ -139,14 +163,39 @@ def _needed(body: Sequence[Stmt], own: set[Var], made: dict[int, Val],
     return frozenset(read), rest
 
 
-def _turns(p: Pass, team: int, live: int) -> tuple[int, bool]:
-    """How many iterations of a thread have registers, and whether these are all."""
+def owners(p: Pass) -> list[Val]:
+    """The values that a pass keeps in places which they are the first to take."""
+    return [s.value for s in p.rest if isinstance(s, Let) and s.value.id in p.keeps
+            and p.places[s.value.id] == s.value.id]
+
+
+def spent(group: Sequence[Pass]) -> int:
+    """Bytes of the block's memory that a thread has what these passes keep in."""
+    return sum(p.beyond * p.count * _BYTES * _registers(v) for p in group for v in owners(p))
+
+
+def _all_turns(p: Pass, team: int) -> int | None:
+    """How many iterations a thread of a team has at most, if that is known."""
+    tops = [top for loop in p.loops if (top := upper_bound(loop.var.extent)) is not None]
+    if len(tops) < len(p.loops):
+        return None
+    return -(-math.prod(tops[:-1]) * -(-tops[-1] // p.count) // team)
+
+
+def _turns(p: Pass, team: int, live: int, fits: int) -> tuple[int, int, bool]:
+    """How many iterations of a thread have registers, how many more, of the ``fits`` that could,
+    memory of the block, and whether these are all. Of rows of no known length none have memory:
+    most could be short, and what is set aside keeps other blocks out."""
     if any(loop.part is not None for loop in p.loops):
-        return 0, False
-    tops = [upper_bound(loop.var.extent) for loop in p.loops]
-    if all(t is not None for t in tops):
-        *outer, inner = (t for t in tops if t is not None)
-        turns = -(-math.prod(outer) * -(-inner // p.count) // team)
-        if turns * p.count * live <= (_MOST if team > 1 else _KEPT):
-            return turns, True
-    return (_KEPT // (p.count * live) if team > 1 else 0), False
+        return 0, 0, False
+    turns = _all_turns(p, team)
+    most, some = (n // (p.count * live) for n in (_MOST, _KEPT))
+    if turns is not None and turns <= (most if team > 1 else some):
+        return turns, 0, True
+    if team == 1:
+        return 0, 0, False
+    if turns is None:
+        return some, 0, False
+    if turns - most <= fits:
+        return most, turns - most, True
+    return some, fits, False

@@ -25,6 +25,8 @@ _TEAM = 32           # iterations inside of a point from which a team shares the
 _WARP_MOST = 1024    # and up to which a warp is team enough, where there are enough points
 _POINTS = 16         # points from which warps keep the device busy
 _COLUMNS = 2048      # points from which one thread each reads columns side by side
+_JOINED = 32         # terms of a reduction that is rather made again by every point
+_LONGER = 16         # times as long, at least, is what each of these points then makes
 
 # Values are computed where they are needed: a thread has no rows of scratch, lanes are threads.
 LIMITS = Limits(keep=math.inf, hoist=math.inf, scratch=0, vector=False)
@@ -70,8 +72,8 @@ def deal(block: Block, lanes: Lanes) -> Deal:
     """
     levels, loops = _spine(block.body)
     parallel = _parallel(block.body, loops)
-    heavy = next((n for n, stmts in enumerate(levels) if _heavy(stmts, n == len(loops))),
-                 len(loops))
+    heavy = next((n for n, stmts in enumerate(levels) if _heavy(stmts, n == len(loops))
+                  and not _again(levels, n)), len(loops))
     dealt = tuple(loop for loop in loops[:heavy] if loop.var in parallel)
     reductions = [s.value for s in levels[heavy] if isinstance(s, Start) and s.value.op == "red"]
     inside = math.prod(hint(loop.var.extent) for loop in loops[heavy:] if loop.var in parallel)
@@ -176,6 +178,16 @@ def _parallel(body: Sequence[Stmt], loops: Sequence[Loop]) -> frozenset[Var]:
 def _heavy(stmts: Sequence[Stmt], innermost: bool) -> bool:
     return any((isinstance(s, Start) and s.value.op == "red")
                or (isinstance(s, Store) and not innermost) for s in stmts)
+
+
+def _again(levels: Sequence[Sequence[Stmt]], n: int) -> bool:
+    """Whether reductions at a level are so short, as those are that join parts of sums, and some
+    further in so long, that each point of the inner loops rather makes the short ones again."""
+    here, inside = (max((s.value.attr.trips() for stmts in found for s in stmts
+                         if isinstance(s, Start) and s.value.op == "red"), default=0)
+                    for found in (levels[n:n + 1], levels[n + 1:]))
+    return not any(isinstance(s, Store) for s in levels[n]) and (
+        0 < here <= _JOINED and inside >= _LONGER * here)
 
 
 def _columns(stmts: Sequence[Stmt], dealt: Sequence[Loop], lanes: Lanes) -> bool:
