@@ -47,7 +47,7 @@ LATE = {
 
 # Every package that only some modules may import. NumPy and the standard library are everywhere.
 DOORS = {
-    "click": {"cli", "cli.rules", "cli.tune", "cli.view"},
+    "click": {"cli", "cli.prepare", "cli.rules", "cli.tune", "cli.view"},
     "egglog": {"rewrite.bindings"},
     "highspy": {"extract.milp"},
     "hypothesis": {"testing.property"},

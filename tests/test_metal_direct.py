@@ -24,7 +24,7 @@ from tegg.backends.metal.driver import Dispatch, prelude
 from tegg.backends.metal.emit import MOST_BUFFERS, Msl
 from tegg.backends.metal.target import Metal
 from tegg.dtype import f32
-from tegg.errors import ArgumentError, BackendError, LoweringError
+from tegg.errors import ArgumentError, BackendError, ExtractionError, LoweringError
 from tegg.ir.graph import Graph
 from tegg.mapped import start_of
 from tegg.nn import Parameter
@@ -244,11 +244,23 @@ def test_weights_are_read_where_a_file_is_mapped(gpu, weights):
         np.testing.assert_allclose(program(x)["y"], x @ tensors["a"] @ tensors["b"], rtol=1e-4,
                                    atol=1e-4)
     assert len(adopted()) == bool(aligned)
-    stays = program._executable._stays
-    assert len(stays) == 2 - len(aligned)
-    del program
+    e = program._executable
+    assert len(e._stays) == 2 - len(aligned)
+    (placed,) = e._placed.values()  # nothing is kept free for them
+    assert placed.peak <= program.stats["arena_bytes"] + x.nbytes + 4 * 4 * 8 + 3 * 64
+    del program, e, placed
     gc.collect()
     assert not adopted()
+
+
+def test_a_weight_that_is_a_result_is_copied(gpu, weights):
+    files, tensors = weights
+    g = Graph()
+    w = g.input("w", files["a"].shape, "f32", "weight", Parameter(files["a"]))
+    g.outputs["y"], g.outputs["z"] = w, g.mul(w, 2)
+    r = compile_graph(g, options())()
+    np.testing.assert_array_equal(r["y"], tensors["a"])
+    np.testing.assert_array_equal(r["z"], 2 * tensors["a"])
 
 
 def test_arguments_are_read_where_a_file_is_mapped(gpu, weights):
@@ -296,6 +308,18 @@ def test_the_stand_in_refuses_offsets(gpu):
 
 
 # ---- what is refused
+def test_buffers_over_the_limit(gpu, monkeypatch):
+    program = compile_graph(doubled(), options())
+    monkeypatch.setattr(Settings, "biggest", 8)
+    with pytest.raises(BackendError, match="M2 Pro makes no buffer of .* bytes .at most 8 bytes.; its"):
+        program(floats(3))
+
+
+def test_double_precision(gpu):
+    with pytest.raises(ExtractionError, match=r"(?s)Metal has no float64; cast to float32"):
+        tegg.compile(lambda x: x * 2, *stack())(np.zeros(3))
+
+
 @pytest.fixture
 def closed():
     direct.open_direct.cache_clear()

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import sysconfig
 import venv
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,17 @@ def test_an_unknown_name_suggests_the_nearest(package):
                                             r"'generic'\? \(installed: "):
         find("genric")
     assert isinstance(find("generic"), Compiler)
+
+
+def test_metadata_is_read_again_only_where_a_folder_changed(package, monkeypatch):
+    read = []
+    monkeypatch.setattr(plugins, "entry_points",
+                        lambda group: read.append(group) or entry_points(group=group))
+    package("pack-a", "tegg.compilers", {"mine": "good"})
+    assert "mine" in plugins.offered("tegg.compilers") and len(read) == 1
+    assert find("mine").name == "good" and len(read) == 1
+    package("pack-b", "tegg.compilers", {"yours": "good"})
+    assert "yours" in plugins.offered("tegg.compilers") and len(read) == 2
 
 
 def copied(source: Path, to: Path, names: tuple[str, ...]) -> Path:

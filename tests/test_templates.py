@@ -82,7 +82,8 @@ def form(graph: Graph, threads: int = 2) -> tuple:
     (matmul(1024, 1024, 1024, weight=True), ("CpuPacked", 6, 4, 1)),
     (matmul(248, 1152, 384, weight=True), ("CpuPacked", 8, 3, 1)),
     (matmul(31, 31, 32), ("CpuPacked", 8, 2, 1)),
-    (matmul(1, 4096, 4096, weight=True), ("CpuRows", 4)),
+    (matmul(1, 4096, 4096), ("CpuRows", 4)),
+    (matmul(1, 4096, 4096, weight=True), ("CpuPacked", 1, 4, 1)),    # a panel is one stream
     (matmul(8, 4096, 1024), ("CpuRows", 4)),                         # packing is not worth it
     (matmul(8, 4096, 1024, True), ("CpuDots", 4, 1)),
     (matmul(8, 4096, 1024, weight=True), ("CpuPacked", 8, 2, 1)),    # it is done ahead

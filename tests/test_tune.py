@@ -88,7 +88,7 @@ def simulated(truth, lanes, threads=2):
 
 @pytest.mark.parametrize("quick", [False, True])
 def test_the_profile_behind_the_times_is_found(quick):
-    truth = replace(GENERIC, launch=4e-7, call=5e-8, overlap=0.6, loop_rate=6e10, pack=9.0,
+    truth = replace(GENERIC, launch=2e-6, call=2e-7, overlap=0.6, loop_rate=6e10, pack=9.0,
                     product_rate=7e10, product_half=(4.0, 8.0, 40.0), templates={"CpuRows": 2.0},
                     ops={"Sin": 31.0, "Exp2": 4.0, "Softmax": 20.0}, product_dtypes={
                         **GENERIC.product_dtypes, "f64": 3.0},
@@ -104,7 +104,7 @@ def test_the_profile_behind_the_times_is_found(quick):
     assert found.ops["Sin"] == pytest.approx(31.0, rel=0.25)
     assert found.product_rate == pytest.approx(truth.product_rate, rel=0.3)
     assert found.loop_dtypes["f64"] == pytest.approx(2.6, rel=0.2)
-    assert found.threads == 2 and 5e-8 <= found.launch < 2e-6
+    assert found.threads == 2 and 1e-6 <= found.launch < 4e-6
 
 
 def test_one_case_that_was_disturbed_moves_little():
@@ -151,3 +151,11 @@ def test_a_processor_is_told_by_its_first_entry(tmp_path):
     assert len(_described(Path("/nonexistent"))) == 1
     assert "; " in processor(Cpu().toolchain)
     assert processor(Cpu().toolchain) == Cpu().machine() == Cpu().machine()
+
+
+def test_sharing_a_stage_costs_more_than_handing_it_over():
+    """What small kernels take in turns says nothing of what they read that other threads wrote."""
+    traffic, timed = simulated(replace(GENERIC, launch=1e-8, call=1e-9), 16)
+    found = fitted(GENERIC, 2, traffic, timed)
+    assert found.call is not None and 1e-7 < found.call < found.launch
+    assert found.launch > traffic.barrier

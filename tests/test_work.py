@@ -176,6 +176,7 @@ def test_values_count_every_index():
         x = g.add(x, g.op("Flip", x, 1))
     assert demand(g, x).values == 2 ** 5 - 1
 
+
 # ---- states
 SLOTS, NEW = 512, 2
 
@@ -209,3 +210,25 @@ def test_a_scatter_into_another_array_copies_its_base(read):
     d = written(g, out, {(old.id, out.id)} if read else set())
     assert not d.writes and d.reads[old.id] == SLOTS * COLUMNS
     assert sum(n for _, n in d.loops) >= SLOTS * COLUMNS
+
+
+# ---- what closes a reduction
+@pytest.mark.parametrize("axis, results", [(1, ROWS), (0, 0)])
+def test_a_result_costs_more_where_lanes_are_added_up(axis, results):
+    g = Graph()
+    out = g.op("SumReduce", matrix(g), axis)
+    values = Values.of({n.id: n.shape for n in g.nodes}, {n.id: n.dtype for n in g.nodes}, g.table)
+    plain, closed = (WorkModel(values, {}, close=close).demand([out.id], body_of(g, [out]))
+                     for close in (0.0, 100.0))
+    more = sum(n for _, n in closed.loops) - sum(n for _, n in plain.loops)
+    assert more == pytest.approx(100.0 * results)
+
+
+def test_each_pass_of_an_idiom_closes_its_rows():
+    g = Graph()
+    out = row(g, "Softmax", matrix(g), 1)
+    values = Values.of({n.id: n.shape for n in g.nodes}, {n.id: n.dtype for n in g.nodes}, g.table)
+    plain, closed = (WorkModel(values, {}, close=close).demand([out.id], body_of(g, [out]))
+                     for close in (0.0, 100.0))
+    more = sum(n for _, n in closed.loops) - sum(n for _, n in plain.loops)
+    assert more == pytest.approx(100.0 * 2 * ROWS)

@@ -1,4 +1,4 @@
-"""The words of the templates where operands are held in 8 and 16 bits."""
+"""The words of the templates where operands are held in 8 and 16 bits, or as their sums are."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from tegg.backends.cpu.contraction_hooks import Hooks
 from tegg.dim import Dim, product
 from tegg.dtype import DType
 from tegg.kernel.contraction_held import Held
+from tegg.kernel.contraction_shape import GemmParams
+
+_PAGE = 4096  # bytes
 
 
 def room(depth: Dim, held: Held | None) -> Dim:
@@ -35,6 +38,14 @@ def products_of(held: Held | None) -> str:
 @cache
 def _text(name: str) -> str:
     return files("tegg.backends.cpu").joinpath(name).read_text()
+
+
+def asked(p: GemmParams, rows: Dim) -> str:
+    """What to fetch at step p of a product: of the coming panel while further rows meet this one;
+    else of what comes a page on, for hardware follows a panel that is read once to a page's end."""
+    if isinstance(rows, int) and rows <= p.mr:
+        return f"(const char *)(b + p * {p.nr}) + {_PAGE}"
+    return "next + p * 64" if p.held is None else f"next + p / {p.held.group} * 64"
 
 
 def header(held: Held | None) -> str:

@@ -12,7 +12,7 @@ from tegg.backends.cexpr import REGISTER, Expressions, dim
 from tegg.backends.cpu.contraction_extents import (
     depth_of_blocks, multiple, outer_loops, vectors_of_panels, whole_vectors)
 from tegg.backends.cpu.contraction_hooks import Axis, Hooks, RowValue
-from tegg.backends.cpu.contraction_narrow import deep, header, held_words, products_of
+from tegg.backends.cpu.contraction_narrow import asked, deep, header, held_words, products_of
 from tegg.dim import product
 from tegg.kernel.contraction_classify import Group, Term
 from tegg.kernel.contraction_shape import GemmParams, GemmShape
@@ -246,7 +246,7 @@ class Text:
         calls = [f"PRODUCT({self.hooks.name}_product_{v}, {v})"
                  for v in self._vectors()]
         return self.fill(products_of(self.params.held), products="\n".join(calls),
-                         header=header(self.params.held))
+                         header=header(self.params.held), asked=asked(self.params, self.shape.m))
 
     def choose(self, tile: int) -> str:
         """The product for as many vectors as a panel has columns."""

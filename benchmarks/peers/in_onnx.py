@@ -53,7 +53,8 @@ class OnnxRuntime(Contender):
         options.intra_op_num_threads, options.inter_op_num_threads = self.threads, 1
         session = onnxruntime.InferenceSession(model.SerializeToString(), options,
                                                providers=["CPUExecutionProvider"])
-        return lambda: session.run(None, g.inputs)
+        given = {k: v.copy() for k, v in g.inputs.items()}
+        return lambda: session.run(None, given)
 
     def ew_gelu(self, g, x, a, b):
         return g("Sub", g("Gelu", g("Add", g("Mul", x, a), b), approximate="tanh"), x)

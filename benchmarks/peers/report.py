@@ -12,6 +12,8 @@ from pathlib import Path
 
 PACKAGES = ("tegg", "numpy", "torch", "onnxruntime", "jax", "numba", "egglog")
 
+_LEAST = 1 << 20  # bytes
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -48,11 +50,13 @@ class Row:
 
     @property
     def memory(self) -> float | None:
-        """tegg's peak over the least of its rivals': below 1 is less. Those in float32 count."""
+        """tegg's peak over the least of its rivals': below 1 is less. Those in float32 count, and
+        less than a megabyte as one: so much comes and goes in any process."""
         ours = self.fastest(True)
-        theirs = [b for n, b in self.peak.items() if n in self.median and b > 0
+        theirs = [b for n, b in self.peak.items() if n in self.median
                   and n.split(".")[0] != "tegg" and not n.endswith(".bf16")]
-        return self.peak[ours] / min(theirs) if ours in self.peak and theirs else None
+        return (max(self.peak[ours], _LEAST) / max(min(theirs), _LEAST)
+                if ours in self.peak and theirs else None)
 
     def record(self) -> dict:
         return asdict(self) | {"rival": self.fastest(False), "ratio": self.ratio(),
@@ -73,7 +77,7 @@ def rows_of(said: Mapping[str, Mapping[str, dict]], times: Mapping[str, Mapping[
             {n: statistics.median(r["median"] for r in rs) for n, rs in times[w].items()},
             {n: min(r["best"] for r in rs) for n, rs in times[w].items()},
             {n: r["first_s"] for n, r in good.items()},
-            {n: r["peak_bytes"] for n, r in good.items()},
+            {n: r["peak_bytes"] for n, r in good.items() if "peak_bytes" in r},
             {n: r["error"] for n, r in good.items()}))
     return out
 

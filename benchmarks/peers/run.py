@@ -5,7 +5,8 @@
 
 Every contender runs in a process of its own. Each workload is checked against float64 NumPy, then
 timed in rounds, in which contenders take turns in rotating order. Reported is the median over
-rounds of each round's median, and the best single call.
+rounds of each round's median, and the best single call. Peak memory is that of processes which do
+one workload each.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import numpy as np
 from limits import measure
 from report import Row, machine, rows_of, table, versions
 from worker import CONTENDERS, find
-from workloads import SUITE
+from workloads import SUITE, write_inputs
 
 HERE = Path(__file__).resolve().parent
 
@@ -111,6 +112,23 @@ def built(peers: list[Peer], names: list[str], folder: Path,
     return said, live
 
 
+def weighed(chosen: list[str], names: list[str], threads: int, said: dict, folder: Path,
+            log) -> None:
+    """Add to the replies the peaks of memory, each from a process of its own."""
+    for w in names:
+        for name in chosen:
+            cls = find(name)
+            if not said[w].get(cls.name, {}).get("good"):
+                continue
+            p = Peer(name, threads, log)
+            r = p.ask(do="weigh", name=w, inputs=str(folder)) if p.ready else {}
+            p.stop()
+            if "peak_bytes" in r:
+                said[w][cls.name]["peak_bytes"] = r["peak_bytes"]
+        print(".", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
+
+
 def timed(live: dict[str, list[Peer]], rounds: int, budget: float) -> dict:
     """Workload -> contender -> one reply per round."""
     out: dict[str, dict[str, list[dict]]] = {w: {} for w in live}
@@ -142,6 +160,7 @@ def one_run(args: argparse.Namespace, threads: int, names: list[str], folder: Pa
         finally:
             for p in peers:
                 p.stop()
+        weighed([*chosen, *args.also], names, threads, said, folder, log)
     rows = rows_of(said, times, {n: limits.seconds(SUITE[n]) for n in names})
     return rows, {"threads": threads, "flops_per_s": limits.flops,
                   "read_bytes_per_s": {str(int(k)): v for k, v in limits.bytes.items()}}
@@ -155,6 +174,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         for n in names:
             np.savez(Path(folder, f"{n}.npz"), *SUITE[n].reference())
+            write_inputs(Path(folder), n)
         for threads in map(int, args.threads.split(",")):
             rows, facts = one_run(args, threads, names, Path(folder))
             record["runs"].append(facts | {"load": os.getloadavg()[0],

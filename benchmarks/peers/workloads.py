@@ -5,10 +5,12 @@ The same functions are the reference in float64 and the contender ``numpy`` in f
 
 from __future__ import annotations
 
+import mmap
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 
@@ -193,6 +195,28 @@ def _product(name: str, about: str, m: int, k: int, n: int, turned: bool = False
                     4.0 * (m * k + k * n + m * n), ("w",), tolerance=1e-5)
 
 
+# Inputs that are files of a folder, by workload: for processes that should not make them.
+def write_inputs(folder: Path, name: str) -> None:
+    place = folder / name
+    place.mkdir()
+    for i, (k, v) in enumerate(SUITE[name].inputs().items()):
+        np.save(place / f"{i:02}-{k}.npy", v)
+
+
+def read_inputs(folder: Path, name: str) -> Arrays:
+    """The inputs of a file in memory that was asked of the system for each, and goes back to it:
+    no allocator keeps it for later when it is dropped."""
+    return {p.stem[3:]: _apart(np.load(p, mmap_mode="r"))
+            for p in sorted((folder / name).iterdir())}
+
+
+def _apart(a: np.ndarray) -> np.ndarray:
+    memory = mmap.mmap(-1, max(1, a.nbytes), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    out = np.frombuffer(memory, a.dtype, a.size).reshape(a.shape)
+    out[...] = a
+    return out
+
+
 _ROWS = 4 * 2**20 * 4.0   # bytes of 4096 x 1024 float32
 _CONV = 2.0 * 64 * 64 * 9 * 56 * 56
 _PLANES, _TAPS = 64 * 56 * 56, 64 * 64 * 9
@@ -246,3 +270,6 @@ SUITE = {w.name: w for w in (
              train_mlp, 2.0 * BATCH * (784 * 512 * 2 + 512 * 256 * 3 + 2560 * 3),
              8.0 * (784 * 512 + 512 * 256 + 2560), states=TRAINED, tolerance=1e-5),
 )}
+
+# What a framework does once, whatever the program: it loads its code, starts threads, makes pools.
+FIRST = (SUITE["tiny"], _product("matmul_64", "a small product", 32, 48, 64))

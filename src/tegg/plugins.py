@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from difflib import get_close_matches
+from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from inspect import signature
 from typing import Any
@@ -12,7 +15,7 @@ from tegg.errors import TeggError
 
 def offered(group: str) -> tuple[str, ...]:
     """The names that packages offer in a group of entry points, sorted."""
-    return tuple(sorted({e.name for e in entry_points(group=group)}))
+    return tuple(sorted({e.name for e in _entries(group)}))
 
 
 def load(group: str, what: str, name: str, error: type[TeggError], *arguments: str) -> Any:
@@ -21,7 +24,7 @@ def load(group: str, what: str, name: str, error: type[TeggError], *arguments: s
     what: ``"compiler"``, ... in messages. arguments: of that function. Raises ``error`` for a name
     that nobody offers, or two packages do, and for a package that fails to import.
     """
-    found = list(dict.fromkeys(e for e in entry_points(group=group) if e.name == name))
+    found = list(dict.fromkeys(e for e in _entries(group) if e.name == name))
     found = list({(_package(e), e.value): e for e in found}.values())
     if not found:
         known = offered(group)
@@ -33,6 +36,24 @@ def load(group: str, what: str, name: str, error: type[TeggError], *arguments: s
         raise error(f"{' and '.join(f'{_package(e)} ({e.value})' for e in found)} each offer a "
                     f"{what} {name!r}; uninstall one, or import the one that you want and stack it")
     return _made(found[0], what, error, *arguments)
+
+
+def _entries(group: str) -> tuple[EntryPoint, ...]:
+    """The entry points of a group. To look for them reads a file of every package that is
+    installed, so it is done again only where a folder of packages has changed."""
+    return _read(group, tuple((folder, _changed(folder)) for folder in sys.path))
+
+
+def _changed(folder: str) -> int:
+    try:
+        return os.stat(folder or ".").st_mtime_ns
+    except OSError:
+        return 0
+
+
+@lru_cache(maxsize=8)
+def _read(group: str, stamp: tuple[tuple[str, int], ...]) -> tuple[EntryPoint, ...]:
+    return tuple(entry_points(group=group))
 
 
 def _made(entry: EntryPoint, what: str, error: type[TeggError], *arguments: str) -> Any:

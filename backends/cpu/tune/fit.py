@@ -11,7 +11,8 @@ from tegg.extract.cost import Costs, Level
 
 from ...tuning.fitting import Parameter, Timed, chains, dtype_ratio, searched, template, weights
 
-_CALL = 1e-7      # seconds that a stage takes at least: its code and buffers are seldom at hand
+_CALL = 2e-7      # seconds that a stage takes at least: its code and buffers are seldom at hand
+_SHARED = 1e-6    # where threads share it, for they read what others wrote
 _LEVELS = 6       # of memory that a profile tells apart
 _WORTH = 0.04     # by how much a further level must lessen the squared errors of logarithms
 _FAIR = 2.0       # a buffer shares its level with others: so many times its size must fit
@@ -111,8 +112,7 @@ def _launch(costs: Costs, timed: Sequence[Timed], barrier: float) -> Costs:
         return max(least, statistics.median(found)) if found else least
 
     call = rest(lambda n: n == 1, _CALL)
-    return replace(costs, call=call, launch=max(call, rest(lambda n: n > 1, barrier)))
-
+    return replace(costs, call=call, launch=max(call, rest(lambda n: n > 1, max(barrier, _SHARED))))
 
 
 def _products(costs: Costs, mine: Sequence[Timed]) -> Costs:

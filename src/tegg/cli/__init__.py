@@ -1,10 +1,11 @@
 """The command line: ``tegg rules ...`` to write, check and explain rules, ``tegg view`` to see,
-``tegg tune`` to measure."""
+``tegg tune`` to measure, ``tegg prepare`` to compile ahead."""
 
 from __future__ import annotations
 
 import click
 
+from tegg.cli.prepare import prepare
 from tegg.cli.rules import rules
 from tegg.cli.tune import tune
 from tegg.cli.view import view
@@ -28,6 +29,7 @@ def main() -> None:
     """A tensor compiler whose compilers are rules."""
 
 
+main.add_command(prepare)
 main.add_command(rules)
 main.add_command(tune)
 main.add_command(view)

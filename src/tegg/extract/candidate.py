@@ -37,7 +37,7 @@ class Pricer:
     def __init__(self, roles: Roles, values: Values, costs: Costs) -> None:
         self.roles, self.values, self.costs = roles, values, costs
         self.work = WorkModel(values, costs.ops, costs.keep, costs.load, costs.panel,
-                              costs.apart, roles.still, roles.classes.states)
+                              costs.apart, roles.still, roles.classes.states, costs.close)
         self._known: dict[tuple, tuple[float, int]] = {}  # structure of a kernel -> its price
         self._kinds: dict[tuple, int] = {}   # what matters of a value -> a number below 0
         self._kind_of: dict[int, int] = {}
@@ -125,13 +125,16 @@ class Pricer:
                     demand.loops.append((self.values.dtype[c], count * weight))
 
     def rough(self, node: ENode, c: int) -> float:
-        """Seconds of an e-node on its own: cheap enough to rank many cones. A contraction with its
-        memory, or its forms would be told apart by arithmetic that memory hides."""
+        """Seconds of an e-node on its own, but for reading its operands: cheap enough to rank many
+        cones. Of a contraction it is what its forms differ in, what memory hides left out."""
         kind, size = node.op.kind, self.values.size
         if kind in ("movement", "source"):
             return 0.0
         if kind in PRODUCTS:
-            return self.price((c,), node.args, {c: node})[0] - self.costs.start
+            seconds, _ = self.price((c,), node.args, {c: node})
+            read = (self.costs.memory(self.bytes(a, self.values.size[a]), self.costs.threads)
+                    for a in dict.fromkeys(node.args))
+            return seconds - self.costs.start - sum(read)
         if kind == "copy":
             return self.price((c,), node.args, {c: node})[0]
         elements = size[c]

@@ -46,6 +46,22 @@ class Product:
 
 
 @dataclass(slots=True)
+class Footprint:
+    """How an idiom over an axis reads its operands: per operand ``(index, pass, share)``.
+
+    The rest per element of the result, from the expansion. late, late_evaluations: what is done
+    in the last pass, and so again in each further pass that wants the result.
+    """
+
+    reads: tuple[tuple[tuple[int, int, float], ...], ...]
+    passes: int
+    values: int
+    evaluations: float
+    late: float
+    late_evaluations: float
+
+
+@dataclass(slots=True)
 class Demand:
     """What a kernel executes. ``reads``: leaf -> elements read from memory, each at most once.
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from tegg.contraction import Spec
 from tegg.dim import hint, product
-from tegg.ir.demand import Demand, Product, Values, axis_of
+from tegg.ir.demand import Demand, Footprint, Product, Values, axis_of
 from tegg.ir.graph import Graph
 from tegg.ir.masks import seen_share
 from tegg.ir.op import PRODUCTS, Op
@@ -27,22 +27,6 @@ Keys = dict[tuple[int, int], float]  # (index, pass) -> elements wanted
 
 
 @dataclass(slots=True)
-class Footprint:
-    """How an idiom over an axis reads its operands: per operand ``(index, pass, share)``.
-
-    The rest per element of the result, from the expansion. late, late_evaluations: what is done
-    in the last pass, and so again in each further pass that wants the result.
-    """
-
-    reads: tuple[tuple[tuple[int, int, float], ...], ...]
-    passes: int
-    values: int
-    evaluations: float
-    late: float
-    late_evaluations: float
-
-
-@dataclass(slots=True)
 class WorkModel:
     """Computes the Demand of kernels over one set of values.
 
@@ -51,6 +35,7 @@ class WorkModel:
     apart: whether reductions in the kernel of a product are stages of their own.
     ready: values that are known before a run: what is packed from them is packed ahead.
     states: old and new values of states: a scatter from one to the other is written in place.
+    close: scalar operations of a result of a reduction along rows, beside those of its elements.
     """
 
     values: Values
@@ -61,6 +46,7 @@ class WorkModel:
     apart: bool = False
     ready: frozenset[int] = frozenset()
     states: frozenset[tuple[int, int]] = frozenset()
+    close: float = 0.0
     footprints: dict[tuple, Footprint] = field(default_factory=dict)
 
     def demand(self, outs: Sequence[int], body: Mapping[int, object]) -> Demand:
@@ -264,7 +250,7 @@ class _Walk:
         operations, evaluations = count * weight, count
         if node.op.kind == "reduce":
             evaluations = max(keys.values()) * self.size[node.args[0]] / max(1, self.size[c])
-            operations = evaluations * weight
+            operations = evaluations * weight + self._closed(node) * max(keys.values())
         elif node.op.kind == "composite":
             foot = self.model.footprint(c, node)
             first: dict[int, float] = {}
@@ -272,7 +258,9 @@ class _Walk:
                 first[index] = max(n, first.get(index, 0.0))
             once = sum(first.values())
             wide = max(1.0, self.size[node.args[0]] / max(1, self.size[c]))  # of a mean
-            operations = once * weight * wide + (count - once) * foot.late
+            results = once * foot.passes / max(1, self._extent(c, node))
+            operations = (once * weight * wide + (count - once) * foot.late
+                          + self._closed(node) * results)
             evaluations = once * foot.evaluations + (count - once) * foot.late_evaluations
         else:
             last = sum(n for (_, turn), n in keys.items() if turn == self.last)
@@ -280,6 +268,17 @@ class _Walk:
             self.late_evaluations += last
         self.out.evaluations += evaluations
         self.out.loops.append((dtype, operations))
+
+    def _closed(self, node) -> float:
+        """Operations of a result beside those of its elements: lanes are added up where elements
+        lie side by side."""
+        rank = len(self.model.values.shape[node.args[0]])
+        return self.model.close if axis_of(node) % max(1, rank) == rank - 1 else 0.0
+
+    def _extent(self, c: int, node) -> int:
+        """The extent of a composite along its axis."""
+        shape = self.model.values.shape[c]
+        return shape[axis_of(node)] if shape else 1
 
     def _parts(self, c: int, node) -> int:
         """Reductions of one kind that follow one another are one, which may be split."""
@@ -323,8 +322,7 @@ class _Walk:
                     when = turn if step == foot.passes else before + step
                     self._want(a, (at, when), scale * share)
         if foot.passes:
-            shape = self.model.values.shape[c]
-            rows = self.size[c] // max(1, shape[axis_of(node)] if shape else 1)
+            rows = self.size[c] // max(1, self._extent(c, node))
             self._rows(rows * self.model.parts(c, node))
 
     def _index(self, c: int, node, keys: Keys) -> None:

@@ -25,7 +25,7 @@ from tegg.rewrite.providers.multiplying import Multiplying
 from tegg.rewrite.providers.rounding import Rounding
 from tegg.rewrite.rulefile import Rule, RuleSet
 from tegg.rewrite.ruletext import rule_texts
-from tegg.rewrite.sources import known, read_source, rule_files, text_of
+from tegg.rewrite.sources import content, known, read_source, rule_files, text_of
 from tegg.rewrite.stackcheck import check_stack
 from tegg.rewrite.vocabulary import Word
 
@@ -301,7 +301,7 @@ def _written(thing: Any) -> str:
     if not isinstance(thing, type) and not hasattr(thing, "__code__"):
         return repr(thing)
     try:
-        text = Path(inspect.getfile(thing)).read_text(encoding="utf-8")
+        text = content(Path(inspect.getfile(thing)))
     except (TypeError, OSError):
         return f"{thing!r} {time.time_ns()}"
     if isinstance(thing, type):

@@ -82,9 +82,20 @@ def _cached(path: Path, root: Path | None) -> RuleSet:
 def text_of(path: Path) -> str:
     """The text of a rule file; reading it as rules says what is wrong with one that has none."""
     try:
-        return path.read_text(encoding="utf-8-sig")
+        return content(path)
     except (OSError, UnicodeDecodeError):
         return ""
+
+
+def content(path: Path) -> str:
+    """The text of a file, which is read again only where it has changed."""
+    stamp = path.stat()
+    return _content(path, stamp.st_mtime_ns, stamp.st_size)
+
+
+@lru_cache(maxsize=512)
+def _content(path: Path, changed: int, size: int) -> str:
+    return path.read_text(encoding="utf-8-sig")
 
 
 @lru_cache(maxsize=512)

@@ -79,7 +79,8 @@ typedef float k_memory __attribute__((vector_size(64), aligned(sizeof(float)), m
 #define CONTRACTED __attribute__((noinline, optimize("fp-contract=fast")))
 #endif
 // t[8][48] = (more ? t : 0) + a . b over kc steps: a holds 8 rows with stride `as`, b is a panel
-// [kc][48]. The part of the coming panel that is due, from `next` on, is fetched meanwhile.
+// [kc][48]. What is read later, of the coming panel from `next` on or of this one, is fetched
+// meanwhile.
 #define PRODUCT(NAME, NV)                                                                         \
   static CONTRACTED void NAME(int64_t kc, const float *restrict a, const int64_t as,                 \
       const float *restrict b, float *restrict t, int more, const char *next) {                         \
@@ -89,7 +90,7 @@ typedef float k_memory __attribute__((vector_size(64), aligned(sizeof(float)), m
       _Pragma("GCC unroll 8") for (int j = 0; j < NV; j++) acc[i][j] = (k_wide){0};            \
     _Pragma("GCC unroll 2") for (int64_t p = 0; p < kc; p++) {                                    \
       k_wide bv[NV];                                                                           \
-      __builtin_prefetch(next + p * 64, 0, 2);                                                    \
+      __builtin_prefetch(next + p * 64, 0, 2);                                                           \
       _Pragma("GCC unroll 8") for (int j = 0; j < NV; j++)                                        \
         bv[j] = *(const k_memory *)(b + p * 48 + 16 * j);                                 \
       _Pragma("GCC unroll 16") for (int i = 0; i < 8; i++)                                      \
@@ -272,10 +273,7 @@ void k(void *const *buffers, const int64_t *sizes, int tid, int nt) {
   for (int64_t batch = s.b0; batch < s.b1; batch++) {
     const int64_t z0 = batch; (void)z0;
 
-    for (int64_t q0 = s.q0, q1; q0 < s.q1; q0 = q1) {
-      q1 = s.q1 - q0 > (s.q1 - s.q0) ? q0 + (s.q1 - s.q0) : s.q1;
 
-      k_block(b0, b1, b2, b3, z0,  row0, row1, q0, q1, (const float *)buffers[4] + 0,  ws);
-    }
+    k_block(b0, b1, b2, b3, z0,  row0, row1, s.q0, s.q1, (const float *)buffers[4] + 0,  ws);
   }
 }

@@ -1,0 +1,64 @@
+"""tegg prepare: what first calls find compiled."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from tegg.backends.cpu import library, target
+
+import tegg
+from tegg.cli import main
+from tegg.errors import BackendError
+from tegg.runtime import prepare as module
+from tegg.runtime.prepare import STEPS, prepare
+
+
+@pytest.fixture
+def loads(tmp_path, monkeypatch):
+    """Every library that is loaded, with a cache of its own."""
+    monkeypatch.setenv("TEGG_CACHE", str(tmp_path))
+    made: list[library.Library] = []
+
+    def load(*args, **options):
+        made.append(library.load(*args, **options))
+        return made[-1]
+    monkeypatch.setattr(target, "load", load)
+    return made
+
+
+def test_usual_products_are_compiled_ahead_and_others_share_them(loads, monkeypatch):
+    monkeypatch.setattr(module, "_USUAL", ((64, 2048),))
+    told = CliRunner().invoke(main, ["prepare", "--json"])
+    assert told.exit_code == 0 and json.loads(told.output)["kernels"] == len(loads) == 2
+    assert sum(m.units for m in loads) == 2 and not any(m.found for m in loads)
+    loads.clear()
+    rng = np.random.default_rng(0)
+    w = rng.integers(-3, 4, (1000, 2048)).astype(np.float32)
+    x = rng.integers(-3, 4, (128, 1000)).astype(np.float32)
+    assert np.array_equal(tegg.compile(lambda x: x @ w)(x), x @ w)
+    assert [(m.found, m.units) for m in loads] == [(1, 0)]
+
+
+def test_what_is_ready_is_not_compiled_again(loads, monkeypatch):
+    monkeypatch.setattr(module, "_USUAL", ((1, 96),))
+    steps: list[str] = []
+    first = prepare(step=steps.append)
+    units = sum(m.units for m in loads)
+    assert prepare() == first and units == first and sum(m.units for m in loads) == units
+    assert steps == ["1 rows, 96 columns"] * 2 and STEPS > 2
+
+
+def test_a_device_that_is_not_there(monkeypatch):
+    with pytest.raises(BackendError, match="no package offers a device 'abacus'"):
+        prepare("abacus")
+    told = CliRunner().invoke(main, ["prepare", "--device", "abacus"])
+    assert told.exit_code == 1 and "abacus" in told.output
+
+
+def test_it_is_told_in_words(loads, monkeypatch):
+    monkeypatch.setattr(module, "_USUAL", ((1, 96),))
+    told = CliRunner().invoke(main, ["prepare"]).output
+    assert "2 kernels are ready after" in told
