@@ -148,6 +148,17 @@ def test_replay(device):
     made.close()
 
 
+def test_memory_may_be_freed_meanwhile(device, gpu, monkeypatch):
+    """As Python's collector does, in the middle of anything."""
+    p, _held = product(device)
+    device.start(p, 0)
+    waste, library, used = [device.allocate(1 << 16)], device.cublas(), gpu.used
+    put = library.put
+    monkeypatch.setattr(library, "put", lambda p: (waste.clear(), put(p)))
+    device.replay([p]).close()
+    assert gpu.used == used - (1 << 16)
+
+
 # ---- what is refused
 def test_a_library_that_fails_while_it_is_taken_down(blas, gpu):
     f = compiled(lambda a, b: (a @ b).sin())

@@ -21,7 +21,7 @@ def drawn(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
-def product(*weights: np.ndarray, program: object = None):
+def product(*weights: np.ndarray):
     """A program that multiplies by weights, which it packs ahead, and the argument."""
     def run(x):
         for w in weights:
@@ -31,6 +31,11 @@ def product(*weights: np.ndarray, program: object = None):
     made = tegg.compile(run).program(x)
     assert all("CpuPacked" in c.label for c in made.plan.run)
     return made, x
+
+
+def program_of(run, x: np.ndarray, *weights: np.ndarray):
+    """The program of a function of x and of arrays that it closes over."""
+    return tegg.compile(lambda x: run(x, *weights)).program(x)
 
 
 def only(out: dict) -> np.ndarray:
@@ -111,7 +116,7 @@ def test_weights_that_are_read_together_are_held():
     """What is computed of two could not be computed again from one."""
     v, w = drawn(K, N), drawn(K, N, seed=1)
     x = drawn(M, K)
-    program = tegg.compile(lambda x: x @ (tegg.relu(v) * w)).program(x)
+    program = program_of(lambda x, v, w: x @ (tegg.relu(v) * w), x, v, w)
     want, left = x @ (np.maximum(v, 0) * w), weakref.ref(v)
     near(only(program(x)), want)
     del v
@@ -122,8 +127,8 @@ def test_weights_that_are_read_together_are_held():
 
 
 def test_weights_that_runs_read_are_held():
-    w = drawn(K, N)
-    program, x = tegg.compile(lambda x: x @ w).program(drawn(1, K)), drawn(1, K)
+    w, x = drawn(K, N), drawn(1, K)
+    program = program_of(lambda x, w: x @ w, x, w)
     want, left = x @ w, weakref.ref(w)
     program(x)
     del w

@@ -160,6 +160,13 @@ def rows_split(g):
 
 
 @case(BS)
+def rows_split_backwards(g):
+    """The same flat axis, divided where it runs backwards, too."""
+    x = g.reshape(g.x(2, s, 4 * b, 2), (2, 4 * b * s, 2))
+    return [g.flip(x, 1), x]
+
+
+@case(BS)
 def rows_split_permuted(g):
     return [g.permute(g.reshape(g.x(b * s * 6), (b, s, 6)), (1, 2, 0))]
 

@@ -244,11 +244,23 @@ def test_weights_are_read_where_a_file_is_mapped(gpu, weights):
         np.testing.assert_allclose(program(x)["y"], x @ tensors["a"] @ tensors["b"], rtol=1e-4,
                                    atol=1e-4)
     assert len(adopted()) == bool(aligned)
-    stays = program._executable._stays
-    assert len(stays) == 2 - len(aligned)
-    del program
+    e = program._executable
+    assert len(e._stays) == 2 - len(aligned)
+    (placed,) = e._placed.values()  # nothing is kept free for them
+    assert placed.peak <= program.stats["arena_bytes"] + x.nbytes + 4 * 4 * 8 + 3 * 64
+    del program, e, placed
     gc.collect()
     assert not adopted()
+
+
+def test_a_weight_that_is_a_result_is_copied(gpu, weights):
+    files, tensors = weights
+    g = Graph()
+    w = g.input("w", files["a"].shape, "f32", "weight", Parameter(files["a"]))
+    g.outputs["y"], g.outputs["z"] = w, g.mul(w, 2)
+    r = compile_graph(g, options())()
+    np.testing.assert_array_equal(r["y"], tensors["a"])
+    np.testing.assert_array_equal(r["z"], 2 * tensors["a"])
 
 
 def test_arguments_are_read_where_a_file_is_mapped(gpu, weights):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tegg.backends.cpu import library
+from tegg.backends.cpu import library, plain
 from tegg.backends.cpu.objects import anonymous
 from tegg.backends.cpu.plain import generalized
 from tegg.backends.cpu.program import Program, steps_of, with_barriers
@@ -23,6 +24,13 @@ from tegg.planning.plan import Call
 TARGET = Cpu(4)  # narrow vectors: small sizes have every kind of rest
 FORMS = {"CpuPacked": (3, 2, 1), "CpuRows": (2,), "CpuDots": (2, 1)}
 ROWS = {o.name: o for o in templates(4)}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def all_are_large() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plain, "_LARGE", 1)
+        yield
 
 
 def fragment(form: str, m: int, n: int, k: int, batch: int = 0, turned: bool = False,
@@ -83,6 +91,12 @@ def test_one_text_serves_many_sizes():
     assert all(not c.symbols and isinstance(t.size, int) for c in codes for t in c.temporaries)
     narrow = TARGET.lower(fragment("CpuPacked", 1, 800, 1100), "k0", frozenset({1}))
     assert narrow.given == (1100, 800)  # an axis of one element is none
+
+
+def test_small_products_keep_their_sizes(monkeypatch):
+    monkeypatch.setattr(plain, "_LARGE", 42)
+    assert generalized(fragment("CpuPacked", 90, 6, 7)) is not None
+    assert generalized(fragment("CpuPacked", 90, 41, 1)) is None
 
 
 def fused() -> Fragment:

@@ -30,13 +30,13 @@ def loads(tmp_path, monkeypatch):
 
 
 def test_usual_products_are_compiled_ahead_and_others_share_them(loads, monkeypatch):
-    monkeypatch.setattr(module, "_USUAL", ((64, 768),))
+    monkeypatch.setattr(module, "_USUAL", ((64, 2048),))
     told = CliRunner().invoke(main, ["prepare", "--json"])
     assert told.exit_code == 0 and json.loads(told.output)["kernels"] == len(loads) == 2
     assert sum(m.units for m in loads) == 2 and not any(m.found for m in loads)
     loads.clear()
     rng = np.random.default_rng(0)
-    w = rng.integers(-3, 4, (1000, 1536)).astype(np.float32)
+    w = rng.integers(-3, 4, (1000, 2048)).astype(np.float32)
     x = rng.integers(-3, 4, (128, 1000)).astype(np.float32)
     assert np.array_equal(tegg.compile(lambda x: x @ w)(x), x @ w)
     assert [(m.found, m.units) for m in loads] == [(1, 0)]

@@ -150,6 +150,15 @@ def test_rows_too_long_for_a_block_are_read_again():
     assert 4 * 40_000 < unit.moved[0] < 8 * 40_000 - 4 * 19_000
 
 
+def test_sums_that_need_another_are_shared_out_too():
+    """Of few long rows each part joins the maximum again, and no thread sums a part by itself."""
+    g = Draw()
+    c = cases.case("k_few", g, [normalised(g, g.x(3, 22_000), "softmax")])
+    unit = cases.module([c.code])
+    agree(unit, c, 1, 8.0)
+    assert [s.launch.nests for s in c.code.stages] == [((24, 1),), ((24, 1),), ((3, 1),)]
+
+
 # kernel -> bits of the widest loads and stores
 WIDEST = {
     "f16": (lambda g: g.exp(g.x(64, 512, dtype="f16")), 128, 128),

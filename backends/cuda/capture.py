@@ -12,7 +12,9 @@ from tegg.errors import BackendError
 from .cublas import Cublas, Product
 from .libcuda import Libcuda, Refused
 
-_THREAD = 1  # CU_STREAM_CAPTURE_MODE_THREAD_LOCAL: other threads may allocate meanwhile
+# CU_STREAM_CAPTURE_MODE_RELAXED: Python may free memory of the device whenever it likes, and other
+# threads may do what they do. In the stricter modes that would void what is taken down.
+_RELAXED = 2
 
 
 class Recorder:
@@ -35,7 +37,7 @@ class Recorder:
         Raises BackendError where the library cannot be captured.
         """
         self._blas.on(self._through, self._space)  # before: a capture allows no new workspace
-        self._driver.cuStreamBeginCapture_v2(self._through, _THREAD)
+        self._driver.cuStreamBeginCapture_v2(self._through, _RELAXED)
         try:
             self._blas.put(p)
         except BackendError as e:

@@ -105,8 +105,9 @@ class Loaded:
         layout = self.plan.layout(named)
         offsets = {i: layout.offsets.get(i, 0) for i, b in enumerate(self.plan.buffers)
                    if b.kind == "arena"}
+        lasting = frozenset(self._lasting)
         more, peak = self._stack((i for i, b in enumerate(self.plan.buffers)
-                                  if i not in offsets and i not in self._stays), named, layout.peak)
+                                  if i not in offsets and i not in lasting), named, layout.peak)
         offsets.update(more)
         made = Placed(offsets, peak, tuple(self._starts(c, offsets, named) for c in self.plan.run))
         self._placed[key] = made
@@ -139,7 +140,8 @@ class Loaded:
         with self._device.current():
             self._maps, weights = {}, [i for i in self._lasting
                                        if self.plan.buffers[i].kind == "weight"]
-            found = {i: self._mapped(buffers[i], self.plan.buffers[i].bytes({})) for i in weights}
+            found = {i: self._mapped(buffers[i], self.plan.buffers[i].bytes({}))
+                     for i in weights if i not in self._moved}
             self._resting = {i: p for i, p in found.items() if p is not None}
             self._stays, self._size = self._stack(
                 (i for i in self._lasting if i not in self._resting), {}, 0)

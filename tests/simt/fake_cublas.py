@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -52,6 +53,7 @@ class FakeBlas:
 @contextmanager
 def installed() -> Iterator[FakeBlas]:
     """The library is there, beside the simulated device that ``fake_driver.installed`` gives."""
+    gc.collect()  # devices of earlier tests, whose workspaces are a good part of the memory there is
     with pytest.MonkeyPatch.context() as m:
         ctypes.CDLL(str(fake_driver.library_path()), mode=ctypes.RTLD_GLOBAL)
         fake = FakeBlas()

@@ -12,7 +12,6 @@ extern "C" {
 void simt_known(void *, size_t);
 int fake_put(void *stream, int (*work)(void *), const void *data, size_t n);
 int fake_captured(void *stream);
-int fake_unsafe(void);
 int cuMemAllocAsync(uint64_t *, size_t, void *);
 int fake_inside(const void *, size_t);
 int fake_context(void);
@@ -169,8 +168,8 @@ int gemm(Handle *h, int ta, int tb, int m, int n, int k, const void *alpha, Matr
          d ? *(double *)beta : *(float *)beta, compute, h->space, h->bytes};
   counts[h->space ? "with workspace" : "without workspace"]++;
   counts["captured"] += fake_captured(h->stream);
-  // a kernel is loaded when it is first started, which a capture does not allow
-  if (loaded.insert({a.type, c.type, compute, ta, tb, k > DEEP}).second && fake_unsafe())
+  // a kernel is loaded when it is first started, which only some captures allow: here none does
+  if (loaded.insert({a.type, c.type, compute, ta, tb, k > DEEP}).second && fake_captured(h->stream))
     return EXECUTION_FAILED;
   if (!h->space && cuMemAllocAsync((uint64_t *)&g.space, g.bytes = 1 << 20, h->stream))
     return ALLOC_FAILED;

@@ -295,8 +295,6 @@ int fake_put(void *stream, int (*work)(void *), const void *data, size_t n) {
   return OK;
 }
 int fake_captured(void *stream) { return stream_of(stream)->capture != nullptr; }
-// As a call does that a capture does not allow.
-int fake_unsafe(void) { return unsafe(); }
 int fake_inside(const void *p, size_t n) { return inside(p, n) != nullptr; }
 int fake_context(void) { return !contexts.empty(); }
 int fake_setting(const char *what) { return settings[what]; }

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from tegg.dim import Dim, exact_div
 from tegg.kernel.index import ZERO, Form, Guard, Quotient, Remainder, Var, variable
-from tegg.kernel.propagate import Propagation, Splits
+from tegg.kernel.propagate import Propagation, Splits, magnitude
 from tegg.kernel.value import Val, reachable
 
 MAX_ROUNDS = 12  # a split can expose another; chains of divisors are short
@@ -74,9 +74,11 @@ def _collect(writes: list[Write], splits: Splits) -> bool:
 
 
 def _divisor(d: Dim, k: Dim) -> Dim | None:
+    """After how many steps of a variable, which count ``k`` each, a multiple of ``d`` is reached:
+    as many where it runs backwards."""
     if isinstance(d, int) and isinstance(k, int):
         return d // math.gcd(d, k)
-    return exact_div(d, k)
+    return exact_div(d, k if magnitude(k) > 0 else -k)
 
 
 def _add(splits: Splits, extent: Dim, d: Dim | None) -> bool:

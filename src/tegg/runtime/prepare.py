@@ -1,7 +1,7 @@
 """Compiling ahead what programs share: the machine's own part of a first call.
 
-Products of plain operands take their sizes as arguments, so that a handful of kernels serves most
-of them. Which forms these are is what the rules and the costs of this machine choose for usual
+Large products of plain operands take their sizes as arguments, so that a handful of kernels serves
+most of them. Which forms these are is what the rules and the costs of this machine choose for usual
 sizes.
 """
 
@@ -17,7 +17,7 @@ from tegg.planning.target import find
 from tegg.runtime.driver import Options, plan_graph
 
 # Rows of x, and both sides of w: one row and few (a token, a batch), one tile and many.
-_USUAL = tuple((m, n) for m in (1, 64, 1024) for n in (768, 4096))
+_USUAL = tuple((m, n) for m in (1, 64, 1024) for n in (1024, 4096))
 STEPS = 2 * len(_USUAL)  # how many times ``prepare`` tells of a step
 
 
