@@ -48,8 +48,6 @@ def with_symbol(name: str, laid: Call, bases: list[np.ndarray], shapes: list[tup
     return tuple(values) if isinstance(out, tuple) else values[0]
 
 
-
-
 def check(name: str, given_: Call) -> bool:
     """Whether some size of the operands may be a symbol; every result is the formula's."""
     bases: list[np.ndarray] = []

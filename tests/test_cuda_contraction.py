@@ -23,6 +23,7 @@ from tegg.ir.template import OWN, Extents
 SIZES = [dict(m=m, b=b, s=s) for m, b, s in ((0, 1, 0), (1, 0, 5), (7, 3, 1), (9, 1, 17),
                                               (70, 2, 40))]
 
+
 def lowered(name: str, g: Draw, outputs, anchors, tile) -> cases.Case:
     code = lower_contraction(g, outputs, anchors, name, CudaC(), Tile(*tile))
     return cases.Case(g, outputs, {}, random_inputs(g, {}) if not code.symbols else {}, code)

@@ -52,7 +52,6 @@ def test_a_profile_is_kept_by_its_processor(cache):
     assert [p.name for p in path.parent.iterdir()] == [path.name]
 
 
-
 @pytest.mark.parametrize("change, says", [
     (lambda t: t[:200] + "[[", "is not TOML"),
     (lambda t: t.split("[measured]")[0], r"no table \[measured\] with device, machine, date"),

@@ -155,7 +155,6 @@ def test_only_a_stack_that_admits_it_has_it() -> None:
     assert "CpuWinograd" not in forms(tegg.Generic())
 
 
-
 def test_which_are_worth_a_look() -> None:
     said = WinogradForms(16)._tiles
     spec, shapes = "o,c,k,l;c,p,k,q,l;o,p,q", ((64, 64, 3, 3), (64, 56, 3, 56, 3))

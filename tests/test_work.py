@@ -176,6 +176,7 @@ def test_values_count_every_index():
         x = g.add(x, g.op("Flip", x, 1))
     assert demand(g, x).values == 2 ** 5 - 1
 
+
 # ---- states
 SLOTS, NEW = 512, 2
 

@@ -187,6 +187,7 @@ class _Kernel:
         at = "(begin + c)"
         return f"({at} % 2 ? blocks - 1 - {at} / 2 : {at} / 2)" if self.attention.bounds else at
 
+
 def _short(m: Dim, rows: int) -> Dim:
     """Rows of one block."""
     return min(m, rows) if isinstance(m, int) else rows

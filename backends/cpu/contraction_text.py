@@ -17,6 +17,7 @@ from tegg.dim import product
 from tegg.kernel.contraction_classify import Group, Term
 from tegg.kernel.contraction_shape import GemmParams, GemmShape
 
+
 @cache
 def template(name: str) -> Template:
     """A template of ``gemm/``."""

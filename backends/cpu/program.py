@@ -13,6 +13,7 @@ from tegg.planning.plan import Call
 
 from .runtime import runtime
 
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """One stage of one kernel on the program's buffers, or a copy if ``function`` is None."""

@@ -23,6 +23,7 @@ from tegg.kernel.index import Var
 from tegg.kernel.simt import THREADS
 from tegg.kernel.value import Val
 
+
 def lower_contraction(graph: Graph, outputs: Sequence[Node], anchors: Sequence[Node], name: str,
                       language: SimtC, tile: Tile, how: type[Sums] = Sums) -> KernelCode:
     """The kernel that computes ``outputs``, whose products are ``anchors``, by tiles.

@@ -115,7 +115,6 @@ def _launch(costs: Costs, timed: Sequence[Timed], barrier: float) -> Costs:
     return replace(costs, call=call, launch=max(call, rest(lambda n: n > 1, max(barrier, _SHARED))))
 
 
-
 def _products(costs: Costs, mine: Sequence[Timed]) -> Costs:
     """Rates of products, and of each template against the one that most cases tell of."""
     plain = [t for t in mine if t.case.dtype.name == "f32"]

@@ -23,6 +23,7 @@ from tegg.testing.reproduce import Counterexample
 from tegg.testing.sizes import bindings
 from tegg.testing.terms import is_kind, rename
 
+
 class Unsound(AssertionError):
     """A rule states what is not true. ``example``: graph and values that show it, if it has any."""
 
