@@ -7,7 +7,16 @@ from dataclasses import replace
 
 from tegg.extract.cost import Costs
 
-from ...tuning.fitting import Parameter, Timed, chains, dtype_ratio, searched, template, weights
+from ...tuning.fitting import (
+    Parameter,
+    Timed,
+    chains,
+    dtype_ratio,
+    error,
+    searched,
+    template,
+    weights,
+)
 from .figures import Figures
 
 LIBRARY = "BlasGemm"  # what rates of cuBLAS begin with
@@ -47,8 +56,8 @@ def _products(costs: Costs, mine: Sequence[Timed]) -> Costs:
     costs = searched(costs, plain, [rate])
     narrow = ("f32", "f16", "bf16")  # all of which sum float32
     for name in sorted({t.case.of for t in mine} - {PLAIN}):
-        costs = searched(costs, [t for t in mine if t.case.of == name
-                                 and t.case.dtype.name in narrow], [template(name)])
+        costs = _rated(costs, [t for t in mine if t.case.of == name
+                               and t.case.dtype.name in narrow], name)
     ratios = dict(costs.product_dtypes)
     wide = [t for t in mine if t.case.dtype.name not in narrow]
     ours = [t for t in wide if not t.case.of.startswith(LIBRARY)]
@@ -56,5 +65,15 @@ def _products(costs: Costs, mine: Sequence[Timed]) -> Costs:
         ratios[dtype] = dtype_ratio(costs, [t for t in ours if t.case.dtype.name == dtype], dtype)
     costs = replace(costs, product_dtypes=ratios)
     for name in sorted({t.case.of for t in wide} - {t.case.of for t in ours}):
-        costs = searched(costs, [t for t in wide if t.case.of == name], [template(name)])
+        costs = _rated(costs, [t for t in wide if t.case.of == name], name)
     return costs
+
+
+def _rated(costs: Costs, timed: Sequence[Timed], name: str) -> Costs:
+    """What a form takes, searched from the best of a coarse grid: where memory is what kernels wait
+    for, small changes tell nothing."""
+    if not timed:
+        return costs
+    rate = template(name)
+    starts = [costs, *(rate[1](costs, 0.02 * 3.0**i) for i in range(8))]
+    return searched(min(starts, key=lambda c: error(c, timed)), timed, [rate])
