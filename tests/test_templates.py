@@ -86,6 +86,7 @@ def form(graph: Graph, threads: int = 2) -> tuple:
     (matmul(1, 4096, 4096, weight=True), ("CpuPacked", 1, 4, 1)),    # a panel is one stream
     (matmul(8, 4096, 1024), ("CpuRows", 4)),                         # packing is not worth it
     (matmul(8, 4096, 1024, True), ("CpuDots", 4, 1)),
+    (matmul(1, 4096, 4096, True), ("CpuDots", 1, 1)),
     (matmul(8, 4096, 1024, weight=True), ("CpuPacked", 8, 2, 1)),    # it is done ahead
     (matmul(20, 30, 100_000), ("CpuPacked", 10, 2, 32)),             # few outputs, long depth
     (matmul(4, 8, 200_000, True), ("CpuDots", 4, 32)),
