@@ -6,7 +6,7 @@
 Every contender runs in a process of its own. Each workload is checked against float64 NumPy, then
 timed in rounds, in which contenders take turns in rotating order. Reported is the median over
 rounds of each round's median, and the best single call. Peak memory is that of processes which do
-one workload each.
+one workload each, at most threads.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def timed(live: dict[str, list[Peer]], rounds: int, budget: float) -> dict:
 
 
 def one_run(args: argparse.Namespace, threads: int, names: list[str], folder: Path,
-            ) -> tuple[list[Row], dict]:
+            weigh: bool) -> tuple[list[Row], dict]:
     chosen = args.peers.split(",") if args.peers else list(filter(available, CONTENDERS))
     limits = measure(threads, [SUITE[n] for n in names])
     with open(os.devnull if not os.environ.get("PEERS_LOG") else os.environ["PEERS_LOG"],
@@ -160,7 +160,8 @@ def one_run(args: argparse.Namespace, threads: int, names: list[str], folder: Pa
         finally:
             for p in peers:
                 p.stop()
-        weighed([*chosen, *args.also], names, threads, said, folder, log)
+        if weigh:
+            weighed([*chosen, *args.also], names, threads, said, folder, log)
     rows = rows_of(said, times, {n: limits.seconds(SUITE[n]) for n in names})
     return rows, {"threads": threads, "flops_per_s": limits.flops,
                   "read_bytes_per_s": {str(int(k)): v for k, v in limits.bytes.items()}}
@@ -175,8 +176,9 @@ def main() -> int:
         for n in names:
             np.savez(Path(folder, f"{n}.npz"), *SUITE[n].reference())
             write_inputs(Path(folder), n)
-        for threads in map(int, args.threads.split(",")):
-            rows, facts = one_run(args, threads, names, Path(folder))
+        counts = [int(n) for n in args.threads.split(",")]
+        for threads in counts:
+            rows, facts = one_run(args, threads, names, Path(folder), threads == max(counts))
             record["runs"].append(facts | {"load": os.getloadavg()[0],
                                            "rows": [r.record() for r in rows]})
             print(table(rows, f"{record['machine']}, {threads} thread(s)"), flush=True)
