@@ -289,7 +289,7 @@ def test_other_templates_on_neon(kind: str) -> None:
 
 
 @pytest.mark.parametrize("lanes, flags", (
-    (8, "-march=haswell"), pytest.param(4, "-march=x86-64", marks=pytest.mark.long)))
+    (8, "-march=haswell"), (16, "-march=haswell"), pytest.param(4, "-march=x86-64", marks=pytest.mark.long)))
 def test_narrower_x86(lanes: int, flags: str) -> None:
     if not _runs("gcc", flags):
         pytest.skip("this is no x86-64 with AVX2")
