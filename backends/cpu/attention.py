@@ -9,7 +9,8 @@ from tegg.backends.cexpr import REGISTER, dim
 from tegg.backends.cpu.attention_forms import Blocks, register_tile
 from tegg.backends.cpu.contraction_hooks import Axis, Hooks
 from tegg.backends.cpu.contraction import nothing, unit
-from tegg.backends.cpu.contraction_text import Text, template
+from tegg.backends.cpu.c_templates import template
+from tegg.backends.cpu.contraction_text import Text
 from tegg.backends.cpu.emit import C
 from tegg.backends.cpu.templates import register
 from tegg.dim import Dim

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from tegg.backends.cexpr import dim
 from tegg.backends.cpu.contraction_hooks import Axis, RowValue
-from tegg.backends.cpu.contraction_text import Text, indented
+from tegg.backends.cpu.c_templates import indented
+from tegg.backends.cpu.contraction_text import Text
 from tegg.dim import Dim, product
 from tegg.kernel.contraction_classify import Group
 

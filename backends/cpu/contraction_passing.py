@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tegg.backends.cexpr import dim
-from tegg.backends.cpu.contraction_text import Text, indented, within
+from tegg.backends.cpu.c_templates import indented, within
+from tegg.backends.cpu.contraction_text import Text
 from tegg.dim import product
 
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
-from string import Template
 
 from tegg.backends.cexpr import REGISTER, Expressions, dim
+from tegg.backends.cpu.c_templates import indented, template, within
 from tegg.backends.cpu.contraction_extents import (
     depth_of_blocks, multiple, outer_loops, vectors_of_panels, whole_vectors)
 from tegg.backends.cpu.contraction_hooks import Axis, Hooks, RowValue
@@ -16,16 +14,6 @@ from tegg.backends.cpu.contraction_narrow import asked, deep, header, held_words
 from tegg.dim import product
 from tegg.kernel.contraction_classify import Group, Term
 from tegg.kernel.contraction_shape import GemmParams, GemmShape
-
-
-@cache
-def template(name: str) -> Template:
-    """A template of ``gemm/``."""
-    return Template(files("tegg.backends.cpu").joinpath("gemm", f"{name}.c.in").read_text())
-
-
-def indented(lines: Sequence[str], by: int) -> str:
-    return "\n".join(" " * by + line for line in lines)
 
 
 @dataclass(slots=True)
@@ -397,9 +385,3 @@ class Text:
         """What stands around products by tiles."""
         tiles = self.params.held is not None and self.params.held.multiply == "tiles"
         return dict(begin="tiles_begin(); " if tiles else "", end=" tiles_end();" if tiles else "")
-
-
-def within(q: str, group: int) -> str:
-    """Which panel of a group a panel of all groups is, or the nearest."""
-    low, high = f"from{group}", f"from{group + 1}"
-    return f"({q} < {low} ? {low} : {q} > {high} ? {high} : {q}) - {low}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tegg.backends.cexpr import dim
 from tegg.backends.cpu.contraction import nothing, reads_of
 from tegg.backends.cpu.contraction_hooks import Axis, Hooks
-from tegg.backends.cpu.contraction_text import template
+from tegg.backends.cpu.c_templates import template
 from tegg.backends.cpu.direct_forms import Direct, Slide
 from tegg.backends.cpu.emit import C
 from tegg.backends.cpu.winograd import args_of, params_of, places_of
