@@ -44,6 +44,7 @@ class Pricer:
         self._steps: dict[tuple, int] = {}   # op and attributes -> a number
         self._step_of: dict[int, tuple[ENode, int]] = {}
         self._stored: dict[int, float] = {}
+        self._packs: dict[int, bool] = {}
         # arguments arrive, and results leave, in their own dtype; weights are converted ahead
         self.forms = {c: f for c, f in roles.classes.forms.items()
                       if c not in roles.roots and c not in roles.carried and (
@@ -123,6 +124,18 @@ class Pricer:
             for c, count in elements:
                 if self.form(c, form):
                     demand.loops.append((self.values.dtype[c], count * weight))
+
+    def packs_ahead(self, node: ENode, c: int) -> bool:
+        """Whether an e-node reads panels that were packed before a run: a storage form of what
+        they are packed from makes it no faster."""
+        if node.op.kind not in PRODUCTS:
+            return False
+        known = self._packs.get(id(node))  # of the e-nodes of the roles, which live as long
+        if known is None:
+            products = self.work.demand((c,), {c: node}).products
+            known = self._packs[id(node)] = any(
+                p.ready and p.execution is not None and p.execution.packed > 0 for p in products)
+        return known
 
     def rough(self, node: ENode, c: int) -> float:
         """Seconds of an e-node on its own, but for reading its operands: cheap enough to rank many

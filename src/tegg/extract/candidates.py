@@ -41,7 +41,7 @@ class Candidates:
                 found.append(self._kernel(outs, leaves, body, seconds))
         # what is known ahead is written ahead, or not stored at all
         found = [k for k in found if k.ahead or self.roles.ahead.isdisjoint(k.outs)]
-        return self._forms(undominated(found, self.roles)) + self._conversions()
+        return undominated(self._forms(found), self.roles) + self._conversions()
 
     def _reachable(self) -> list[int]:
         """Classes that some kernel of a cover could have to write, in order."""
@@ -134,14 +134,16 @@ def _above(anchors: list[int], body: Body) -> set[int]:
 
 
 def undominated(kernels: list[Candidate], roles: Roles) -> list[Candidate]:
-    """Drop a kernel if another of the same class reads no more, writes no less, costs no more."""
-    kept: dict[int, list[tuple[frozenset[int], frozenset[int]]]] = defaultdict(list)
+    """Drop a kernel if another of the same class, which reads and writes the same forms, reads no
+    more, writes no less and costs no more."""
+    kept: dict[tuple, list[tuple[frozenset[int], frozenset[int]]]] = defaultdict(list)
     out = []
     for i, k in sorted(enumerate(kernels),
                        key=lambda z: (z[1].seconds, -len(z[1].outs), len(z[1].leaves), z[0])):
         leaves, outs = frozenset(k.leaves) - roles.given, frozenset(k.outs)
-        if any(a <= leaves and b >= outs for a, b in kept[k.outs[0]]):
+        others = kept[k.outs[0], k.read, k.write]
+        if any(a <= leaves and b >= outs for a, b in others):
             continue
-        kept[k.outs[0]].append((leaves, outs))
+        others.append((leaves, outs))
         out.append((i, k))
     return [k for _, k in sorted(out, key=lambda z: z[0])]

@@ -12,6 +12,8 @@ from tegg.extract.legal import Legality
 from tegg.extract.limits import Limits
 from tegg.extract.roles import Roles
 
+_Way = tuple[frozenset[int], bool]  # leaves, and whether panels of them are read in their place
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cone:
@@ -98,9 +100,10 @@ class Cones:
             self._least.pop(m, None)
             self._keep(m, self._combined(m))
 
-    def _combined(self, c: int) -> dict[frozenset[int], tuple[float, Body]]:
-        """Per set of leaves the body of ``c`` that looks best."""
-        found: dict[frozenset[int], tuple[float, Body]] = {}
+    def _combined(self, c: int) -> dict[_Way, tuple[float, Body]]:
+        """Per set of leaves the body of ``c`` that looks best; where leaves have storage forms,
+        also the best of those that read leaves, and not panels that are packed from them ahead."""
+        found: dict[_Way, tuple[float, Body]] = {}
         for n in self.roles.nodes[c]:
             width = max(2, int(self.limits.combinations ** (1 / max(1, len(set(n.args))))))
             options = {a: self._choices(a)[:width] for a in dict.fromkeys(n.args)}
@@ -114,8 +117,9 @@ class Cones:
                 elif self._acts(leaves) > self.limits.inputs:
                     continue
                 rough = self._rank(leaves, body)
-                if leaves not in found or rough < found[leaves][0]:
-                    found[leaves] = (rough, body)
+                way = leaves, self._packs(leaves, body)
+                if way not in found or rough < found[way][0]:
+                    found[way] = (rough, body)
         return found
 
     def _joined(self, c: int, node: ENode,
@@ -135,6 +139,11 @@ class Cones:
             return leaves, None
         return leaves, body
 
+    def _packs(self, leaves: frozenset[int], body: Body) -> bool:
+        """Whether a body reads panels in place of leaves that have storage forms."""
+        return (not leaves.isdisjoint(self.pricer.forms)
+                and any(self.pricer.packs_ahead(n, k) for k, n in body.items()))
+
     def _acts(self, leaves: frozenset[int]) -> int:
         """Leaves that are activations: weights do not count against the limit."""
         return len(leaves - self.roles.still)
@@ -150,11 +159,11 @@ class Cones:
             total += known
         return total
 
-    def _keep(self, c: int, found: dict[frozenset[int], tuple[float, Body]]) -> None:
+    def _keep(self, c: int, found: dict[_Way, tuple[float, Body]]) -> None:
         """Price the most promising cones, drop dominated ones, keep the best few."""
-        best = sorted(found.items(), key=lambda z: (z[1][0], sorted(z[0])))
+        best = sorted(found.items(), key=lambda z: (z[1][0], sorted(z[0][0]), z[0][1]))
         priced = []
-        for leaves, (_, body) in best[:2 * self.limits.cuts]:
+        for (leaves, _), (_, body) in best[:2 * self.limits.cuts]:
             seconds, values = self.pricer.price((c,), leaves, body)
             if values <= self.limits.values:
                 priced.append(Cone(c, leaves, body, seconds))
