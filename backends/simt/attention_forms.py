@@ -119,7 +119,7 @@ class AttentionForms:
         kind = "f64" if x.dtype is f64 else "f32"
         found = [Blocks(PLAIN, *_PLAIN[kind])]
         found += [Blocks(PLAIN, *_FEW[kind])] * (m <= 2 * _FEW[kind][0])
-        found += self.matrices(columns) if x.dtype is f32 else []
+        found += self.matrices(columns)
         return [astuple(b) for form in found for b in form.shared_out(batch, m, keys)]
 
     def facts(self, view: View) -> Iterable[tuple[Any, ...]]:
@@ -128,7 +128,8 @@ class AttentionForms:
             if x.dtype.name not in self.dtypes:
                 continue
             for found in self.completions(f"{self.device}-attention", x, y, n.attrs[0]):
-                yield (f"{self.device}-attention", *n.args, n.attrs[0], *found)
+                if x.dtype is f32 or found[0] == PLAIN:
+                    yield (f"{self.device}-attention", *n.args, n.attrs[0], *found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from tegg.dtype import DType, bf16, f16, f32
-from tegg.ir.graph import Graph
+from tegg.ir.graph import Graph, Node
 from tegg.ir.op import PRODUCTS
 from tegg.ir.template import LICENCE
 from tegg.rewrite.providers import Fact
@@ -36,6 +36,12 @@ class Multiplying:
     @property
     def name(self) -> str:
         return f"products in {self.dtype}"
+
+    def example(self) -> Graph:
+        """Attention of weights, whose range is checked when they are bound."""
+        g = Graph()
+        g.outputs["y"] = _attention(g, *(g.input(n, _HEADS, "f32", "weight") for n in "qkv"))
+        return g
 
     def completions(self, relation: str, *given: Any) -> list[tuple[Any, ...]]:
         """What the relation says of two operands and a spec."""
@@ -82,10 +88,7 @@ class Attending:
     def example(self) -> Graph:
         """Attention of float16 whose scores stay float32."""
         g = Graph()
-        q, k, v = (g.cast(g.input(name, (2, 32, 16), "f16"), f32) for name in "qkv")
-        scores = g.expansion("Contract", q, k, "h,m,e;h,n,e;h,m,n", (2, 32, 32))
-        weights = g.expansion("Softmax", scores, 2)
-        out = g.expansion("Contract", weights, v, "h,m,n;h,n,e;h,m,e", (2, 32, 16))
+        out = _attention(g, *(g.cast(g.input(n, _HEADS, "f16"), f32) for n in "qkv"))
         g.outputs["y"] = g.cast(out, f16)
         return g
 
@@ -104,6 +107,17 @@ class Attending:
                 below = _scored(view, n.args[0])
                 if below and holds.issuperset({n.args[1], *below}):
                     yield ("attends-in", *n.args, n.attrs[0], d.name)
+
+
+_HEADS = (2, 32, 16)  # of the examples: heads, positions, columns
+
+
+def _attention(g: Graph, q: Node, k: Node, v: Node) -> Node:
+    """What rules find to be attention."""
+    heads, m, _ = _HEADS
+    scores = g.expansion("Contract", q, k, "h,m,e;h,n,e;h,m,n", (heads, m, m))
+    weights = g.expansion("Softmax", scores, 2)
+    return g.expansion("Contract", weights, v, "h,m,n;h,n,e;h,m,e", _HEADS)
 
 
 def _moved(view: View, known: set[int]) -> set[int]:
