@@ -174,6 +174,7 @@ def main() -> int:
     record = {"date": date.today().isoformat(), "machine": machine(), "cores": os.cpu_count(),
               "versions": versions(), "runs": []}
     with tempfile.TemporaryDirectory() as folder:
+        tempfile.tempdir = folder  # what contenders keep goes with it
         for n in names:
             np.savez(Path(folder, f"{n}.npz"), *SUITE[n].reference())
             write_inputs(Path(folder), n)
