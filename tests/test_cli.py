@@ -179,6 +179,12 @@ def test_a_shipped_file_is_checked_by_its_path(monkeypatch):
     assert "1 rules, 2 checks, 0 problems" in run("rules", "check", "rules/fuse/exp.egg").output
 
 
+def test_rules_for_instructions_that_this_machine_lacks_are_checked(monkeypatch):
+    monkeypatch.chdir(Path(__file__).parent.parent)
+    assert "4 rules, 8 checks, 0 problems" in run(
+        "rules", "check", "rules/lower/cpu_bytes.egg").output
+
+
 HOSTILE = {
     "raises": ("def f(x):\n    return 1 / 0\nf.example_inputs = (0,)",
                "p.py:f, as it is recorded, fails at {0}/p.py:2: ZeroDivisionError: division by zero"),

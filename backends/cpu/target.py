@@ -23,7 +23,7 @@ from .caller import Caller
 from .direct_forms import DirectForms, direct_row
 from .emit import C
 from .identity import processor
-from .instructions import instructions
+from .instructions import BYTE_TILES, BYTES, PAIRS, TILES, instructions
 from .library import load, prelude
 from .narrow_forms import NarrowForms, narrow_templates
 from .plain import generalized, given
@@ -53,6 +53,10 @@ class Cpu:
                     direct_row(width), winograd_row(width))
         self.providers = (Forms(width), NarrowForms(width, self.features), AttentionForms(width),
                           DirectForms(width), WinogradForms(width))
+
+    def complete(self) -> Cpu:
+        """With all instructions for narrow products."""
+        return Cpu(self.language.width, (PAIRS, BYTES, TILES, BYTE_TILES))
 
     def identity(self) -> str:
         """Lanes decide the source, threads the costs; the shared object is keyed by its text."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from tegg.backends.cpu.instructions import BYTE_TILES, BYTES, PAIRS, TILES
 from tegg.backends.cpu.target import Cpu
 from tegg.backends.cuda.target import Cuda
 from tegg.backends.metal.target import Metal
 
 from tegg.rewrite.compiler import Bf16, Fp16, Generic, Tf32, Winograd, lowering, stack
 
-ALL = (PAIRS, BYTES, TILES, BYTE_TILES)  # whatever this machine has
-COMPILERS = (Generic(), Bf16(), Fp16(), Tf32(), Winograd(), lowering(Cpu(has=ALL)),
+COMPILERS = (Generic(), Bf16(), Fp16(), Tf32(), Winograd(), lowering(Cpu().complete()),
              lowering(Cuda(80, blas=True)), lowering(Metal("M1", "metal")))
 STACK = stack(COMPILERS)

@@ -16,7 +16,7 @@ from tegg.errors import ArgumentError, RuleError
 from tegg.explain.difference import difference
 from tegg.explain.explanation import explain
 from tegg.explain.whynot import why_not
-from tegg.planning.target import Target, find as find_target, on_device
+from tegg.planning.target import Target, Varied, find as find_target, on_device
 from tegg.plugins import offered
 from tegg.progress import progress
 from tegg.rewrite.compiler import Compiler, Stack, find, lowering, named_stack, stack
@@ -36,9 +36,13 @@ def _options(f: Callable) -> Callable:
     return f
 
 
-def _stack(text: str, device: str) -> tuple[tuple[Compiler, ...], Target]:
-    """The compilers that a text names with what the device brings itself, and the device."""
+def _stack(text: str, device: str, complete: bool = False,
+           ) -> tuple[tuple[Compiler, ...], Target]:
+    """The compilers that a text names with what the device brings itself, and the device; or a
+    ``complete`` one, which has what some machines lack."""
     target = find_target(device)
+    if complete and isinstance(target, Varied):
+        target = target.complete()
     return (*named_stack(text), lowering(target)), target
 
 
@@ -74,7 +78,7 @@ def check(ctx: click.Context, files: tuple[str, ...], stack_text: str, device: s
     Format, soundness, that each rule fires, that each guard is needed, and that nothing grows
     for ever. Exit status 1 where something is wrong; a counterexample is a Python program.
     """
-    compilers, _ = _stack(stack_text, device)
+    compilers, _ = _stack(stack_text, device, complete=True)
     mine = tuple(Compiler(f, rounds=True) for f in files)
     sets: list[RuleSet] = []
     found: list[Finding] = []

@@ -177,6 +177,14 @@ class Configured(Target, Protocol):
         """The target with choices that were saved. Raises BackendError where they cannot be."""
 
 
+@runtime_checkable
+class Varied(Target, Protocol):
+    """A target whose machines differ in what they offer to rules."""
+
+    def complete(self) -> Target:
+        """Of the machine that has everything: what rules are checked for, wherever that is."""
+
+
 def on_device(graph: Graph, target: Target) -> Graph:
     """A graph as a target runs it: with copies at its borders, where the target's memory is its own
     (it then has ``copies``, see ``ir/places.py``)."""
