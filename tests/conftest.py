@@ -1,10 +1,12 @@
 """Hypothesis profiles: short by default, long with ``--hypothesis-profile=long``. Costs are those
 that are shipped: what was measured on a machine would choose other kernels than golden files have.
 What a person's terminal says of itself does not reach the output that tests read.
+And the played driver and library of NVIDIA's, for tests of the CUDA runtime.
 """
 
 import os
 
+import pytest
 from hypothesis import settings
 
 os.environ.setdefault("TEGG_COSTS", "cpu/generic")
@@ -18,3 +20,20 @@ settings.load_profile("short")
 
 def pytest_addoption(parser):
     parser.addoption("--update-golden", action="store_true", help="rewrite the golden files")
+
+
+@pytest.fixture
+def gpu(monkeypatch, tmp_path):
+    """The played driver, with an empty cache."""
+    from simt import fake_driver
+    monkeypatch.setenv("TEGG_CACHE", str(tmp_path))
+    with fake_driver.installed() as fake:
+        yield fake
+
+
+@pytest.fixture
+def blas(gpu):
+    """The played cuBLAS over it."""
+    from simt import fake_cublas
+    with fake_cublas.installed() as fake:
+        yield fake

@@ -7,7 +7,6 @@ import gc
 
 import numpy as np
 import pytest
-from simt import fake_driver
 from tegg.backends.cuda import dlpack, driver, streams
 from tegg.backends.cuda.arrays import DeviceArray
 
@@ -16,13 +15,6 @@ from tegg.backends.cuda import stream
 from tegg.errors import ArgumentError, BackendError, DTypeError, ShapeError
 from tegg.ir.graph import Graph
 from tegg.interchange import dtype_of, on_device, shape_of
-
-
-@pytest.fixture
-def gpu(monkeypatch, tmp_path):
-    monkeypatch.setenv("TEGG_CACHE", str(tmp_path))
-    with fake_driver.installed() as fake:
-        yield fake
 
 
 class Foreign:

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import tegg
 from contractions import matmul, product
-from simt import fake_cublas, fake_driver
 from tegg.backends.cuda import cublas, driver, streams
 from tegg.backends.cuda.blas import lower_blas
 from tegg.backends.cuda.blas_forms import BlasForms, blas_row, kind_of
@@ -43,19 +42,6 @@ class Dear(Cuda):
         kept = {k: v for k, v in found.templates.items() if not k.startswith("BlasGemm")}
         return replace(found, templates={**kept, **dict.fromkeys(
             ("CudaTiled", "CudaRows", "CudaMma"), 1e6), "BlasGemm": 1e-4, "BlasGemm f32": 1e-2})
-
-
-@pytest.fixture
-def gpu(monkeypatch, tmp_path):
-    monkeypatch.setenv("TEGG_CACHE", str(tmp_path))
-    with fake_driver.installed() as fake:
-        yield fake
-
-
-@pytest.fixture
-def blas(gpu):
-    with fake_cublas.installed() as fake:
-        yield fake
 
 
 def floats(*shape):

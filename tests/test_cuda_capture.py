@@ -7,7 +7,6 @@ from ctypes import byref, c_uint64, c_void_p
 import numpy as np
 import pytest
 import tegg
-from simt import fake_cublas, fake_driver
 from tegg.backends.cuda import cublas, driver, streams
 from tegg.backends.cuda.capture import Recorder
 from tegg.backends.cuda.cublas import Product, Side
@@ -18,19 +17,6 @@ from tegg.errors import BackendError
 
 LAUNCHES = ("cuLaunchKernel", "cuGraphLaunch", "cuGraphInstantiateWithFlags",
             "cuGraphExecChildGraphNodeSetParams")
-
-
-@pytest.fixture
-def gpu(monkeypatch, tmp_path):
-    monkeypatch.setenv("TEGG_CACHE", str(tmp_path))
-    with fake_driver.installed() as fake:
-        yield fake
-
-
-@pytest.fixture
-def blas(gpu):
-    with fake_cublas.installed() as fake:
-        yield fake
 
 
 @pytest.fixture

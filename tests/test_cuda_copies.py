@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tegg
-from simt import fake_driver
 from tegg.backends.cuda import driver
 from tegg.backends.cuda.copies import copies, copy_rows, lower_copy
 from tegg.backends.cuda.target import Cuda
@@ -26,13 +25,6 @@ TARGET = Cuda(90)
 INWARD, OUTWARD = copy_rows()
 TABLE = {**OPS, INWARD.name: INWARD, OUTWARD.name: OUTWARD}
 RNG = np.random.default_rng(5)
-
-
-@pytest.fixture
-def gpu(monkeypatch, tmp_path):
-    monkeypatch.setenv("TEGG_CACHE", str(tmp_path))
-    with fake_driver.installed() as fake:
-        yield fake
 
 
 def floats(*shape):

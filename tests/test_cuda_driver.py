@@ -25,13 +25,6 @@ CUDA = Options(device="cuda", cache=False)
 
 
 @pytest.fixture
-def gpu(monkeypatch, tmp_path):
-    monkeypatch.setenv("TEGG_CACHE", str(tmp_path))
-    with fake_driver.installed() as fake:
-        yield fake
-
-
-@pytest.fixture
 def inner(gpu):
     """Patches of what the fake has put in place, undone before it goes."""
     with pytest.MonkeyPatch.context() as m:

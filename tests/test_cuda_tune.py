@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from simt import fake_cublas, fake_driver
+from simt import fake_cublas
 from tegg.backends.cuda import nvrtc
 from tegg.backends.cuda.cubin import cubin
 from tegg.backends.cuda import driver
@@ -33,13 +33,6 @@ from tegg.runtime.driver import Options, compile_graph, plan_graph
 SMALL = Sizes((4, 12), 256, ("f32", "f64"), 256, 3, ("Exp2",),
               {"product": (40, 72, 64), "row": (1, 64, 128)}, ("f16",), ())
 FOUND = Figures(3e-6, 2e12, 6e12, 40e12, 400e12, 20e12, 9e-6, 12e9, 6e9, 25e9)
-
-
-@pytest.fixture
-def gpu(monkeypatch, tmp_path):
-    monkeypatch.setenv("TEGG_CACHE", str(tmp_path))
-    with fake_driver.installed() as fake:
-        yield fake
 
 
 # ---- figures of the machine
