@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
 from difflib import get_close_matches
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from tegg.rewrite.rulefile import RuleSet, read_rule_file
 _NAME = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)*")  # of a built-in rule set, or of a folder of them
 
 
+@cache
 def builtin_root() -> Path:
     """The folder of the built-in rule files."""
     return Path(str(files("tegg.rules")))
@@ -46,7 +49,7 @@ def rule_files(source: str | Path) -> list[tuple[Path, Path | None]]:
     if isinstance(source, str) and _NAME.fullmatch(source):
         inside = root.joinpath(*source.split("."))
         if inside.is_dir():
-            return [(p, root) for p in sorted(inside.rglob("*.egg"))]
+            return [(p, root) for p in _below(inside)]
         if inside.with_suffix(".egg").is_file():
             return [(inside.with_suffix(".egg"), root)]
     if path.is_dir():
@@ -61,6 +64,27 @@ def rule_files(source: str | Path) -> list[tuple[Path, Path | None]]:
     near = get_close_matches(str(source), names, 1)
     raise RuleError(f"{source}: is no .egg file, no folder and no built-in rule set"
                     + (f"; did you mean {near[0]}?" if near else f"; there are {', '.join(names)}"))
+
+
+_LISTED: dict[Path, tuple[tuple[tuple[str, int], ...], tuple[Path, ...]]] = {}
+
+
+def _below(folder: Path) -> tuple[Path, ...]:
+    """The rule files below a built-in folder, sorted. It is looked through again where the time of
+    it, or of a folder in it, has changed: a file that comes or goes does that."""
+    known = _LISTED.get(folder)
+    if known is None or any(_changed(name) != stamp for name, stamp in known[0]):
+        folders = [name for name, _, _ in os.walk(folder)]
+        stamps = tuple((name, _changed(name)) for name in folders)
+        known = _LISTED[folder] = stamps, tuple(sorted(folder.rglob("*.egg")))
+    return known[1]
+
+
+def _changed(name: str) -> int:
+    try:
+        return os.stat(name).st_mtime_ns
+    except OSError:
+        return 0
 
 
 def known(source: str) -> bool:
@@ -82,20 +106,23 @@ def _cached(path: Path, root: Path | None) -> RuleSet:
 def text_of(path: Path) -> str:
     """The text of a rule file; reading it as rules says what is wrong with one that has none."""
     try:
-        return content(path)
+        return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError):
         return ""
 
 
-def content(path: Path) -> str:
-    """The text of a file, which is read again only where it has changed."""
-    stamp = path.stat()
-    return _content(path, stamp.st_mtime_ns, stamp.st_size)
+def digest(path: str | Path) -> str:
+    """What stands for the bytes of a file in a key; they are read again only where it has changed.
+
+    Raises OSError for a file that cannot be read.
+    """
+    stamp = os.stat(path)
+    return _digest(path, stamp.st_mtime_ns, stamp.st_size)
 
 
 @lru_cache(maxsize=512)
-def _content(path: Path, changed: int, size: int) -> str:
-    return path.read_text(encoding="utf-8-sig")
+def _digest(path: str | Path, changed: int, size: int) -> str:
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
 @lru_cache(maxsize=512)
