@@ -154,8 +154,9 @@ def resolve(options: Options) -> tuple[tuple[Compiler, ...], Target]:
 def _plan(graph: Graph, signature: Signature, stack: Sequence[Compiler], target: Target,
           options: Options) -> tuple[Plan, str]:
     cache = default() if options.cache else None
-    key = content_key(code_stamp(), describe(graph), target.identity(), repr(target.costs()),
-                      *(c.identity() for c in stack), *options.decide())
+    key = "" if cache is None else content_key(
+        code_stamp(), describe(graph), target.identity(), repr(target.costs()),
+        *(c.identity() for c in stack), *options.decide())
     found = _cached(cache, key)
     if found is not None:
         return found
