@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from tegg.runtime.buckets import Buckets, hinted
 from tegg.cache import Cache, content_key, default
-from tegg.collecting import hand_back
+from tegg.collecting import deferred, hand_back
 from tegg.ir.classes import Cover, EClasses, KernelSpec
 from tegg.rewrite.compiler import Compiler, Generic, lowering, stack as stacked
 from tegg.env import DEBUG
@@ -77,6 +77,7 @@ class Options:
         return found + measured
 
 
+@deferred()
 def compile_graph(graph: Graph, options: Options) -> Compiled | Buckets:
     """The program that computes the graph's outputs and updates; one plan per combination where
     dims have several hints.
