@@ -56,7 +56,9 @@ def declared(declarations: Sequence[Declaration], own: Sequence[Declaration] = (
     engine.push()
     yield engine
     if keep:
-        engine.pop()
+        engine.pop()  # what it comes back to is a copy, which lies elsewhere
+        engine.push()
+        engine.pop()  # and a copy of that where it lay before: the heap ends as it began
         _KEPT.last = key, engine, known
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from tegg.runtime.buckets import Buckets, hinted
 from tegg.cache import Cache, content_key, default
-from tegg.collecting import deferred, hand_back
+from tegg.collecting import deferred
 from tegg.ir.classes import Cover, EClasses, KernelSpec
 from tegg.rewrite.compiler import Compiler, Generic, lowering, stack as stacked
 from tegg.env import DEBUG
@@ -162,7 +162,6 @@ def _plan(graph: Graph, signature: Signature, stack: Sequence[Compiler], target:
     if found is not None:
         return found
     made = _make(graph, signature, stack, target, options)
-    hand_back()
     if cache is not None:
         cache.put("plan", key, pickle.dumps(made))
     return made
