@@ -6,7 +6,7 @@ worked out once for all programs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from tegg.rewrite.compiler import PRECISIONS, Stack
@@ -16,6 +16,7 @@ from tegg.rewrite.providers import Fact, Provider, Reading, Standing
 from tegg.rewrite.rulecheck import variable_sorts
 from tegg.rewrite.rulefile import Rule, RuleSet
 from tegg.rewrite.ruletext import GUARDS, rule_texts, variable
+from tegg.rewrite.sexpr import Expr, List
 from tegg.rewrite.vocabulary import Word, prelude
 
 
@@ -44,6 +45,7 @@ class Chosen:
         for found in self.active.values():
             self._combine(found)
         self._state()
+        self._rules, self._stated = stack.rules, dict[str, int]()
 
     def _choose(self, precision: str, features: Iterable[str]) -> None:
         """Every rule that may run at a precision, on a target with these features."""
@@ -105,6 +107,13 @@ class Chosen:
         names = self._names(self.active[phase], number)
         return self._combined.get(names, ""), names
 
+    def stated(self, rule: str) -> int:
+        """How many terms and facts a match of a rule states."""
+        if rule not in self._stated:
+            actions = self._rules[rule].actions
+            self._stated[rule] = sum(_stated(a, self.stack.words) for a in actions)
+        return self._stated[rule]
+
     # ---- facts
     def _state(self) -> None:
         """Declare what holds of every program."""
@@ -127,6 +136,13 @@ def _text(fact: Fact) -> str:
     """A fact of texts and numbers."""
     arguments = (f'"{a}"' if isinstance(a, str) else str(a) for a in fact[1:])
     return f"({' '.join([fact[0], *arguments])})"
+
+
+def _stated(e: Expr, words: Mapping[str, Word]) -> int:
+    """How many terms and facts an action states."""
+    if not isinstance(e, List):
+        return 0
+    return (e.head in words or e.head == "Const") + sum(_stated(x, words) for x in e.items)
 
 
 def _runs_on(targets: tuple[str, ...], features: Iterable[str]) -> bool:

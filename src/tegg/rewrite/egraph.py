@@ -27,7 +27,7 @@ from tegg.rewrite.report import PhaseReport, Report, RuleReport
 from tegg.rewrite.provenance import Trace
 from tegg.rewrite.rulecheck import variable_sorts
 from tegg.rewrite.ruletext import plain_name
-from tegg.rewrite.sexpr import Expr, List
+from tegg.rewrite.sexpr import List
 from tegg.rewrite.stating import Stater
 from tegg.rewrite.view import Reader, View
 from tegg.rewrite.tables import read_tables
@@ -109,7 +109,7 @@ class _Saturation:
         self.last: tuple[int, dict[str, int]] = (0, {})  # the last round: its place in the
         #   engine's log, and rule set -> how many terms and facts its matches stated, old and new
         self.seen: tuple[int, View] | None = None  # the last view, and when it was taken
-        self.provided: dict[Provider, View] = {}  # provider -> the view that it saw last
+        self.provided: dict[Provider, int] = {}  # provider -> after how many changes it was asked
         self.counted: tuple[int, int] | None = None  # e-nodes, after how many changes
 
     # ---- running
@@ -168,17 +168,9 @@ class _Saturation:
             if count:
                 report.rules.setdefault(plain, RuleReport()).add(count, ms)
                 matched[plain] = matched.get(plain, 0) + count
-        self.last = start, {n: matched[r] * self.stated(r) for n in names
+        self.last = start, {n: matched[r] * self.rules.stated(r) for n in names
                             if (r := self.rules.owner[n]) in matched}
         return run.changed
-
-    def stated(self, rule: str) -> int:
-        """How many terms and facts a match of a rule states."""
-        def count(e: Expr) -> int:
-            return (e.head in self.stack.words or e.head == "Const") + sum(
-                map(count, e.items)) if isinstance(e, List) else 0
-
-        return sum(map(count, self.stack.rules[rule].actions))
 
     def growth(self) -> dict[str, Growth]:
         """What rules added in the last round: it is played again, each rule by itself."""
@@ -215,9 +207,9 @@ class _Saturation:
         new = self.stater.complete(view)
         for p in providers:
             report.provided.setdefault(p.name, 0)
-            if self.provided.get(p) is view:  # nothing changed since it was asked
+            if self.provided.get(p) == self.engine.changes:  # it would see what it saw
                 continue
-            self.provided[p] = view
+            self.provided[p] = self.engine.changes
             n = self.stater.state(p, view)
             report.provided[p.name] += n
             new += n

@@ -28,6 +28,22 @@ class Ranges:
     """``of(c)``: the interval of a class of integers or bools; None for any other class."""
 
     def __init__(self, view: View) -> None:
+        settled = _Settling(view)
+        self.intervals, self.known = settled.intervals, settled.known
+
+    def of(self, c: int) -> Interval | None:
+        return self.known.get(c)
+
+    def within(self, c: int, n: Dim) -> bool:
+        """Whether every element of a class of integers is proven to lie in 0 .. n-1."""
+        x = self.known.get(c)
+        return x is not None and x.low >= 0 and self.intervals.below(x, n)
+
+
+class _Settling:
+    """Works the intervals out. The view may keep what comes of it, so that holds no view."""
+
+    def __init__(self, view: View) -> None:
         self.view = view
         self.intervals = Intervals(view.codec.facts)
         self.known: dict[int, Interval] = {c: whole(d) for c, d in view.dtype.items()
@@ -39,14 +55,6 @@ class Ranges:
                 self.known[c] = self._refined(c, self.known.__getitem__)
             if self.known == before:
                 break
-
-    def of(self, c: int) -> Interval | None:
-        return self.known.get(c)
-
-    def within(self, c: int, n: Dim) -> bool:
-        """Whether every element of a class of integers is proven to lie in 0 .. n-1."""
-        x = self.known.get(c)
-        return x is not None and x.low >= 0 and self.intervals.below(x, n)
 
     def _order(self) -> tuple[list[int], bool]:
         """Operands before users, as far as there is such an order, and whether there is none: then

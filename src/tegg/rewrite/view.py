@@ -78,6 +78,16 @@ class _Once(dict):
         return value
 
 
+class _Numbers(dict):
+    """Each key's number, in the order in which they are first asked for."""
+
+    __slots__ = ()
+
+    def __missing__(self, key):
+        value = self[key] = len(self)
+        return value
+
+
 class Reader:
     """Reads an e-graph out into views; what does not change is read once.
 
@@ -96,7 +106,7 @@ class Reader:
     def look(self) -> View:
         """The e-graph as it is now."""
         rows = self.engine.rows([*self.table, *self.reads, "Store", "StoreAs"])
-        ids = _Once(lambda _: len(ids))
+        ids = _Numbers()
         nodes: dict[int, list[ENode]] = {}
         for op in self.table.values():
             if rows[op.name]:
