@@ -16,7 +16,7 @@ from tegg.dim import Dim, dim, evaluate
 from tegg.ir.classes import Fragment
 from tegg.ir.graph import Graph, Node
 from tegg.ir.template import OWN
-from tegg.kernel.code import KernelCode
+from tegg.kernel.code import KernelCode, at_given
 
 _FORMS = ("CpuPacked", "CpuRows", "CpuDots")
 _LARGE = 1 << 20  # elements of the second operand: from there on, the two were equally fast
@@ -67,6 +67,6 @@ def _long(v: Node) -> list[Dim]:
 
 def given(code: KernelCode, sizes: Mapping[str, int]) -> KernelCode:
     """A kernel that is called at these sizes, whatever program it is part of."""
-    return replace(code, symbols=(), given=tuple(sizes[s] for s in code.symbols),
+    return replace(at_given(code, tuple(sizes[s] for s in code.symbols)),
                    temporaries=tuple(replace(t, size=evaluate(t.size, sizes))
                                      for t in code.temporaries))
