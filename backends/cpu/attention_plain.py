@@ -23,6 +23,7 @@ from tegg.kernel.index import Form, Var
 from tegg.kernel.value import Load, Reduction, Val, reachable
 
 _LEAST = -(1 << 40)  # of strides and offsets: views may run backwards
+_FEW_KEYS = 64  # as many are one panel, or a narrower one
 _NAMES = {"batch": ("items", "heads"), "rows": ("shared", "queries")}  # outermost first
 _NUMBERS = {n: i for i, n in enumerate(("columns", "items", "heads", "shared", "queries", "keys",
                                        "depth"))}  # equal extents are told apart by them
@@ -42,7 +43,8 @@ class General:
 def generalized(a: Attention, rows: int) -> General | None:
     """The attention with symbols for its sizes and strides; None where its operands are not plain.
 
-    rows: of a block. Fewer rows than that stay in the text: their register tile is made for them.
+    rows: of a block. Fewer rows than that, and few keys, stay in the text: their register tiles are
+    made for them.
     """
     return _General(a, rows).result() if _is_plain(a) else None
 
@@ -104,7 +106,8 @@ class _General:
         a, first, second = self.source, self.source.first, self.source.second
         batch = self._side("batch", first.batch)
         m = self._side("rows", first.m)
-        keys = self._variable("keys", second.k[0], self._symbol("keys", second.depth, 0))
+        keys = self._variable("keys", second.k[0], self._extent(
+            "keys", second.depth, second.depth, _FEW_KEYS))
         depth = self._variable("depth", first.k[0], first.k[0].extent)
         column = self._variable("columns", second.groups[0].n[0], second.groups[0].n[0].extent)
         self.lanes = frozenset((keys, depth, column))
@@ -132,19 +135,20 @@ class _General:
         self.given[name] = value
         return Poly({(Symbol(name, least),): 1})
 
+    def _extent(self, name: str, extent: Dim, of: Dim, few: int) -> Dim:
+        """A symbol for an extent, or the extent where it is one of those that make up few."""
+        return extent if isinstance(of, int) and of < few else self._symbol(name, extent, 0)
+
     def _side(self, side: str, vars: Sequence[Var]) -> tuple[Var, ...]:
-        """The loops of a side; those that are too many have one iteration."""
-        few = side == "rows" and isinstance(n := spread(vars), int) and n < self.rows
-        out = []
-        missing = len(_NAMES[side]) - len(vars)
-        for i, name in enumerate(_NAMES[side]):
-            old = vars[i - missing] if i >= missing else None
-            extent = old.extent if old else 1
-            new = Var(extent if few else self._symbol(name, extent, 0), _NUMBERS[name])
-            if old:
-                self.vars[old] = new
-            out.append(new)
-        return tuple(out)
+        """The loops of a side. Of batch items there are always two, of which one may have one
+        iteration; in rows, which are found by divisions, only what is there."""
+        few = self.rows if side == "rows" else 0
+        names = _NAMES[side][-max(1, len(vars)):] if side == "rows" else _NAMES[side]
+        old = (*(Var(1, i) for i in range(len(names) - len(vars))), *vars)
+        new = tuple(Var(self._extent(name, v.extent, spread(vars), few), _NUMBERS[name])
+                    for v, name in zip(old, names, strict=True))
+        self.vars.update(zip(old, new))
+        return new
 
     def _variable(self, name: str, old: Var, extent: Dim) -> Var:
         new = self.vars[old] = Var(extent, _NUMBERS[name])
