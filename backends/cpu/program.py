@@ -38,8 +38,7 @@ def steps_of(kernels: Sequence[KernelCode], calls: Sequence[Call],
     for number, call in enumerate(calls):
         kernel = kernels[call.kernel]
         sizes = tuple(symbols.index(s) for s in kernel.symbols)
-        known = not kernel.symbols and all(isinstance(n, int) for n in kernel.given)
-        tiny = known and 0 < call.seconds < serial
+        tiny = not kernel.symbolic and 0 < call.seconds < serial
         takes = tuple(call.buffers[b] for b in kernel.takes) or call.buffers
         for i in call.stages:
             stage = kernel.stages[i]

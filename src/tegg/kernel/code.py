@@ -93,6 +93,11 @@ class KernelCode:
     given: tuple[Dim, ...] = ()
     takes: tuple[int, ...] = ()
 
+    @property
+    def symbolic(self) -> bool:
+        """Whether sizes that only a call knows have a part in it."""
+        return bool(self.symbols) or not all(isinstance(n, int) for n in self.given)
+
 
 def at_given(code: KernelCode, given: tuple[Dim, ...], takes: tuple[int, ...] = ()) -> KernelCode:
     """A kernel that is called at sizes (and on buffers) that the program gives it, whose stages
