@@ -116,7 +116,7 @@ def test_two_programs_of_one_form_have_one_text(two) -> None:
 
 def test_operands_inside_one_array_have_the_text_of_arrays() -> None:
     code = agree(parts(70, 3))
-    assert code.takes == (0, 0, 0, 1)
+    assert code.takes == (0, 0, 0, 1) and not code.symbolic
     assert anonymous(code) == anonymous(lowered(heads(2, 50, 90)))
     assert code.stages[0].reads == {0} and code.stages[0].writes == {1}
 
@@ -133,6 +133,7 @@ def test_symbolic_sizes_are_given_too(names) -> None:
     size = {c: dim(c, 0, 1 << 20) if c in names else n for c, n in dict(h=2, m=30, s=70).items()}
     made = heads(size["h"], size["m"], size["s"], 16, lambda g, x: up_to(g, x, 0))
     code = agree(made, dict(m=25, s=66, h=3))
+    assert code.symbolic
     assert anonymous(code) == anonymous(lowered(heads(2, 50, 90)))
     for sizes in (dict(m=1, s=1, h=1), dict(m=0, s=5, h=0), dict(m=14, s=65, h=2)):
         agree(made, sizes)
