@@ -4,7 +4,7 @@ What is read and written lies at ``offset + stride * variable + ...``, so that o
 inside larger arrays, heads in any order, heads that share keys and broadcast masks are numbers.
 What stays in the text is what the inner loops are made of: the depth of both products, along what
 memory is contiguous, and what is computed between the products. A mask that lets row i see keys up
-to i + c, and none at all, are the same text too: ``reach`` and ``step``.
+to i + c, and none at all, are the same text too: a bound, its constant and its strides.
 """
 
 from __future__ import annotations
@@ -90,7 +90,11 @@ def _is_affine(v: Val) -> bool:
 
 @dataclass(slots=True)
 class _General:
-    """One attention being written anew. ``lanes``: variables that vectors may follow."""
+    """One attention being written anew.
+
+    given: name of a symbol -> what it is. takes: the fragment's buffer that each new one is.
+    vars: loop variables -> the new ones. lanes: new ones that vectors may follow.
+    """
 
     source: Attention
     rows: int
