@@ -201,7 +201,7 @@ static void forget_workers(void) {
 // ---- scratch memory of a thread
 #define SMALL_PAGE ((size_t)4096)
 #define LARGE_PAGE ((size_t)1 << 21)
-#define LARGE ((size_t)1 << 19)
+#define LARGE ((size_t)1 << 18)
 
 struct block {
   void *memory;
