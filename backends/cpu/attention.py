@@ -193,8 +193,8 @@ class _Kernel:
             EXP=self.language.dialect.ops["Exp", "float"].split("(")[0].format(
                 m="vd_" if letter == "d" else "v_"), m_of=first.hooks.m.of("row + i"), sum=at,
             key_name=first.hooks.columns[0].names[0], block=self._order(),
-            product=_choose(first, f"({common['K']}, a + i * as, as, b, t, 0, next);"),
-            weighted=_choose(second, "(kc, p + i * ps, ps, b, o, more, next);"))
+            product=_choose(first, f"({common['K']}, a + i * as, as, b, t, 0, next, 64);"),
+            weighted=_choose(second, "(kc, p + i * ps, ps, b, o, more, next, 64);"))
 
     def _order(self) -> str:
         """Where rows see different keys, threads take blocks from both ends: equal work."""
