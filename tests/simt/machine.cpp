@@ -2,6 +2,7 @@
 // the hooks that this puts at every access are defined here: they know which memory exists, who wrote
 // it, and which barriers stand between.
 #include "machine.h"
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +13,7 @@
 #include <vector>
 
 namespace {
-enum State { READY, AT_BARRIER, AT_WARP, DONE };
+enum State { READY, AT_BARRIER, AT_WARP, AT_GROUP, DONE };
 enum { MOST = 1024, LANES = 32 };
 const size_t STACK = 128 << 10;
 
@@ -34,6 +35,8 @@ struct Cell {
   uint32_t wrote_sync, read_sync;  // warp barriers passed by then
   uint16_t writer, reader;
   bool known, flying;              // flying: an asynchronous copy may write it at any time
+  uint16_t products;               // how many read it that have not been waited for
+  uint32_t shown;                  // how often its writer had shown its writes to products by then
 };
 const uint16_t ANY = 0xffff;
 const size_t ROOM = 4096;
@@ -52,10 +55,11 @@ struct Copy {
   size_t n;
   char bytes[16];
 };
-typedef std::vector<Copy> Group;
+typedef std::vector<Copy> Copies;
 
 Fiber fibers[MOST];
-std::vector<Group> flights[MOST];  // the last group is not committed yet
+std::vector<Copies> flights[MOST];  // the last group is not committed yet
+std::vector<uint32_t> shown[MOST];  // when a thread has shown its writes to products: epochs
 Warp warps[MOST / LANES];
 ucontext_t launcher;
 char *stacks;
@@ -93,10 +97,10 @@ void deadlock() {
   int at = -1, in = -1;
   for (unsigned i = 0; i < thread_count; i++) {
     if (fibers[i].state == AT_BARRIER) at = i;
-    if (fibers[i].state == AT_WARP) in = i;
+    if (fibers[i].state == AT_WARP || fibers[i].state == AT_GROUP) in = i;
   }
-  simt_fail("threads wait for ever: thread %d at a barrier (line %d), thread %d in a warp operation "
-            "(line %d)", at, at < 0 ? 0 : fibers[at].line, in, in < 0 ? 0 : fibers[in].line);
+  simt_fail("threads wait for ever: thread %d at a barrier (line %d), thread %d in an operation of its "
+            "warp or group (line %d)", at, at < 0 ? 0 : fibers[at].line, in, in < 0 ? 0 : fibers[in].line);
 }
 void wait_as(State state) {
   fibers[me].state = state;
@@ -163,6 +167,7 @@ bool clashes(const Region &r, uint32_t when, uint16_t who, uint32_t sync) {
   if (when >= (r.shared ? shared_since : device_since)) return !ordered(who, sync);
   return !r.shared && when >= launch_first && when < block_first;
 }
+void touch_stack(char *p, size_t n);
 void touch(Region &r, size_t at, bool write) {
   Cell &c = r.cells[at];
   if (c.flying)
@@ -172,6 +177,10 @@ void touch(Region &r, size_t at, bool write) {
   if (c.wrote && clashes(r, c.wrote, c.writer, c.wrote_sync))
     race(r, at, write ? "two writes" : "write and read", c.wrote, c.writer);
   if (write) {
+    if (c.products)
+      simt_fail("write of %s at byte %zu, which products read that have not been waited for",
+                r.name.data(), at);
+    c.shown = shown[me].size();
     if (c.read && clashes(r, c.read, c.reader, c.read_sync))
       race(r, at, "read and write", c.read, c.reader);
     c.wrote = epoch, c.writer = me, c.wrote_sync = sync, c.known = true;
@@ -184,7 +193,11 @@ void touch(Region &r, size_t at, bool write) {
 }
 void access(void *pointer, size_t n, bool write) {
   char *p = (char *)pointer;
-  if (me < 0 || (p >= stacks && p < stacks + STACK * MOST)) return;
+  if (me < 0) return;
+  if (p >= stacks && p < stacks + STACK * MOST) {
+    touch_stack(p, n);
+    return;
+  }
   Region *r = find(p);
   if (!r || p + n > r->low + r->size) outside(p, n, write ? "write" : "read");
   if ((n & (n - 1)) == 0 && n <= 16 && (uintptr_t)p % n)
@@ -193,6 +206,7 @@ void access(void *pointer, size_t n, bool write) {
   if (!r->shared && r->counted) moved[write] += n;
   for (size_t i = 0; i < n; i++) touch(*r, p - r->low + i, write);
 }
+#include "groups.h"
 
 // ---- a launch
 void arrange(int how) {
@@ -208,7 +222,8 @@ void run_block() {
   if (shared_low) memset(shared_low, 0xff, shared_high - shared_low);
   if (dynamic_size) memset(dynamic_low, 0xff, dynamic_size);
   live = thread_count, waiting = 0;
-  for (unsigned i = 0; i < thread_count; i++) flights[i].assign(1, Group());
+  groups_begin();
+  for (unsigned i = 0; i < thread_count; i++) flights[i].assign(1, Copies());
   for (unsigned w = 0; w * LANES < thread_count; w++) warps[w] = Warp{};
   for (unsigned i = 0; i < thread_count; i++) {
     Fiber &f = fibers[i];
@@ -299,9 +314,9 @@ void simt_copy(void *to, const void *from, int n, int filled, int line) {
   flights[me].back().push_back(c);
 }
 void simt_read(const void *from, size_t n) { access((void *)from, n, false); }
-void simt_commit(void) { flights[me].push_back(Group()); }
+void simt_commit(void) { flights[me].push_back(Copies()); }
 void simt_wait(int groups) {
-  std::vector<Group> &f = flights[me];
+  std::vector<Copies> &f = flights[me];
   while ((int)f.size() - 1 > groups) {
     for (const Copy &c : f.front()) {
       Region *r = find(c.to);
@@ -311,6 +326,42 @@ void simt_wait(int groups) {
     }
     f.erase(f.begin());
   }
+}
+
+uint32_t simt_shared_address(const void *p) {
+  if ((char *)p < dynamic_low || (char *)p > dynamic_low + dynamic_size)
+    simt_fail("only memory that the launch says has an address among shared memory here");
+  return FIRST + (uint32_t)((char *)p - dynamic_low);
+}
+void simt_shown(void) { shown[me].push_back(epoch); }
+void simt_products_fence(int line) {
+  fenced[me] = true;
+  for (Sums &s : sums[me]) s.touched = false;
+  together(line, "wgmma_fence", [](Group &) {});
+}
+void simt_products(float *d, uint64_t left, uint64_t right, int columns, int turned, int brain, int line) {
+  Group &g = groups[me / GROUP];
+  if (g.arrived && (g.left != left || g.right != right))
+    simt_fail("products at line %d, whose descriptors differ among threads", line);
+  Sums &s = sums_of(me, d, columns / 2);
+  if (!fenced[me] || s.touched)
+    simt_fail("products at line %d add to sums that were touched, with no wgmma_fence between", line);
+  if (!s.batch) s.next.assign(d, d + columns / 2), memset((void *)d, 0xff, s.n);
+  s.batch = g.batch + 1, g.left = left, g.right = right, given[me] = d;
+  together(line, "products", [&](Group &group) {
+    multiply(group, columns, turned & 1, turned & 2, brain, line);
+  });
+}
+void simt_products_commit(int line) {
+  together(line, "wgmma_commit", [](Group &g) {
+    if (g.reading.size() == g.batch - g.done) g.reading.emplace_back();
+    g.batch++;
+  });
+}
+void simt_products_wait(int batches, int line) {
+  together(line, "wgmma_wait", [&](Group &g) {
+    if (g.batch > (uint32_t)batches) done(g, g.batch - batches);
+  });
 }
 
 // ---- what Python calls
