@@ -83,16 +83,17 @@ def wgmma_tile_of(attrs: tuple) -> WgmmaTile:
 
 
 def wgmma_tiles(x: Shape, y: Shape, spec: str) -> list[tuple[int, int, int, int, int]]:
-    """Tiles for a product that it fills half at least, none where it fills no tile so; the largest
-    where there is work for most of a device. Few of them share out the depth as well."""
+    """Tiles for a product that it fills half at least, or the smallest; the largest where there is
+    work for most of a device. Few of them share out the depth as well."""
     s = Spec.parse(spec)
     size = s.sizes(x, y)
     b, m, n, k = (hint(product(tuple(size[c] for c in letters)))
                   for letters in (s.batch, s.m, s.n, s.k))
     out = []
-    for t in _TILES:
+    found = [t for t in _TILES if 2 * m >= t[0] and 2 * n >= t[1]]
+    for t in found or _TILES[-1:]:
         tiles = b * -(-m // t[0]) * -(-n // t[1])
-        if 2 * m < t[0] or 2 * n < t[1] or (t is _TILES[0] and 4 * tiles < BUSY):
+        if t is _TILES[0] and 4 * tiles < BUSY:
             continue
         parts = shares(tiles, k, _PARTS)
         out += [(*t, p) for p in ((1, parts) if parts > 1 else (1,))]

@@ -1,6 +1,7 @@
 // Products of groups of four warps, which go on while threads do. Part of machine.cpp, whose names it
 // uses. They are made when they are started; their sums come to the threads when they are waited for,
 // and until then nobody may touch the sums, nor write where operands lie.
+namespace {
 enum { GROUP = 128, DEEP = 16, MOST_COLUMNS = 256 };
 const uint32_t FIRST = 0x410;  // where a block's shared memory begins: at no multiple of 1024
 
@@ -98,7 +99,7 @@ float half_value(uint16_t h, bool brain) {
 void read_matrix(Group &g, uint64_t about, int places, bool turned, bool brain, float *out, int line) {
   const uint32_t start = (about & 0x3fff) << 4, leading = (about >> 16 & 0x3fff) << 4,
                  other = (about >> 32 & 0x3fff) << 4, mode = about >> 62;
-  if (!mode || about >> 49 & 7 || about & 0x1000c000c000ull)
+  if (!mode || about >> 49 & 7 || about & 0x1c000c000c000ull)
     simt_fail("products at line %d: the machine does not know the descriptor %llx", line,
               (unsigned long long)about);
   const int width = 256 >> mode, bits = 4 - mode;  // bytes of a line: 128, 64 or 32
@@ -158,4 +159,43 @@ void done(Group &g, uint32_t batches) {
         memcpy(s.low, s.next.data(), s.n);
         s.batch = 0;
       }
+}
+}  // namespace
+
+extern "C" {
+uint32_t simt_shared_address(const void *p) {
+  if ((char *)p < dynamic_low || (char *)p > dynamic_low + dynamic_size)
+    simt_fail("only memory that the launch says has an address among shared memory here");
+  return FIRST + (uint32_t)((char *)p - dynamic_low);
+}
+void simt_shown(void) { shown[me].push_back(epoch); }
+void simt_products_fence(int line) {
+  fenced[me] = true;
+  for (Sums &s : sums[me]) s.touched = false;
+  together(line, "wgmma_fence", [](Group &) {});
+}
+void simt_products(float *d, uint64_t left, uint64_t right, int columns, int turned, int brain, int line) {
+  Group &g = groups[me / GROUP];
+  if (g.arrived && !strcmp(g.what, "products") && (g.left != left || g.right != right))
+    simt_fail("products at line %d, whose descriptors differ among threads", line);
+  Sums &s = sums_of(me, d, columns / 2);
+  if (!fenced[me] || s.touched)
+    simt_fail("products at line %d add to sums that were touched, with no wgmma_fence between", line);
+  if (!s.batch) s.next.assign(d, d + columns / 2), memset((void *)d, 0xff, s.n);
+  s.batch = g.batch + 1, g.left = left, g.right = right, given[me] = d;
+  together(line, "products", [&](Group &group) {
+    multiply(group, columns, turned & 1, turned & 2, brain, line);
+  });
+}
+void simt_products_commit(int line) {
+  together(line, "wgmma_commit", [](Group &g) {
+    if (g.reading.size() == g.batch - g.done) g.reading.emplace_back();
+    g.batch++;
+  });
+}
+void simt_products_wait(int batches, int line) {
+  together(line, "wgmma_wait", [&](Group &g) {
+    if (g.batch > (uint32_t)batches) done(g, g.batch - batches);
+  });
+}
 }

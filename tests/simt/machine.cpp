@@ -206,7 +206,9 @@ void access(void *pointer, size_t n, bool write) {
   if (!r->shared && r->counted) moved[write] += n;
   for (size_t i = 0; i < n; i++) touch(*r, p - r->low + i, write);
 }
+}  // namespace
 #include "groups.h"
+namespace {
 
 // ---- a launch
 void arrange(int how) {
@@ -326,42 +328,6 @@ void simt_wait(int groups) {
     }
     f.erase(f.begin());
   }
-}
-
-uint32_t simt_shared_address(const void *p) {
-  if ((char *)p < dynamic_low || (char *)p > dynamic_low + dynamic_size)
-    simt_fail("only memory that the launch says has an address among shared memory here");
-  return FIRST + (uint32_t)((char *)p - dynamic_low);
-}
-void simt_shown(void) { shown[me].push_back(epoch); }
-void simt_products_fence(int line) {
-  fenced[me] = true;
-  for (Sums &s : sums[me]) s.touched = false;
-  together(line, "wgmma_fence", [](Group &) {});
-}
-void simt_products(float *d, uint64_t left, uint64_t right, int columns, int turned, int brain, int line) {
-  Group &g = groups[me / GROUP];
-  if (g.arrived && (g.left != left || g.right != right))
-    simt_fail("products at line %d, whose descriptors differ among threads", line);
-  Sums &s = sums_of(me, d, columns / 2);
-  if (!fenced[me] || s.touched)
-    simt_fail("products at line %d add to sums that were touched, with no wgmma_fence between", line);
-  if (!s.batch) s.next.assign(d, d + columns / 2), memset((void *)d, 0xff, s.n);
-  s.batch = g.batch + 1, g.left = left, g.right = right, given[me] = d;
-  together(line, "products", [&](Group &group) {
-    multiply(group, columns, turned & 1, turned & 2, brain, line);
-  });
-}
-void simt_products_commit(int line) {
-  together(line, "wgmma_commit", [](Group &g) {
-    if (g.reading.size() == g.batch - g.done) g.reading.emplace_back();
-    g.batch++;
-  });
-}
-void simt_products_wait(int batches, int line) {
-  together(line, "wgmma_wait", [&](Group &g) {
-    if (g.batch > (uint32_t)batches) done(g, g.batch - batches);
-  });
 }
 
 // ---- what Python calls
