@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tegg
-from contractions import CASES, SYMBOLIC, matmul, product
+from contractions import CASES, SYMBOLIC, matmul
 from tegg.testing.kernels import random_inputs
 from simt import cases, fake_driver, planted
 from simt.simulator import ORDERS, SimulatorError

@@ -14,8 +14,8 @@ from tegg.errors import BackendError
 
 FLAGS = ("--fmad=false", "--std=c++17")  # a multiply-add is one where the kernel says so
 
-# Products of four warps at once: a call of theirs in a kernel, below the header that defines it. Only
-# machine code of one architecture alone has them, not that of its generation.
+# Products of four warps at once: a call of theirs in a kernel, below the header that defines it.
+# Only machine code of one architecture alone has them, not that of its generation.
 _OF_ONE = re.compile(r"^ +wgmma_fence\(\);$", re.MULTILINE)
 _ONE = 90
 
@@ -52,8 +52,8 @@ def machine_of(source: str, architecture: int) -> str:
     if _OF_ONE.search(source) is None:
         return f"sm_{architecture}"
     if architecture != _ONE:
-        raise BackendError(f"the kernels use wgmma, which compute capability {_ONE / 10} alone has, "
-                           f"not {architecture / 10}; compile the program for this GPU, with "
+        raise BackendError(f"the kernels use wgmma, which compute capability {_ONE / 10} alone "
+                           f"has, not {architecture / 10}; compile the program for this GPU, with "
                            f"architecture= left out")
     return f"sm_{architecture}a"
 
@@ -85,8 +85,9 @@ class Nvrtc:
         return tuple(found)
 
     def compile(self, source: str, architecture: int) -> tuple[bytes, str]:
-        """Machine code for ``machine_of`` an architecture, and what the compiler says of it: registers,
-        spills, shared memory of each kernel. Raises CompileFailed with the compiler's words."""
+        """Machine code for ``machine_of`` an architecture, and what the compiler says of it:
+        registers, spills, shared memory of each kernel. Raises CompileFailed with the compiler's
+        words."""
         if architecture not in self.architectures:
             raise BackendError(f"NVRTC {self.version} does not know sm_{architecture}; it knows "
                                f"{', '.join(f'sm_{a}' for a in self.architectures)}; install a "

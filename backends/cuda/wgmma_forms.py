@@ -102,7 +102,7 @@ def wgmma_tiles(x: Shape, y: Shape, spec: str) -> list[tuple[int, int, int, int,
 
 @dataclass(frozen=True, slots=True)
 class WgmmaForms:
-    """``(cuda-wgmma x y i d r c k n p)``: as ``cuda-mma``, of products that four warps make at once.
+    """``(cuda-wgmma x y i d r c k n p)``: as ``cuda-mma``, of products of four warps at once.
 
     offered: whether they are: on the architecture that has them, where a cost profile says what
     was measured of them.
