@@ -66,12 +66,12 @@ def test_forms(kind):
 def test_fragments():
     """What is evaluated before and after products, gathered, padded, batched, beside; symbolic sizes."""
     found = []
-    for name in FLOATS[::4]:
+    for name in FLOATS[1::6]:
         g = Draw()
         outputs, anchors = CASES[name](g)
         if all(a.op.name == "Contract" and a.args[0].dtype is f32 for a in anchors):
             found.append(lowered(f"k_{name}", g, outputs, anchors, SMALL["bf16"]))
-    for name in sorted(SYMBOLIC)[::2]:
+    for name in sorted(SYMBOLIC)[::3]:
         g = Draw()
         outputs, anchors = SYMBOLIC[name](g)
         found.append(lowered(f"k_{name}", g, outputs, anchors, SMALL["f16"]))
@@ -82,7 +82,7 @@ def test_fragments():
                 c.sizes, c.inputs = sizes, random_inputs(c.graph, sizes)
             if c.code.work.iterations < 2e6:
                 agree(unit, c, number % 3, 8000)
-    assert len(found) >= 8
+    assert len(found) >= 6
 
 
 @pytest.mark.parametrize("tile", _TILES)

@@ -97,6 +97,8 @@ class _Product(CoreProduct):
             p.line("wgmma_commit();")
             p.line(f"const {index} ahead = step + {ahead};")
             self._bring_ahead(at, (x, y))
+            if x.source is None or y.source is None:
+                p.line("__syncwarp();")  # what is computed may have parted lanes
             p.line("wgmma_wait(1);")
         p.line("copies_wait(0);")
         p.line("wgmma_wait(0);")

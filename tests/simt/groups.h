@@ -29,7 +29,7 @@ bool fenced[MOST];                        // whether it has ever said that sums 
 
 void groups_begin() {
   for (Group &g : groups) g = Group{};
-  for (unsigned i = 0; i < MOST; i++) {
+  for (unsigned i = 0; i < thread_count; i++) {
     sums[i].clear(), shown[i].clear();
     fenced[i] = false;
   }
