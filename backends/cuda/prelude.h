@@ -392,6 +392,10 @@ TEAM(b, int, int, and)
 #undef TEAM
 INL float across(float x, int d) { return __shfl_xor_sync(FULL, x, d); }
 INL double across(double x, int d) { return __shfl_xor_sync(FULL, x, d); }
+INL int32_t across(int32_t x, int d) { return __shfl_xor_sync(FULL, x, d); }
+INL uint8_t across(uint8_t x, int d) { return (uint8_t)across((int32_t)x, d); }
+INL int8_t across(int8_t x, int d) { return (int8_t)across((int32_t)x, d); }
+INL int64_t across(int64_t x, int d) { return __shfl_xor_sync(FULL, (long long)x, d); }
 
 // ---- a softmax that goes on: weights e^(x - base) below the highest x so far, or 0 where that is -inf
 #define RISING(S, T, LOWEST) \
