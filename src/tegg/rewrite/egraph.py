@@ -142,9 +142,8 @@ class _Saturation:
         self.graph, self.stack, self.order = graph, chosen.stack, order
         self.engine, self.codec = engine, Codec(graph.facts)
         self.stater = Stater(self.engine, self.stack.table, self.codec, len(graph.nodes))
-        weights = frozenset(i for i, s in enumerate(graph.inputs) if s.kind == "weight")
         reads = {r for p in self.stack.providers if isinstance(p, Reading) for r in p.reads}
-        self.reader = Reader(self.engine, self.stack.table, self.codec, weights, reads)
+        self.reader = Reader(self.engine, self.stack.table, self.codec, graph.inputs, reads)
         self.sets, self.members, self.owner = chosen.sets, chosen.members, chosen.owner
         self.kept = chosen.kept
         self.report = Report(skipped=chosen.skipped)
