@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from tegg.backends.cexpr import REGISTER, dim
 from tegg.backends.simt.ends import Ends
-from tegg.backends.simt.evaluate import Evaluator, follows
-from tegg.backends.simt.products import below
+from tegg.backends.simt.evaluate import NEIGHBOURS, Evaluator, follows, together
 from tegg.backends.simt.templates import register
 from tegg.dim import exact_div
-from tegg.kernel.accesses import NONE, Access, neighbours
+from tegg.kernel.accesses import NONE
 from tegg.kernel.contraction_classify import Contraction, Group, Term
 from tegg.kernel.domain import spread
-from tegg.kernel.index import Var
 from tegg.kernel.simt import THREADS, WARP
-from tegg.kernel.value import Val
 
-NEIGHBOURS = 8  # of memory that a thread takes at once, at most: 16 bytes of halves
 _STEP = 4       # terms of a sum that it takes at once where they do not lie side by side
 _AHEAD = 4      # steps of the depth whose loads are under way at once
 _WARPS = THREADS // WARP
@@ -32,18 +27,6 @@ class Room:
 
     text: str
     size: int
-
-
-def together(values: Sequence[Val], vars: Sequence[Var]) -> int:
-    """How many neighbours along the innermost of some loops one access of what is read has."""
-    if not vars:
-        return 1
-    found = [Access(v.attr.form, v.attr.guards, v.dtype, False)
-             for v in below(values) if v.op == "load"]
-    count = min(NEIGHBOURS, neighbours(found, vars[-1]))
-    while len(vars) > 1 and exact_div(vars[-1].extent, count) is None:
-        count //= 2
-    return count
 
 
 @dataclass(slots=True)

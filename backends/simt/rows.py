@@ -8,12 +8,12 @@ from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from tegg.backends.simt.evaluate import Evaluator
+from tegg.backends.simt.evaluate import NEIGHBOURS, Evaluator
 from tegg.backends.simt.language import MOST_SHARED, SimtC
 from tegg.backends.simt.printer import SimtPrinter
 from tegg.backends.simt.products import (
     Products, loads, nothing, products_of, stage)
-from tegg.backends.simt.row_sums import NEIGHBOURS, Room, RowSums
+from tegg.backends.simt.row_sums import Room, RowSums
 from tegg.contraction import Spec
 from tegg.dim import hint, product
 from tegg.errors import LoweringError
