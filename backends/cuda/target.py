@@ -124,7 +124,7 @@ class Cuda:
         if outputs[0].op.kind == "copy":
             return lower_copy(name, outputs[0].op)
         if not fragment.anchors:
-            return lower(graph, outputs, name, self._priced(), LIMITS)
+            return lower(graph, outputs, name, self.priced, LIMITS)
         first = fragment.anchors[-1]
         if first.op.template is None:
             raise LoweringError("a sum of products has no tile here; a Contract's template has one")
@@ -144,7 +144,8 @@ class Cuda:
         return lower_contraction(graph, outputs, fragment.anchors, name, self.language,
                                  tile_of(first.attrs))
 
-    def _priced(self) -> CudaC:
+    @property
+    def priced(self) -> CudaC:
         """The dialect, with prices of where rows stay."""
         if self._language is None:
             self._language = replace(self.language, keeping=keeping_of(self.architecture,

@@ -214,10 +214,12 @@ class AttentionBlock(ABC):
         (group,), p = self.a.second.groups, self.at.p
         ends = Ends(self.at, self.a.second, group)
         count, even = ends.together(most)
+        saved, p.stores = p.stores, "whole_store"
         p.line("UNROLL")
         with p.braces(f"for (int c = 0; c < {most}; c += {count})"):
             p.line("const int64_t from_n = first + c;")
             ends.store({group.terms[0].sum.id: name}, "from_n", count, even)
+        p.stores = saved
 
     def results(self, name: str, columns: int, each: int, column: str) -> None:
         """Store what the sums become, divided by what their weights sum to, or the sums of this

@@ -69,7 +69,7 @@ class Partial:
                     p.braces(f"if (first + u < {dim(n)})"):
                 to = f"b{self.first} + (line * {dim(n)} + first + u)"
                 words = ", ".join(f"sf_word({name}[u + {i}])" for i in range(some))
-                p.line(f"wide_store_{some}({to}, {words});" if some > 1 else
+                p.line(f"whole_store_{some}({to}, {words});" if some > 1 else
                        f"sf_store({to}, {name}[u]);")
             with p.braces("if (first == 0)"):
                 for k, value in enumerate(("high", "total")):
