@@ -16,15 +16,18 @@ from tegg.testing.kernels import check_results, random_inputs
 from simt import machine_code, cases, fake_driver
 from simt.assembled import assembled
 from simt.simulator import Module, SimulatorError
+from tegg.backends.cuda import nvrtc
 from tegg.backends.cuda.attention_mma import AttentionCores
+from tegg.backends.cuda.disassembly import disassembler, instructions_of
 from tegg.backends.cuda.emit import CudaC
+from tegg.backends.cuda.resources import resources_of
 from tegg.backends.cuda.target import Cuda
 from tegg.backends.simt.attention import lower_attention
 from tegg.backends.simt.attention_forms import Blocks
 from tegg.backends.simt.attention_tiles import AttentionTiles
 
 from tegg.dtype import DTYPES, f32
-from tegg.errors import LoweringError
+from tegg.errors import BackendError, LoweringError
 from tegg.runtime.driver import Options, plan_graph
 from tegg.testing.draw import Draw
 from tegg.trace import ArraySpec, trace
@@ -136,6 +139,67 @@ def test_seeded_bugs_are_found(name):
     unit = Module(f"{cases.prelude()}{body}")
     with pytest.raises((AssertionError, SimulatorError)):
         agree(unit, c, 0, 4000)
+
+
+def of_halves(name, kind, blocks, m, n, size, columns):
+    """Attention of two heads whose operands and result rest in 16 bits."""
+    g = Draw()
+    q, k, v = (halves(g, kind, 2, *shape) for shape in ((m, size), (n, size), (n, columns)))
+    d = attention(g, q, k, v, lambda scores: causal(g, scores) if m == n else scores)
+    d.outputs[0] = g.op("Cast", d.outputs[0], DTYPES[kind])
+    c = lowered(name, d, blocks)
+    c.inputs = random_inputs(g, {})
+    return c
+
+
+def test_halves_of_any_size():
+    """Whole tiles and parts of them, heads of whole and of odd chunks, with and without parts."""
+    found = [("f16", CORES, 150, 150, 32, 32), ("f16", PARTS, 40, 300, 24, 24),
+             ("bf16", Blocks("bf16", 128, 64), 37, 45, 20, 20), ("f16", CORES, 33, 70, 40, 21),
+             ("f16", PLAIN, 70, 70, 64, 64), ("f16", PLAIN, 33, 40, 20, 72),
+             ("bf16", PLAIN, 21, 33, 35, 33), ("f16", Blocks("plain", 8, 64, 2), 1, 200, 64, 64)]
+    made = [of_halves(f"k{n}", *given) for n, given in enumerate(found)]
+    unit = cases.module([c.code for c in made])
+    for number, (c, (kind, *_)) in enumerate(zip(made, found)):
+        agree(unit, c, number % 3, 4000 if kind == "f16" else 30000)
+
+
+@pytest.mark.parametrize("kind", ("f16", "bf16"))
+def test_halves_move_sixteen_bytes_at_once(kind):
+    """As machine code has it: every load, every copy, and the stores of results."""
+    try:
+        disassembler()
+    except BackendError:
+        pytest.skip("nvdisasm is not installed")
+    if nvrtc.find() is None:
+        pytest.skip("NVRTC is not installed")
+    forms = [PLAIN, Blocks("plain", 8, 64), Blocks(kind, 128, 64), Blocks(kind, 128, 32)]
+    found = [of_halves(f"k{n}", kind, b, *((1, 512) if b.few else (512, 512)),
+                       *(2 * (128 if b.keys == 32 and b.rows == 128 else 64,)))
+             for n, b in enumerate(forms)]
+    for architecture in (75, 80, 90):
+        mine = found if kind == "f16" or architecture >= 80 else found[:2]
+        code, log = nvrtc.find().compile(
+            "\n".join([cases.prelude(), *(c.code.source for c in mine)]), architecture)
+        assert not any(r.spill_stores for r in resources_of(log))
+        for made in instructions_of(code):
+            told = (architecture, made.show())
+            assert set(made.loads) | set(made.copies) == {128} == set(made.stores), told
+            assert bool(made.tensor) == (made.kernel in ("k2", "k3")), told
+
+
+@pytest.mark.parametrize("architecture", (75, 80, 90))
+def test_halves_are_on_tensor_cores(architecture):
+    """From the front end, by rules and cost; bfloat16 has none on 7.5."""
+    def f(q, k, v):
+        return tegg.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    for kind, since, word in (("f16", 75, "mma_h(s[j]"), ("bf16", 80, "mma_g(s[j]")):
+        traced = trace(f, (ArraySpec((1, 4, 512, 64), DTYPES[kind]),) * 3)
+        stack = (tegg.Generic(), tegg.Compiler(name="t", target=Cuda(architecture)))
+        plan = plan_graph(traced.graph, Options(stack, cache=False))
+        sources = [plan.kernels[c.kernel].source for c in plan.run]
+        assert any(word in s for s in sources) == (architecture >= since)
 
 
 @pytest.mark.parametrize("compilers, words", [((), "queries["), ((tegg.Bf16(),), "mma_g(s[j]")])

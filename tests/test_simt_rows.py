@@ -13,9 +13,13 @@ from simt.cases import CUDA, METAL, Kit
 from simt.simulator import ORDERS, SimulatorError
 from test_cuda_kernels import agree
 from test_metal_kernels import unit as metal_unit
+from tegg.backends.cuda import nvrtc
+from tegg.backends.cuda.disassembly import disassembler, instructions_of
+from tegg.backends.cuda.resources import resources_of
 from tegg.backends.simt.rows import RowForms, lower_rows
 
-from tegg.errors import LoweringError
+from tegg.dtype import DTYPES, f32
+from tegg.errors import BackendError, LoweringError
 from tegg.testing.draw import Draw
 
 
@@ -79,6 +83,52 @@ def test_a_warp_or_a_thread_for_each_column():
     assert "__shared__" in b.code.source and "warp_add" not in b.code.source
 
 
+def halves(g: Draw, kind: str, *shape: int):
+    return g.op("Cast", g.x(*shape, dtype=kind), f32)
+
+
+def of_halves(name: str, kind: str, m: int, k: int, n: int, along: bool,
+              kit: Kit = CUDA) -> cases.Case:
+    """A product whose operands and result rest in 16 bits."""
+    g = Draw()
+    y = (product(g, halves(g, kind, m, k), halves(g, kind, n, k), "a,k;n,k;a,n", m, n) if along
+         else matmul(g, halves(g, kind, m, k), halves(g, kind, k, n)))
+    return lowered(name, g, [g.op("Cast", y, DTYPES[kind])], [y], 1 << (m - 1).bit_length(),
+                   kit)
+
+
+def test_halves_of_any_size():
+    """Whole tiles, parts of them, and rows that begin anywhere."""
+    sizes = [(1, 256, 96, False), (3, 264, 200, False), (8, 250, 72, False), (5, 77, 45, False),
+             (1, 256, 40, True), (5, 264, 41, True), (3, 77, 40, True)]
+    alike([of_halves(f"k{n}", ("f16", "bf16")[n % 2], *x) for n, x in enumerate(sizes)], CUDA)
+    alike([of_halves(f"m{n}", "f16", *x, METAL) for n, x in enumerate(sizes[1:6:2])], METAL)
+
+
+@pytest.mark.parametrize("kind", ("f16", "bf16"))
+def test_halves_move_sixteen_bytes_at_once(kind):
+    """As machine code has it: all loads, and the stores of results that lie side by side."""
+    if nvrtc.find() is None or missing():
+        pytest.skip("NVRTC or nvdisasm is not installed")
+    found = [of_halves(f"k{m}{along}", kind, m, 4096, 4096, along)
+             for m in (1, 8) for along in (False, True)]
+    source = "\n".join([cases.prelude(), *(c.code.source for c in found)])
+    for architecture in (75, 80, 90):
+        code, log = nvrtc.find().compile(source, architecture)
+        assert not any(r.spill_stores for r in resources_of(log))
+        for made in instructions_of(code):
+            assert set(made.loads) == {128}, (architecture, made.show())
+            assert set(made.stores) == ({16} if "True" in made.kernel else {128}), made.show()
+
+
+def missing() -> bool:
+    try:
+        disassembler()
+    except BackendError:
+        return True
+    return False
+
+
 def test_what_blocks_share_is_limited():
     g = Draw()
     x = g.x(3, 40)
@@ -100,11 +150,16 @@ def test_few_rows_only():
     assert [rows(m) for m in (1, 3, 8, 16, 17)] == [[(1,)], [(4,)], [(8,)], [(8,)], []]
 
 
+BARRIER = "threadgroup_barrier(mem_flags::mem_threadgroup);\n"
 MUTANTS = {
-    "a simdgroup too few": ("at_k += 8)", "at_k += 9)"),
-    "no barrier before the total": ("      }\n      threadgroup_barrier(mem_flags::mem_threadgroup);\n      for (int e", "      }\n      for (int e"),
-    "no barrier after the total": ("      }\n      threadgroup_barrier(mem_flags::mem_threadgroup);\n    }", "      }\n    }"),
-    "beyond the columns": ("if (at_n < 200)", "if (at_n < 201)"),
+    "terms are left out": ("k_from += 128)", "k_from += 132)"),
+    "no barrier before the total": (BARRIER + "      for (int e", "      for (int e"),
+    "no barrier after the total": (BARRIER + "    }", "    }"),
+    "beyond the columns": ("if (from_n + 4 <= 200", "if (from_n + 4 <= 204"),
+    "beyond the terms": ("k_from + 4 <= 301", "k_from + 4 <= 304"),
+    "a term too many at the end": ("k_from + u < 301", "k_from + u < 302"),
+    "lanes that are not joined": ("d < 32; d *= 2", "d < 16; d *= 2"),
+    "columns of another lane": ("here = n_from + lane_id() % 8 * 4", "here = n_from + lane_id() / 4 * 4"),
     "one part is left out": ("w < 8;", "w < 7;"),
 }
 
@@ -112,7 +167,7 @@ MUTANTS = {
 @pytest.mark.parametrize("name", MUTANTS)
 def test_bugs_in_metal_kernels_are_found(name):
     g = Draw()
-    y = matmul(g, g.x(3, 300), g.x(300, 200))
+    y = matmul(g, g.x(3, 301), g.x(301, 200))
     c = lowered("k", g, [y], [y], 4, METAL)
     text, (right, wrong) = f"{cases.prelude(METAL)}\n{c.code.source}", MUTANTS[name]
     assert right in text, c.code.source

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from tegg.backends.cuda.mma_forms import MmaTile
 from tegg.backends.cuda.mma_operand import LETTERS, Operand
@@ -12,7 +13,8 @@ from tegg.backends.simt.attention_forms import AttentionForms, Blocks
 
 _ROWS = 128  # queries of a block: sixteen for each warp
 _WIDE = 64   # of heads whose sums two warps share
-_KINDS, _SINCE = ("f16", "bf16"), 80  # 7.5 has f16, and registers for a fraction of this alone
+_COLUMNS = 8  # neighbours of a row that a lane gets together
+_SINCE = MappingProxyType({"f16": 75, "bf16": 80})  # the architecture that multiplies a kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +26,8 @@ class CudaAttention(AttentionForms):
     def matrices(self, columns: int) -> list[Blocks]:
         sizes = ([(_ROWS, 64)] if columns <= 64 else [(_ROWS, 32), (_WIDE, 32)] if columns <= 128
                  else [(_WIDE, 16)])  # the second has room for scores of more terms
-        return [Blocks(kind, rows, keys) for kind in _KINDS for rows, keys in sizes
-                if self.architecture >= _SINCE]
+        return [Blocks(kind, rows, keys) for kind, since in _SINCE.items() for rows, keys in sizes
+                if self.architecture >= since]
 
 
 @dataclass(slots=True)
@@ -83,6 +85,11 @@ class AttentionCores(AttentionBlock):
     def halves(self) -> int:
         return 2
 
+    @property
+    def at_once(self) -> int:
+        """For two, NVIDIA's compiler spills a little of small heads."""
+        return 1
+
     def row(self, i: str) -> str:
         return f"{self.rows_from} + {i} * 8 + lane_id() / 4"
 
@@ -102,8 +109,26 @@ class AttentionCores(AttentionBlock):
         self._queries(self.operands[0])
 
     def ends(self) -> None:
-        self.results("sums[j][e]", self.mine // 8, 2,
-                     f"{self.columns_from} + 8 * j + lane_id() % 4 * 2 + e % 2")
+        """Lanes exchange sums, so that each has eight neighbours of one row."""
+        p, count = self.at.p, self.mine // 8
+        if count % 2:
+            self.results("sums[j][e]", count, 2,
+                         f"{self.columns_from} + 8 * j + lane_id() % 4 * 2 + e % 2")
+            return
+        p.line("const int side = lane_id() / 2 % 2;")
+        p.line(f"const int64_t at_m = m_from + {self.row('side')};")
+        p.line("UNROLL")
+        with p.braces(f"for (int j = 0; j < {count}; j += 2)"):
+            p.line(f"float all[{_COLUMNS}];")
+            p.line("eight_columns(all, sums[j], sums[j + 1]);")
+            p.line(f"const int64_t first = {self.columns_from} + 8 * j + lane_id() % 2 * 8;")
+            if self.partial is not None:
+                self.partial.store_some(p, self.a, "all", _COLUMNS)
+            else:
+                p.line("UNROLL")
+                p.line(f"for (int u = 0; u < {_COLUMNS}; u++) "
+                       "all[u] = all[u] * (1 / (side ? total[1] : total[0]));")
+                self.neighbours("all[c + {u}]", _COLUMNS)
 
     def _queries(self, q: Operand) -> None:
         """The fragments of this warp's rows, through shared memory."""

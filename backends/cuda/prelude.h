@@ -366,6 +366,24 @@ INL int2 wide_load_2(const void *p) { return *(const int2 *)p; }
 INL int wide_load_1(const void *p) { return *(const int *)p; }
 INL void wide_store_4(void *p, int a, int b, int c, int d) { *(int4 *)p = make_int4(a, b, c, d); }
 INL void wide_store_2(void *p, int a, int b) { *(int2 *)p = make_int2(a, b); }
+// The same where a compiler may store each word by itself; it moves nothing past these, so that loops
+// whose iterations it shall mix have the others.
+#ifdef __CUDACC__
+INL void whole_store_4(void *p, int a, int b, int c, int d) {
+  asm volatile("st.global.v4.b32 [%0], {%1,%2,%3,%4};" ::
+               "l"(__cvta_generic_to_global(p)), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
+}
+INL void whole_store_2(void *p, int a, int b) {
+  asm volatile("st.global.v2.b32 [%0], {%1,%2};" ::
+               "l"(__cvta_generic_to_global(p)), "r"(a), "r"(b) : "memory");
+}
+#else
+#define whole_store_4 wide_store_4
+#define whole_store_2 wide_store_2
+#endif
+#define whole_store_1 wide_store_1
+#define whole_store_l wide_store_l
+#define whole_store_d wide_store_d
 INL void wide_store_1(void *p, int a) { *(int *)p = a; }
 INL longlong2 wide_load_l(const int64_t *p) { return *(const longlong2 *)p; }
 INL double2 wide_load_d(const double *p) { return *(const double2 *)p; }
@@ -445,6 +463,10 @@ TEAM(b, int, int, and)
 #undef TEAM
 INL float across(float x, int d) { return __shfl_xor_sync(FULL, x, d); }
 INL double across(double x, int d) { return __shfl_xor_sync(FULL, x, d); }
+INL int32_t across(int32_t x, int d) { return __shfl_xor_sync(FULL, x, d); }
+INL uint8_t across(uint8_t x, int d) { return (uint8_t)across((int32_t)x, d); }
+INL int8_t across(int8_t x, int d) { return (int8_t)across((int32_t)x, d); }
+INL int64_t across(int64_t x, int d) { return __shfl_xor_sync(FULL, (long long)x, d); }
 
 // ---- a softmax that goes on: weights e^(x - base) below the highest x so far, or 0 where that is -inf
 #define RISING(S, T, LOWEST) \

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -29,7 +30,8 @@ from .blas import lower_blas
 from .blas_forms import BlasForms, blas_row, kind_of
 from .copies import copies, copy_rows, lower_copy
 from .driver import open_device
-from .emit import cuda_c
+from .emit import CudaC, cuda_c
+from .keeping import keeping_of
 from .mma import lower_mma
 from .mma_forms import MmaForms, mma_row, mma_tile_of
 from .program import Loaded, prelude
@@ -56,7 +58,7 @@ class Cuda:
                  wgmma: bool = False) -> None:
         self.architecture, self.number, self.model = architecture, number, model
         self.results, self.graph, self.blas, self.wgmma = results, graph, blas, wgmma
-        self.language = cuda_c(architecture)
+        self.language, self._language = cuda_c(architecture), None
         self.features = frozenset({f"sm={architecture}"})
         self.ops: tuple[Op, ...] = (*templates("Cuda"), mma_row(), rows_row("Cuda"),
                                     attention_row("Cuda"), *copy_rows())
@@ -141,7 +143,7 @@ class Cuda:
         if outputs[0].op.kind == "copy":
             return lower_copy(name, outputs[0].op)
         if not fragment.anchors:
-            return lower(graph, outputs, name, self.language, LIMITS)
+            return lower(graph, outputs, name, self.priced, LIMITS)
         first = fragment.anchors[-1]
         if first.op.template is None:
             raise LoweringError("a sum of products has no tile here; a Contract's template has one")
@@ -163,6 +165,14 @@ class Cuda:
                               rows_of(first.attrs))
         return lower_contraction(graph, outputs, fragment.anchors, name, self.language,
                                  tile_of(first.attrs))
+
+    @property
+    def priced(self) -> CudaC:
+        """The dialect, with prices of where rows stay."""
+        if self._language is None:
+            self._language = replace(self.language, keeping=keeping_of(self.architecture,
+                                                                       self.costs()))
+        return self._language
 
     def build(self, plan: Plan) -> Loaded:
         device = open_device(self.number)

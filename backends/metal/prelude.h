@@ -245,6 +245,10 @@ INL long2 wide_load_l(const device int64_t *p) { return *(const device long2 *)p
 INL void wide_store_l(device int64_t *p, int64_t a, int64_t b) {
   *(device long2 *)p = long2(a, b);
 }
+#define whole_store_4 wide_store_4
+#define whole_store_2 wide_store_2
+#define whole_store_1 wide_store_1
+#define whole_store_l wide_store_l
 // What a word holds, and the word of some values: the first are the lowest bits.
 INL float sf_of(int w) { return as_type<float>(w); }
 INL int sf_word(float x) { return as_type<int>(x); }

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from tegg.backends.cexpr import REGISTER, dim
 from tegg.backends.simt.attention_forms import Blocks
 from tegg.backends.simt.attention_total import Partial, finish
+from tegg.backends.simt.ends import Ends
 from tegg.backends.simt.evaluate import Evaluator
 from tegg.dim import hint
 from tegg.kernel.attention_classify import Attention
@@ -206,6 +207,19 @@ class AttentionBlock(ABC):
         p.line(f"shrink[i] = {self.weight('high[i]')};")
         p.line("total[i] = total[i] * shrink[i] + more;")
         p.line("high[i] = now;")
+
+    def neighbours(self, name: str, most: int) -> None:
+        """Store what ``most`` neighbours of row ``at_m``, from column ``first`` on, become.
+        name: of number ``c + {u}`` of them."""
+        (group,), p = self.a.second.groups, self.at.p
+        ends = Ends(self.at, self.a.second, group)
+        count, even = ends.together(most)
+        saved, p.stores = p.stores, "whole_store"
+        p.line("UNROLL")
+        with p.braces(f"for (int c = 0; c < {most}; c += {count})"):
+            p.line("const int64_t from_n = first + c;")
+            ends.store({group.terms[0].sum.id: name}, "from_n", count, even)
+        p.stores = saved
 
     def results(self, name: str, columns: int, each: int, column: str) -> None:
         """Store what the sums become, divided by what their weights sum to, or the sums of this

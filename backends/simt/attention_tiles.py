@@ -3,16 +3,82 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import gcd
 
 from tegg.backends.cexpr import dim
 from tegg.backends.simt.attention_block import AttentionBlock
-from tegg.backends.simt.evaluate import follows
+from tegg.backends.simt.evaluate import NEIGHBOURS, follows, together
+from tegg.dim import exact_div
 from tegg.kernel.domain import spread
 from tegg.kernel.index import Var
 from tegg.kernel.simt import THREADS, WARP
 from tegg.kernel.value import Val
 
 _SLICE = 64  # terms of a score that are in shared memory at once
+
+Side = tuple[tuple[Var, ...], str, int, str]  # variables, the first place, how many, their limit
+
+
+@dataclass(frozen=True, slots=True)
+class _Tile:
+    """A tile of an operand: its lines, and what lies along them. ``inner`` is what neighbours of
+    memory are of."""
+
+    value: Val
+    lines: Side
+    along: Side
+
+    @property
+    def follows(self) -> bool:
+        """Whether memory follows the lines, rather than crossing them."""
+        return follows(self.value, *((vars or (None,))[-1] for vars in (self.along[0],
+                                                                       self.lines[0])))
+
+    @property
+    def inner(self) -> Side:
+        return self.along if self.follows else self.lines
+
+    @property
+    def outer(self) -> Side:
+        return self.lines if self.follows else self.along
+
+    @property
+    def size(self) -> int:
+        return self.lines[2] * self.along[2]
+
+    @property
+    def together(self) -> int:
+        """Elements that a thread takes at once, from a multiple of as many."""
+        vars, first, count, _ = self.inner
+        some = together([self.value], vars)
+        while count % some or (first.isdigit() and int(first) % some):
+            some //= 2
+        return some
+
+    @property
+    def ragged(self) -> bool:
+        """Whether some of those may be beyond the limit."""
+        vars, _, _, limit = self.inner
+        return bool(limit) and exact_div(spread(vars), self.together) is None
+
+    def place(self) -> str:
+        """A line ``r`` and a place ``c`` of it, by the number ``e`` of a thread. As many threads
+        side by side as have a line of banks go along memory, the next ones along the next line: in
+        shared memory, whose lines begin a bank apart, each then meets another bank."""
+        per = gcd(self.inner[2] // self.together, WARP // self.together)
+        many, some = self.outer[2], self.together
+        a, b = ("c", "r") if self.follows else ("r", "c")
+        return (f"const int {a} = (e % {per} + e / {per * many} * {per}) * {some}, "
+                f"{b} = e / {per} % {many};")
+
+    def inside(self, some: int, r: str = "r", c: str = "c") -> str:
+        """What must be so for ``some`` neighbours to be there."""
+        tests = []
+        for (_, first, _, limit), at, side in ((self.lines, r, self.lines),
+                                               (self.along, c, self.along)):
+            more = f" + {some - 1}" if some > 1 and side is self.inner else ""
+            tests += [f"{first} + {at}{more} < {limit}"] * bool(limit)
+        return " && ".join(tests)
 
 
 @dataclass(slots=True)
@@ -128,28 +194,64 @@ class AttentionTiles(AttentionBlock):
                    (second.n, "0", self.across, self.columns if self.across > self.columns else 0))
 
     def ends(self) -> None:
-        n, lanes = self.mine[2], self.lanes
-        self.results("sums[i][j]", n, 1, f"column + {lanes} * j")
+        """Results pass through shared memory, where there is room, so that a thread has several
+        side by side."""
+        (i, _, n), lanes, p = self.mine, self.lanes, self.at.p
+        place, pitch = f"column + {lanes} * j", self.columns + self.pad
+        room = next((name for name, size in self.sizes.items()
+                     if size >= self.blocks.rows * pitch), None)
+        if self.partial is not None or room is None or self.columns % NEIGHBOURS:
+            self.results("sums[i][j]", n, 1, place)
+            return
+        p.line(self.at.language.barrier)
+        for var, count in (("i", i), ("j", n)):
+            p.line("UNROLL")
+            p.line(f"for (int {var} = 0; {var} < {count}; {var}++)")
+        p.line(f"  if ({place} < {self.columns}) {room}[({self.row('i')}) * {pitch} + {place}] = "
+               "sums[i][j] * (1 / total[i]);")
+        p.line(self.at.language.barrier)
+        groups = self.columns // NEIGHBOURS
+        with p.braces(f"for (int e = thread_id(); e < {self.blocks.rows * groups}; "
+                      f"e += {THREADS})"):
+            p.line(f"const int64_t at_m = m_from + e / {groups}, first = e % {groups} * "
+                   f"{NEIGHBOURS};")
+            self.neighbours(f"{room}[e / {groups} * {pitch} + first + c + {{u}}]", NEIGHBOURS)
 
     def _fill(self, array: str, value: Val, places: tuple[tuple[Var, ...], str, int, str],
               inner: tuple[tuple[Var, ...], str, int, int]) -> None:
         """A tile of an operand: variables, first, count and limit of its lines, and of what a line
         holds, 0 where that has no limit. Beyond limits there are zeros."""
-        p, batch = self.at.p, self.a.second.batch
-        (lines, first, count, limit), (along, begin, width, end) = places, inner
-        p.line("UNROLL_BY(8)")
-        with p.braces(f"for (int e = thread_id(); e < {count * width}; e += {THREADS})"):
-            p.line(f"const int r = e / {width}, c = e % {width};"
-                   if follows(value, (along or (None,))[-1], (lines or (None,))[-1]) else
-                   f"const int r = e % {count}, c = e / {count};")
-            p.line(f"{self.type} value = 0;")
-            inside = f"{first} + r < {limit}" + (f" && {begin} + c < {end}" if end else "")
-            with p.braces(f"if ({inside})"):
-                self.at.unpack(f"{first} + r", lines)
-                self.at.unpack(f"{begin} + c", along)
-                self.at.ensure([value], (*batch, *lines, *along))
-                p.line(f"value = {p.ref(value)};")
-            p.line(f"{array}[r * {width + self.pad} + c] = {self.kept('value')};")
+        lines, (along, begin, width, end) = places, inner
+        tile = _Tile(value, lines, (along, begin, width, str(end) if end else ""))
+        p, vars, some = self.at.p, tile.inner[0], tile.together
+        p.line(f"UNROLL_BY({NEIGHBOURS // some})")
+        with p.braces(f"for (int e = thread_id(); e < {tile.size // some}; e += {THREADS})"):
+            p.line(tile.place())
+            p.line(f"{self.type} value[{some}] = {{}};")
+            with p.braces(f"if ({tile.inside(some)})"), p.wide(vars[-1] if vars else None, some):
+                self._value(tile, "r", "c", "value", some)
+            if tile.ragged:
+                with p.braces("else"):
+                    p.line("UNROLL")
+                    with p.braces(f"for (int u = 0; u < {some}; u++)"):
+                        p.line(f"const int {'c' if tile.follows else 'r'}_one = "
+                               f"{'c' if tile.follows else 'r'} + u;")
+                        r, c = ("r", "c_one") if tile.follows else ("r_one", "c")
+                        with p.braces(f"if ({tile.inside(1, r, c)})"):
+                            self._value(tile, r, c, "value", 0)
+            p.line("UNROLL")
+            to = (f"r * {width + self.pad} + c + u" if tile.follows else
+                  f"(r + u) * {width + self.pad} + c")
+            p.line(f"for (int u = 0; u < {some}; u++) {array}[{to}] = {self.kept('value[u]')};")
+
+    def _value(self, tile: _Tile, r: str, c: str, name: str, some: int) -> None:
+        """Elements of an operand at a line and a place of it: ``some`` of them, or number ``u``."""
+        p, lines, along = self.at.p, tile.lines, tile.along
+        self.at.unpack(f"{lines[1]} + {r}", lines[0])
+        self.at.unpack(f"{along[1]} + {c}", along[0])
+        self.at.ensure([tile.value], (*self.a.second.batch, *lines[0], *along[0]))
+        for u in range(max(1, some)):
+            p.line(f"{name}[{u if some else 'u'}] = {p.ref(tile.value, u)};")
 
     def kept(self, value: str) -> str:
         """An element of an operand as it lies in shared memory."""

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from tegg.backends.cexpr import REGISTER, dim
 from tegg.backends.simt.evaluate import Evaluator
 from tegg.backends.simt.printer import SimtPrinter
-from tegg.dim import Dim
+from tegg.dim import Dim, exact_div
 from tegg.dtype import DType
 from tegg.kernel.attention_classify import Attention
 from tegg.kernel.code import Temporary
 from tegg.kernel.domain import spread
 from tegg.kernel.loops import Store
 from tegg.kernel.simt import THREADS
+
+_WORDS = 4  # sums that move at once
 
 
 def finish(at: Evaluator, a: Attention, result: str) -> None:
@@ -55,6 +57,24 @@ class Partial:
         with p.braces("if (at_n == 0)"):
             for k, value in enumerate(("high[i]", "total[i]")):
                 p.line(f"s{letter}_store(b{self.first + 1} + (line * 2 + {k}), {value});")
+
+    def store_some(self, p: SimtPrinter, a: Attention, name: str, count: int) -> None:
+        """The sums, of float32, of row ``side`` and ``count`` columns from ``first`` on."""
+        batch, m, n = (spread(v) for v in (a.second.batch, a.second.m, a.second.groups[0].n))
+        with p.braces(f"if (at_m < {dim(m)})"):
+            p.line(f"const int64_t line = (part * {dim(batch)} + item) * {dim(m)} + at_m;")
+            some = _WORDS if exact_div(n, _WORDS) is not None else 1
+            p.line("UNROLL")
+            with p.braces(f"for (int u = 0; u < {count}; u += {some})"), \
+                    p.braces(f"if (first + u < {dim(n)})"):
+                to = f"b{self.first} + (line * {dim(n)} + first + u)"
+                words = ", ".join(f"sf_word({name}[u + {i}])" for i in range(some))
+                p.line(f"whole_store_{some}({to}, {words});" if some > 1 else
+                       f"sf_store({to}, {name}[u]);")
+            with p.braces("if (first == 0)"):
+                for k, value in enumerate(("high", "total")):
+                    p.line(f"sf_store(b{self.first + 1} + (line * 2 + {k}), "
+                           f"side ? {value}[1] : {value}[0]);")
 
     def total(self, at: Evaluator, a: Attention) -> None:
         """The parts of each result, always in the same order, and what it becomes."""

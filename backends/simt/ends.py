@@ -68,7 +68,8 @@ class Ends:
         return 1, NONE
 
     def store(self, given: Mapping[int, str], first: str, count: int, even: Even) -> None:
-        """Columns from ``first`` on of row ``at_m``: together, or one by one at an edge."""
+        """Columns from ``first`` on, a multiple of ``count``, of row ``at_m``: together, or one by
+        one at an edge where only some of them are."""
         p, (_, m, n) = self.at.p, self.sizes
         with p.braces(f"if (at_m < {m})"):
             self.at.unpack("at_m", self.contraction.m)
@@ -77,10 +78,11 @@ class Ends:
                 tests += sorted(f"{dim(x)} % {by} == 0" for x, by in even)
                 with p.braces(f"if ({' && '.join(tests)})"):
                     self._some(given, first, count, even)
-                with p.braces("else"):
-                    p.line("UNROLL")
-                    with p.braces(f"for (int u = 0; u < {count}; u++)"):
-                        self._one(given, f"{first} + u", n, "u")
+                if even or exact_div(spread(self.group.n), count) is None:
+                    with p.braces("else"):
+                        p.line("UNROLL")
+                        with p.braces(f"for (int u = 0; u < {count}; u++)"):
+                            self._one(given, f"{first} + u", n, "u")
             else:
                 self._one(given, first, n, "0")
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from tegg.backends.cexpr import dim
 from tegg.backends.simt.language import SimtC
 from tegg.backends.simt.printer import SimtPrinter
-from tegg.dim import Dim
+from tegg.dim import Dim, exact_div
+from tegg.kernel.accesses import Access, neighbours
 from tegg.kernel.contraction_classify import AnchoredPropagation
 from tegg.kernel.index import Var
 from tegg.kernel.lane import Lanes
@@ -16,6 +17,8 @@ from tegg.kernel.place import Placer
 from tegg.kernel.simt import LIMITS
 from tegg.kernel.value import Val, reachable
 from tegg.kernel.vectorise import Vectoriser
+
+NEIGHBOURS = 8  # of memory that a thread takes at once, at most: 16 bytes of halves
 
 
 @dataclass(slots=True)
@@ -52,6 +55,18 @@ def follows(value: Val, inner: Var | None, other: Var | None) -> bool:
     forms = [v.attr.form for v in reachable([value]) if v.op == "load"]
     mine = sum(f.coefficient(inner) == 1 for f in forms) if inner else 0
     return mine > (sum(f.coefficient(other) == 1 for f in forms) if other else 0)
+
+
+def together(values: Sequence[Val], vars: Sequence[Var]) -> int:
+    """How many neighbours along the innermost of some loops one access of what is read has."""
+    if not vars:
+        return 1
+    found = [Access(v.attr.form, v.attr.guards, v.dtype, False)
+             for v in reachable(values) if v.op == "load"]
+    count = min(NEIGHBOURS, neighbours(found, vars[-1]))
+    while len(vars) > 1 and exact_div(vars[-1].extent, count) is None:
+        count //= 2
+    return count
 
 
 def padded(n: Dim, tile: int) -> Dim:

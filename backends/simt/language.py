@@ -13,6 +13,7 @@ from tegg.backends.spelling import OPS
 from tegg.dtype import DType
 from tegg.kernel.code import Launch
 from tegg.kernel.index import Algebra
+from tegg.kernel.keeping import Keeping
 from tegg.kernel.loops import Function
 from tegg.kernel.lower import Template
 
@@ -30,11 +31,13 @@ class SimtC(ABC):
     """What kernels of all such devices have in common; a device adds its words.
 
     ``width``: values of 32 bits in the widest access. ``rows``: bytes that a block may share for
-    rows that registers do not hold, so few that two blocks have them at a time.
+    rows that registers do not hold, so few that two blocks have them at a time, where no prices are
+    given. ``keeping``: prices of where such rows stay.
     """
 
     width: int = 4
     rows: int = 0
+    keeping: Keeping | None = None
 
     @property
     @abstractmethod

@@ -13,6 +13,7 @@ from tegg.backends.simt.indices import narrow
 from tegg.backends.simt.wide import WidePrinter
 from tegg.kernel.code import Launch
 from tegg.kernel.index import Algebra, Var
+from tegg.kernel.keeping import Keeping
 from tegg.kernel.lane import Lanes
 from tegg.kernel.loops import Block, Fetch, Finish, Function, Keep, Let, Loop, Stmt, Store, Turn
 from tegg.kernel.passes import Pass, owners, passes, spent
@@ -55,7 +56,8 @@ def _printed(language: SimtC, algebra: Algebra, function: Function) -> SimtPrint
     if narrow(function, found):  # indices of 64 bits are slow
         dialect = replace(dialect, index="int")
     p = SimtPrinter(dialect, algebra)
-    p.room = language.rows // THREADS
+    p.keeping = language.keeping
+    p.room = (language.rows if p.keeping is None else p.keeping.most) // THREADS
     for d in found:
         p.nest(d)
     return p
@@ -72,6 +74,7 @@ class SimtPrinter(WidePrinter):
         self.rooms: list[str] = []  # registers that blocks reduce, by letter
         self.keeps = False          # whether threads keep values of a row
         self.room = 0               # bytes of the block's memory that a thread has left for them
+        self.keeping: Keeping | None = None  # what that costs
         self.kept: dict[str, tuple[str, int]] = {}  # arrays of it: their types and lengths
         self.kept_bytes = 0
 
@@ -148,7 +151,8 @@ class SimtPrinter(WidePrinter):
     # ---- statements
     def block(self, stmts: Sequence[Stmt]) -> None:
         room = self.room if self.team == THREADS else 0
-        found = (passes(stmts, self.deal.shares, self.team, self.even, room)
+        found = (passes(stmts, self.deal.shares, self.team, self.even, room,
+                        self.keeping)
                  if self.deal is not None and self.at.vector is None else {})
         for at, s in enumerate(stmts):
             mine = found.get(at)

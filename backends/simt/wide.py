@@ -29,6 +29,7 @@ class WidePrinter(Printer):
         super().__init__(replace(dialect, width=1), algebra)
         self.lanes = Lanes(algebra, dialect.width)
         self.even: Even = NONE  # what is so where printing stands
+        self.stores = "wide_store"  # what functions that store words begin with
 
     @contextmanager
     def wide(self, v: Var | None, count: int):
@@ -142,7 +143,7 @@ class WidePrinter(Printer):
             if size <= _WORD:
                 given = [f"s{letter}_word({', '.join(given[i:i + per])})"
                          for i in range(0, chunk, per)]
-            self.line(f"{test}wide_store_{how}(b{w.slot} + {self.form(w.form, first)}, "
+            self.line(f"{test}{self.stores}_{how}(b{w.slot} + {self.form(w.form, first)}, "
                       f"{', '.join(given)});")
 
     def _accumulate(self, s: Accumulate) -> None:

@@ -55,6 +55,8 @@ def _attention(q, k, v):
 _N, _S = tegg.dim("n", 1, 4096, hint=64), tegg.dim("s", 1, 4096, hint=64)
 _ROWS = (Input((64, 1000)), Input((1000,)), Input((1000,)))
 _HEADS = (Input((2, 4, 96, 64)),) * 3
+_HALVES = (Input((2, 4, 150, 64), "f16"),) * 3
+_BHALVES = (Input((2, 4, 90, 72), "bf16"),) * 3
 
 FAMILIES = (
     Case("elementwise", "elementwise", lambda x, y: (tegg.gelu(x) * y - x.tanh()).exp(),
@@ -71,6 +73,9 @@ FAMILIES = (
     Case("softmax_short", "rows", lambda x: tegg.softmax(x, -1), (Input((4000, 24)),)),
     Case("layer_norm", "rows", _norm, _ROWS, 2e-5),
     Case("log_softmax", "rows", lambda x: tegg.log_softmax(x, -1), (Input((64, 3000)),)),
+    Case("softmax_registers", "rows", lambda x: tegg.softmax(x, -1), (Input((20, 16000)),)),
+    Case("softmax_shared", "rows", lambda x: tegg.softmax(x, -1), (Input((20, 28000)),)),
+    Case("softmax_again", "rows", lambda x: tegg.softmax(x, -1), (Input((20, 70000)),)),
     Case("reduce_columns", "reductions", lambda x: x.sum(0), (Input((3000, 100)),), 2e-5),
     Case("reduce_all", "reductions", lambda x: (x.sum(), x.max(), x.mean()),
          (Input((1000, 1000)),), 1e-3),
@@ -89,6 +94,10 @@ FAMILIES = (
          (Input((160, 96)), Input((128, 160)))),
     Case("product_few_rows", "contractions", lambda x, w, b: x @ w + b,
          (Input((1, 2048)), Input((2048, 1024)), Input((1024,))), 2e-5),
+    Case("product_few_rows_f16", "contractions", lambda x, w: x @ w,
+         (Input((3, 1000), "f16"), Input((1000, 520), "f16")), 2e-3),
+    Case("product_few_rows_turned_f16", "contractions", lambda x, w: x @ w.T,
+         (Input((1, 1032), "f16"), Input((500, 1032), "f16")), 2e-3),
     Case("product_deep", "contractions", lambda x, w: x @ w,
          (Input((32, 16384)), Input((16384, 32))), 1e-4),
     Case("product_batched", "contractions", lambda x, y: x @ y,
@@ -102,6 +111,8 @@ FAMILIES = (
     Case("convolution", "contractions", lambda x, w: tegg.conv2d(x, w, padding=1),
          (Input((2, 16, 28, 28)), Input((24, 16, 3, 3))), 2e-5),
     Case("attention", "attention", _attention, _HEADS, 2e-5),
+    Case("attention_f16", "attention", _attention, _HALVES, 5e-3),
+    Case("attention_bf16", "attention", _attention, _BHALVES, 4e-2),
     Case("symbolic", "symbolic", lambda x, y: tegg.softmax(x @ y, -1),
          (Input((100, 48)), Input((48, 70))), 2e-5, dims={"x": (_N, None), "y": (None, _S)}),
 )

@@ -46,6 +46,10 @@ class WeightsError(TeggError, ValueError):
     """A weights file or a state dict is damaged, or does not fit the module."""
 
 
+class OutgrownError(WeightsError):
+    """A weight is larger than those were that a program was compiled for."""
+
+
 class LoweringError(TeggError):
     """A fragment cannot be one kernel: its loop nest would be too large. The cover cuts there."""
 

@@ -12,7 +12,7 @@ import numpy as np
 from tegg.runtime.buckets import Buckets
 from tegg.collecting import deferred
 from tegg.dtype import DType
-from tegg.errors import ArgumentError
+from tegg.errors import ArgumentError, OutgrownError
 from tegg.ir.graph import Graph
 from tegg.runtime.compiled import Bound, Compiled
 from tegg.trace import ArraySpec, Arguments, arguments, record, signature_of, with_dims
@@ -52,7 +52,12 @@ class Function:
                 return given[0] if recent[1].kind == "leaf" else unflatten(recent[1], given)
         call = self._arguments(args, kwargs)
         program, outputs, watchers = self._program(call)
-        results = list(program(*call.arrays).values())
+        try:
+            results = list(program(*call.arrays).values())
+        except OutgrownError:
+            self._forget(program)
+            program, outputs, watchers = self._program(call)
+            results = list(program(*call.arrays).values())
         for callback, value in zip(watchers, results[outputs.leaves:]):
             callback(value)
         if not kwargs and not watchers and all(isinstance(a, np.ndarray) for a in args):
@@ -73,6 +78,13 @@ class Function:
                 if found is None:
                     found = self._programs[key] = self._compile(specs, call.tree)
         return found
+
+    def _forget(self, program: Program) -> None:
+        """Compile anew what this program is for, when it is called next: for larger weights."""
+        with self._lock:
+            for key in [k for k, found in self._programs.items() if found[0] is program]:
+                del self._programs[key]
+            self._recent = None
 
     def _given(self, names: Sequence[str]) -> dict[str, Any]:
         """``dims`` of the arguments that are there: an optional one may be left out."""

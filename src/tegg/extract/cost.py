@@ -54,6 +54,9 @@ class Costs:
       of products per template (its op's name).
     apart: reductions that the kernel of a product needs are stages of their own before it, which
       read what they reduce from memory.
+    latency: seconds until what is read from memory is there. own_rate: bytes a second that a
+      multiprocessor moves to and from memory of its blocks. Lowering decides by both where rows
+      stay between passes over them.
     copy_rate: bytes a second between the host's memory and the device's, where they are two;
       copy: seconds to start a copy.
     """
@@ -77,6 +80,8 @@ class Costs:
     apart: bool = False
     copy: float = 0.0
     copy_rate: float = math.inf
+    latency: float = 0.0
+    own_rate: float = math.inf
     ops: Mapping[str, float] = field(default_factory=dict)
     loop_dtypes: Mapping[str, float] = field(default_factory=dict)
     product_dtypes: Mapping[str, float] = field(default_factory=dict)
@@ -276,13 +281,13 @@ def checked_costs(data: dict, source: str) -> Costs:
         raise ArgumentError(f"cost profile {source}: {e}") from None
     costs = Costs(**data)
     numbers: list[float] = [costs.threads, len(costs.levels), costs.loop_rate, costs.product_rate,
-                            costs.panel, costs.store, costs.copy_rate,
+                            costs.panel, costs.store, costs.copy_rate, costs.own_rate,
                             *costs.templates.values()]
     for level in costs.levels:
         numbers += [level.size, level.thread, level.total,
                     1.0 if level.store is None else level.store]
     if (min(numbers) <= 0 or min(costs.launch, costs.call or 0.0, costs.pack, costs.ahead,
-                                    costs.close, costs.copy) < 0
+                                    costs.close, costs.copy, costs.latency) < 0
             or not 0 <= costs.overlap <= 1 or len(costs.product_half) != 3):
         raise ArgumentError(f"cost profile {source}: threads, rates, sizes, panel and templates "
                             f"are above 0, overlap is 0 to 1, there is at least one level, and "

@@ -7,7 +7,7 @@ from tegg.ir.graph import Graph
 
 
 def describe(graph: Graph) -> str:
-    """The graph as text. The values of weights play no part in it."""
+    """The graph as text. Of the values of weights only what is stated of them plays a part."""
     live = graph.reachable()
     alive = {n.id for n in live}
     place = {n.id: i for i, n in enumerate(live)}
@@ -15,6 +15,7 @@ def describe(graph: Graph) -> str:
              f"{n.shape} {n.dtype.name}" for n in live]
     lines += [f"input {i} {s.name} {s.shape} {s.dtype.name} {s.kind}"
               for i, s in enumerate(graph.inputs)]
+    lines += [f"most {i} {s.most}" for i, s in enumerate(graph.inputs) if s.most is not None]
     lines += [f"output {k} {place[n.id]}" for k, n in graph.outputs.items()]
     lines += [f"update {k} {place[n.id]}" for k, n in graph.updates.items()]
     lines += [f"idiom {place[i.node.id]} {i.op.name} {[place[a.id] for a in i.args]} {i.attrs}"

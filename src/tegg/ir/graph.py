@@ -46,13 +46,15 @@ class Node:
 @dataclass(slots=True)
 class InputSpec:
     """One input of a graph. ``kind``: ``arg`` (given at each call), ``weight`` (bound once,
-    by reference) or ``state`` (given at each call and replaced in place)."""
+    by reference) or ``state`` (given at each call and replaced in place). ``most``: of a weight,
+    what no element's magnitude exceeds, where that is known; it is checked when it is bound."""
 
     name: str
     shape: Shape
     dtype: DType
     kind: str = "arg"
     source: Any = None  # for a weight: the NumPy array, or the object whose ``.data`` it is
+    most: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from tegg.dim import upper_bound
 from tegg.kernel.accesses import NONE, Even, accesses, neighbours
 from tegg.kernel.index import Var
+from tegg.kernel.keeping import Keeping, Kept, Row
 from tegg.kernel.loops import Accumulate, Let, Loop, Stmt, Store
 from tegg.kernel.value import Val
 
@@ -68,9 +69,10 @@ def straight(body: Sequence[Stmt]) -> bool:
 
 
 def passes(stmts: Sequence[Stmt], shares: Callable[[Loop], bool], team: int,
-           even: Even = NONE, room: int = 0) -> dict[int, Pass]:
+           even: Even = NONE, room: int = 0, keeping: Keeping | None = None) -> dict[int, Pass]:
     """The loops among some statements that a team shares, by their position. room: bytes of memory
-    that each thread of the team has for what is kept, beside its registers."""
+    that each thread of the team has for what is kept, beside its registers. keeping: prices
+    by which is chosen where that stays; without them it stays wherever it fits."""
     found = {at: Pass(*chain(s, shares)) for at, s in enumerate(stmts)
              if isinstance(s, Loop) and shares(s)}
     groups: dict[tuple, list[int]] = {}
@@ -87,13 +89,14 @@ def passes(stmts: Sequence[Stmt], shares: Callable[[Loop], bool], team: int,
             plain and team > 1) else 1
         mine = [replace(p, count=count, rest=p.body) for p in mine]
         if len(mine) > 1:
-            mine = _kept(mine, own, team, room)
+            mine = _kept(mine, own, team, room, keeping)
             room -= spent(mine)
         found.update(zip(members, mine))
     return found
 
 
-def _kept(group: list[Pass], own: set[Var], team: int, room: int) -> list[Pass]:
+def _kept(group: list[Pass], own: set[Var], team: int, room: int,
+          keeping: Keeping | None) -> list[Pass]:
     """Passes over the same iterations, of which each value is made once."""
     reads: list[frozenset[int]] = []
     rests: list[tuple[Stmt, ...]] = []
@@ -114,13 +117,28 @@ def _kept(group: list[Pass], own: set[Var], team: int, room: int) -> list[Pass]:
         return group
     places = _places(made, first, until)
     each = sum(_BYTES * group[0].count * _registers(made[i]) for i in set(places.values()))
-    turns, beyond, whole = _turns(group[0], team, live, room // each)
-    if not turns:
+    kept, turns = _turns(group[0], team, live, room // each), _all_turns(group[0], team)
+    if keeping is not None and kept.turns and turns and team > 1:
+        bytes_ = [_bytes(p, own) for p in group]
+        once = sum({i: n for found in bytes_ for i, n in found.items()}.values())
+        again = sum(n for found in bytes_ for n in found.values()) - once
+        moved = sum(_BYTES * group[0].count * _registers(made[i])
+                    * (1 + sum(i in read for read in reads)) for i in until)
+        kept = keeping.cheapest(Row(turns, group[0].count, live, each, once, again, moved, room,
+                                    _MOST, _KEPT))
+    if not kept.turns:
         return group
-    return [replace(p, turns=turns, beyond=beyond, whole=whole, rest=rest, places=places,
+    return [replace(p, turns=kept.turns, beyond=kept.beyond, whole=kept.whole, rest=rest,
+                    places=places,
                     reads=tuple(made[i] for i in sorted(read)),
                     keeps=frozenset(i for i in until if first[i] == n))
             for n, (p, read, rest) in enumerate(zip(group, reads, rests))]
+
+
+def _bytes(p: Pass, own: set[Var]) -> dict[int, int]:
+    """The bytes that an iteration of a pass reads, by value."""
+    return {s.value.id: p.count * s.value.dtype.itemsize for s in p.body
+            if isinstance(s, Let) and s.value.op == "load" and s.value.deps & own}
 
 
 def _places(made: Mapping[int, Val], first: Mapping[int, int],
@@ -182,20 +200,20 @@ def _all_turns(p: Pass, team: int) -> int | None:
     return -(-math.prod(tops[:-1]) * -(-tops[-1] // p.count) // team)
 
 
-def _turns(p: Pass, team: int, live: int, fits: int) -> tuple[int, int, bool]:
+def _turns(p: Pass, team: int, live: int, fits: int) -> Kept:
     """How many iterations of a thread have registers, how many more, of the ``fits`` that could,
     memory of the block, and whether these are all. Of rows of no known length none have memory:
     most could be short, and what is set aside keeps other blocks out."""
     if any(loop.part is not None for loop in p.loops):
-        return 0, 0, False
+        return Kept(0, 0, False)
     turns = _all_turns(p, team)
     most, some = (n // (p.count * live) for n in (_MOST, _KEPT))
     if turns is not None and turns <= (most if team > 1 else some):
-        return turns, 0, True
+        return Kept(turns, 0, True)
     if team == 1:
-        return 0, 0, False
+        return Kept(0, 0, False)
     if turns is None:
-        return some, 0, False
+        return Kept(some, 0, False)
     if turns - most <= fits:
-        return most, turns - most, True
-    return some, fits, False
+        return Kept(most, turns - most, True)
+    return Kept(some, fits, False)

@@ -54,7 +54,9 @@ def make_plan(classes: EClasses, cover: Cover, symbols: tuple[str, ...],
     for spec, kind, index in carried.outward(classes):
         maker.copy(spec, rebuild(spec), maker.given(kind, index))
     return Plan(maker.kernels, maker.buffers, maker.ahead, maker.run, maker.before, maker.after,
-                symbols, cover.seconds, cover.gap, dict(cover.stats), maker.narrowed)
+                symbols, cover.seconds, cover.gap, dict(cover.stats), maker.narrowed,
+                assumed={i: s.most for i, s in enumerate(classes.graph.inputs)
+                         if s.most is not None})
 
 
 def _order(classes: EClasses, specs: Sequence[KernelSpec]) -> list[KernelSpec]:

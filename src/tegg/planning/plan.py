@@ -57,6 +57,7 @@ class Plan:
     """What runs, in order, on which memory. Pure data: it can be pickled and shown.
 
     narrowed: weight buffers that are read in another form, and its dtype; their values must fit.
+    assumed: slots of weights, and what no element of theirs may exceed.
     tried: the plans that were timed before this one was chosen, by predicted time.
     """
 
@@ -71,6 +72,7 @@ class Plan:
     gap: float | None
     stats: dict[str, float] = field(default_factory=dict)
     narrowed: list[tuple[int, DType]] = field(default_factory=list)
+    assumed: dict[int, float] = field(default_factory=dict)
     tried: list[Tried] = field(default_factory=list)
 
     def layout(self, sizes: Mapping[str, int]) -> Layout:

@@ -102,8 +102,7 @@ class _Saturation:
         self.graph, self.stack, self.rules = graph, rules.stack, rules
         self.engine, self.codec = engine, codec
         self.stater = Stater(self.engine, self.stack.table, self.codec, len(graph.nodes))
-        weights = frozenset(i for i, s in enumerate(graph.inputs) if s.kind == "weight")
-        self.reader = Reader(self.engine, self.stack.table, self.codec, weights, rules.reads)
+        self.reader = Reader(self.engine, self.stack.table, self.codec, graph.inputs, rules.reads)
         self.report = Report(skipped=dict(rules.skipped))
         self.report.rules.update((name, RuleReport()) for name in rules.owner.values())
         self.last: tuple[int, dict[str, int]] = (0, {})  # the last round: its place in the

@@ -11,6 +11,7 @@ from tegg.dim import Shape
 from tegg.dtype import DType
 from tegg.rewrite.encode import Codec
 from tegg.rewrite.engine import Engine
+from tegg.ir.graph import InputSpec
 from tegg.ir.op import ATTR_SORTS, Op, OpTable
 
 
@@ -24,9 +25,10 @@ class View:
     nodes: class -> e-nodes, those that rules subsumed left out. shape and dtype: of the classes
     that have one. names: what finds the classes of names. forms: class -> storage forms that stand
     in one class with its plain Store. narrow: classes whose plain Store rules subsumed. weights:
-    slots of inputs that are bound once. values: class -> the engine's value for it, which stays
-    that of the class for as long as the engine shows it. stated: relation of one Tensor -> the
-    classes of which it is stated, where a provider ``reads`` it.
+    slots of inputs that are bound once; most: what no element of some of them exceeds. values:
+    class -> the engine's value for it, which stays that of the class for as long as the engine
+    shows it. stated: relation of one Tensor -> the classes of which it is stated, where a provider
+    ``reads`` it.
     """
 
     table: OpTable
@@ -38,6 +40,7 @@ class View:
     forms: dict[int, frozenset[str]]
     narrow: frozenset[int]
     weights: frozenset[int] = frozenset()
+    most: Mapping[int, float] = field(default_factory=dict)
     values: list[Any] = field(default_factory=list)
     stated: Mapping[str, frozenset[int]] = field(default_factory=dict)
     _having: dict[str, list[tuple[int, ENode]]] = field(default_factory=dict)
@@ -97,9 +100,10 @@ class Reader:
     """
 
     def __init__(self, engine: Engine, table: OpTable, codec: Codec,
-                 weights: frozenset[int], reads: Collection[str] = ()) -> None:
-        self.engine, self.table, self.codec, self.weights = engine, table, codec, weights
-        self.reads = tuple(reads)
+                 inputs: Sequence[InputSpec], reads: Collection[str] = ()) -> None:
+        self.engine, self.table, self.codec, self.reads = engine, table, codec, tuple(reads)
+        self.weights = frozenset(i for i, s in enumerate(inputs) if s.kind == "weight")
+        self.most = {i: s.most for i, s in enumerate(inputs) if s.most is not None}
         self._attributes = {kind: _Once(_reader(engine, codec, kind)) for kind in ATTR_SORTS}
         self._types: dict[Any, tuple[Shape, DType]] = {}
 
@@ -115,7 +119,7 @@ class Reader:
         narrow = frozenset(ids[i[0]] for i, _, subsumed in rows["Store"] if subsumed)
         stated = {name: frozenset(ids[i[0]] for i, _, _ in rows[name]) for name in self.reads}
         view = View(self.table, self.codec, nodes, {}, {}, lambda: self._names(ids), forms, narrow,
-                    self.weights, list(ids), stated)
+                    self.weights, self.most, list(ids), stated)
         self._type(view)
         return view
 

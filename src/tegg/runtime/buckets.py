@@ -51,7 +51,7 @@ def _rebound(graph: Graph, by: Mapping[Symbol, Dim]) -> Graph:
         new[n.id] = out.op(n.op.name, *(new[a.id] for a in n.args), *map(swap, n.attrs))
         if n.id in graph.scopes:
             out.scopes[new[n.id].id] = graph.scopes[n.id]
-    out.inputs = [InputSpec(s.name, swap(s.shape), s.dtype, s.kind, s.source)
+    out.inputs = [InputSpec(s.name, swap(s.shape), s.dtype, s.kind, s.source, s.most)
                   for s in graph.inputs]
     out.outputs = {k: new[n.id] for k, n in graph.outputs.items()}
     out.updates = {k: new[n.id] for k, n in graph.updates.items()}

@@ -24,7 +24,7 @@ from tegg.ir.graph import Graph
 from tegg.ir.op import PRODUCTS
 from tegg.planning.plan import Plan
 from tegg.runtime.compiled import Compiled
-from tegg.runtime.held import data_of
+from tegg.runtime.weighing import data_of, weighed
 from tegg.ir.signature import Signature
 from tegg.ir.template import form_of
 from tegg.planning.target import Target, find, on_device
@@ -87,6 +87,7 @@ def compile_graph(graph: Graph, options: Options) -> Compiled | Buckets:
     if not graph.outputs and not graph.updates:
         raise ArgumentError("the graph has no outputs; mark one with tensor.output('name')")
     stack, target = resolve(options)
+    graph = weighed(graph, stack)
     signature = Signature.of(graph)
     if any(len(s.hints) > 1 for s in signature.symbols):
         return Buckets([(hints, _program(g, Signature.of(g), stack, target, options))
@@ -97,13 +98,13 @@ def compile_graph(graph: Graph, options: Options) -> Compiled | Buckets:
 def plan_graph(graph: Graph, options: Options) -> Plan:
     """The plan of a graph, which is not built: that needs no device."""
     stack, target = resolve(options)
-    return _plan(graph, Signature.of(graph), stack, target, options)[0]
+    return _plan(weighed(graph, stack), Signature.of(graph), stack, target, options)[0]
 
 
 def candidate_plans(graph: Graph, options: Options, wanted: Wanted) -> list[Plan]:
     """The best plan of a graph by prediction, then others that are worth a try; none is built."""
     stack, target = resolve(options)
-    classes, _, _ = _saturated(graph, stack, target, options)
+    classes, _, _ = _saturated(weighed(graph, stack), stack, target, options)
     costs = target.costs().with_ops(stacked(stack, graph.table).cost)
     return [p for p, _ in _planned(classes, Signature.of(graph), target, costs, options, wanted)]
 

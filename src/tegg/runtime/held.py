@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from tegg.dtype import DType, dtype as as_dtype
+from tegg.dtype import DType
 from tegg.errors import WeightsError
 from tegg.planning.plan import Call, Plan
+from tegg.runtime.weighing import check_within, data_of
 from tegg.runtime.workspace import aligned
 
 
@@ -56,6 +57,7 @@ class HeldWeights:
                  ) -> tuple[dict[int, np.ndarray], frozenset[int]]:
         """Memory of weights and of what is computed from them, by buffer, and the numbers of the
         calls ahead that have nothing to read any more."""
+        check_within(self._plan.assumed, arrays)
         fixed: dict[int, np.ndarray] = {}
         gone: set[int] = set()
         for i, b in enumerate(self._plan.buffers):
@@ -105,14 +107,6 @@ class HeldWeights:
         lost = _written(self._plan, gone)
         return {"weights": {slot: np.array(a) for slot, a in arrays.items()},
                 "ahead": {i: a for i, a in self._ahead.items() if i in lost}}
-
-
-def data_of(weight: Any) -> np.ndarray:
-    """The array of a weight: the object itself, or its ``data``."""
-    value: Any = weight if isinstance(weight, (np.ndarray, np.generic)) else weight.data
-    as_dtype(value.dtype)
-    array: np.ndarray = value
-    return array
 
 
 def _check_fits(array: np.ndarray, dtype: DType, slot: int) -> None:

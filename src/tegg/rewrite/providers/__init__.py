@@ -63,6 +63,15 @@ class Standing(Provider, Protocol):
 
 
 @runtime_checkable
+class Weighing(Provider, Protocol):
+    """A provider whose facts follow from what weights hold at most (``View.most``), where it
+    ``weighs``: that is found out before rules run, and a program is compiled for it."""
+
+    @property
+    def weighs(self) -> bool: ...
+
+
+@runtime_checkable
 class Reading(Provider, Protocol):
     """A provider that heeds what rules state: ``reads`` are relations of one Tensor among its own,
     whose classes ``View.stated`` has."""

@@ -21,9 +21,11 @@ ROUNDS = 64       # a cycle of classes could tighten its bounds for ever
 
 class Bounds:
     """``(fits-f16 t)``: no finite element of t is beyond float16's range, wherever inputs are
-    finite; of an input: where it is converted, it is checked when it is bound."""
+    finite and weights within what is stated of them; of an input: where it is converted, it is
+    checked when it is bound."""
 
     name = "bounds"
+    weighs = True
     relations = MappingProxyType({"fits-f16": ("Tensor",)})
 
     def facts(self, view: View) -> Iterable[Fact]:
@@ -54,6 +56,8 @@ def _bound(n: ENode, c: int, known: dict[int, float], view: View) -> float:
     name, args = n.op.name, [known.get(a, math.inf) for a in n.args]
     if view.dtype[c].kind == "bool":
         return 1.0
+    if name == "Input":
+        return view.most.get(n.attrs[0], math.inf)
     if name == "Full":
         value = abs(float(value_of(n.attrs[2], view.dtype[c])))
         return math.inf if math.isnan(value) else value
@@ -69,7 +73,8 @@ def _bound(n: ENode, c: int, known: dict[int, float], view: View) -> float:
         return math.inf if math.isnan(fill) else max(args[0], fill)
     if name in SUMS:
         return _summed(SUMS[name], n, args, view)
-    if name not in RULES or math.inf in (args[:1] if name in FIRST else args):
+    deciding = args[:1] if name in FIRST else args[-1:] if name in LAST else args
+    if name not in RULES or math.inf in deciding:
         return math.inf
     return RULES[name](*args)
 
@@ -85,6 +90,7 @@ def _summed(rule: Callable, n: ENode, args: list[float], view: View) -> float:
 
 
 FIRST = frozenset({"Gather", "Mod"})  # bounded by their first operand alone
+LAST = frozenset({"Attention"})        # and by their last: weights that sum to 1
 AT_MOST_ONE = frozenset({"Sin", "Cos", "Sigmoid", "Tanh", "Erf", "Softmax"})
 
 
@@ -98,7 +104,7 @@ RULES: MappingProxyType[str, Callable[..., float]] = MappingProxyType({
     "Neg": lambda x: x, "Abs": lambda x: x, "Relu": lambda x: x, "Silu": lambda x: x,
     "Gelu": lambda x: x, "GeluTanh": lambda x: x, "Floor": lambda x: x + 1.0, "Sqrt": math.sqrt,
     "Exp": _exponential(math.e), "Exp2": _exponential(2.0), "Contiguous": lambda x: x,
-    "Gather": lambda x, i: x, "Rope": lambda x, c, s: x * (c + s),
+    "Gather": lambda x, i: x, "Attention": lambda s, v: v, "Rope": lambda x, c, s: x * (c + s),
 })
 SUMS: MappingProxyType[str, Callable[..., float]] = MappingProxyType({
     "SumReduce": lambda n, x: n * x, "MaxReduce": lambda n, x: x, "Mean": lambda n, x: x,
