@@ -87,10 +87,11 @@ def site(tmp_path_factory):
 
 
 @pytest.mark.long
-def test_programs_beside_pycuda(site):
+def test_programs_beside_pycuda(site, tmp_path):
     assert Compiler.version == "simulated"
     libraries = f"{site}:{machine_path().parent}"
     done = subprocess.run([sys.executable, "-c", PROGRAM.format(tests=str(HERE.parent))],
                           capture_output=True, text=True, check=False,
-                          env={**os.environ, "LD_LIBRARY_PATH": libraries, "PYTHONPATH": str(site)})
+                          env={**os.environ, "LD_LIBRARY_PATH": libraries, "PYTHONPATH": str(site),
+                               "TEGG_CACHE": str(tmp_path)})
     assert done.returncode == 0 and "done" in done.stdout, done.stdout + done.stderr

@@ -319,6 +319,8 @@ Result cuInit(unsigned) {
   started = getpid();
   return OK;
 }
+// Tables of calls that are not public: this driver has none.
+Result cuGetExportTable(const void **table, const void *) { *table = nullptr; return NOT_FOUND; }
 Result cuDriverGetVersion(int *v) { *v = settings["version"]; return OK; }
 Result cuGetErrorName(int code, const char **out) {
   static const std::map<int, const char *> names{
