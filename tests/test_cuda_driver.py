@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import subprocess
+import sys
 import threading
 import types
 
@@ -222,14 +223,14 @@ def test_several_threads(gpu):
     assert not failed
 
 
-def test_a_fork_is_told_to_open_its_own(gpu):
-    program = compile_graph(doubled(), CUDA)
-    program(X)
+def said_in_a_fork(work):
+    """What a BackendError of some work says in a child of this process."""
     read, write = os.pipe()
     child = os.fork()
     if not child:
+        text = "it did not end"
         try:
-            program(X)
+            work()
             text = "it ran"
         except BackendError as e:
             text = str(e)
@@ -237,9 +238,62 @@ def test_a_fork_is_told_to_open_its_own(gpu):
             os.write(write, text.encode())
             os._exit(0)
     os.waitpid(child, 0)
-    assert "opened before this process was forked" in os.read(read, 1000).decode()
+    return os.read(read, 1000).decode()
+
+
+def test_a_fork_is_told_to_open_its_own(gpu):
+    program = compile_graph(doubled(), CUDA)
+    program(X)
+    assert "opened before this process was forked" in said_in_a_fork(lambda: program(X))
     assert program(X)["y"][1] == 2
     assert "spawn" in multiprocessing.get_all_start_methods()
+
+
+def test_a_fork_of_a_process_in_which_another_library_started_the_driver(gpu):
+    gpu.set(devices=2)
+    libcuda.library()
+    assert "GPU 1 cannot be opened (cuDeviceGetCount: CUDA_ERROR_NOT_INIT" in (
+        said := said_in_a_fork(lambda: driver.open_device(1)))
+    assert "it was started before this process was forked" in said and "'spawn'" in said
+    libcuda.library.cache_clear()
+    said = said_in_a_fork(libcuda.library)
+    assert "does not start (cuInit: CUDA_ERROR_NOT_INIT" in said
+    assert "it was started before this process was forked" in said and "nvidia-smi" not in said
+
+
+def test_nvrtc_leaves_the_driver_alone(tmp_path):
+    """It would start it, to keep what it makes: then a child of a fork could not use the GPU."""
+    if nvrtc.find() is None:
+        pytest.skip("NVRTC is not installed")
+    (tmp_path / "driver.c").write_text("void abort(void);\nint cuInit(unsigned flags) { abort(); }\n")
+    subprocess.run(["gcc", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", tmp_path / "driver.c",
+                    "-o", tmp_path / "libcuda.so.1"], check=True)
+    text = ("import ctypes; from tegg.backends.cuda import nvrtc; ctypes.CDLL('libcuda.so.1'); "
+            "nvrtc.find().compile('extern \"C\" __global__ void f() {}', 80)")
+    subprocess.run([sys.executable, "-c", text], check=True,
+                   env={**os.environ, "LD_LIBRARY_PATH": str(tmp_path)})
+
+
+def test_what_older_versions_of_nvrtc_are_not_asked(monkeypatch):
+    given = []
+
+    class Library:
+        """NVRTC 12.8, as far as it goes."""
+
+        def __getattr__(self, name):
+            def call(*arguments):
+                if name == "nvrtcCompileProgram":
+                    given.extend(arguments[2])
+                return 0
+
+            return call
+
+    monkeypatch.setattr(nvrtc.Nvrtc, "architectures", (90,))
+    for version, asked in (((12, 8), False), ((12, 9), True), ((13, 0), True)):
+        monkeypatch.setattr(nvrtc.Nvrtc, "_version", version)
+        given.clear()
+        nvrtc.Nvrtc(Library()).compile("", 90)
+        assert b"--gpu-architecture=sm_90" in given and (b"--no-cache" in given) is asked
 
 
 # ---- compilers

@@ -58,8 +58,9 @@ def opened(number: int) -> Device:
                                f"counts from 0")
         return Device(driver, number)
     except Refused as e:
-        raise BackendError(f"GPU {number} cannot be opened ({e}); see whether nvidia-smi lists "
-                           f"it and other programs leave it free") from None
+        remedy = (libcuda.FORKED if e.code == libcuda.NOT_STARTED else
+                  "see whether nvidia-smi lists it and other programs leave it free")
+        raise BackendError(f"GPU {number} cannot be opened ({e}); {remedy}") from None
 
 
 class _Plain:

@@ -12,6 +12,11 @@ from tegg.errors import BackendError
 
 NAMES = ("libcuda.so.1", "libcuda.so")
 OLDEST = 11040  # CUDA 11.4: graphs whose nodes can be changed, memory in the order of a stream
+NOT_STARTED = 3  # a CUresult
+# Why a driver that is there does not know that it was started.
+FORKED = ("it was started before this process was forked, by tegg or another library, and does not "
+          "work in both: open GPUs after the fork only, or start processes by multiprocessing's "
+          "'spawn'")
 
 # Of each call what it takes; all give a CUresult.
 _CALLS = MappingProxyType({
@@ -140,8 +145,9 @@ def library() -> Libcuda:
         made.cuInit(0)
         version = made.number("cuDriverGetVersion")
     except Refused as e:
-        raise BackendError(f"NVIDIA's driver does not start ({e}); see whether nvidia-smi lists a "
-                           f"GPU, or use device='cpu'") from None
+        remedy = FORKED if e.code == NOT_STARTED else "see whether nvidia-smi lists a GPU"
+        raise BackendError(f"NVIDIA's driver does not start ({e}); {remedy}, or use "
+                           f"device='cpu'") from None
     if version < OLDEST:
         raise BackendError(f"NVIDIA's driver is of CUDA {_version(version)}, and {_version(OLDEST)}"
                            f" is the oldest that runs programs; install a newer driver")

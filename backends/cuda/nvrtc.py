@@ -13,7 +13,7 @@ from tegg.errors import BackendError
 
 FLAGS = ("--fmad=false", "--std=c++17")  # a multiply-add is one where the kernel says so
 # From this version on it keeps what it makes in the driver's cache, beside ours, and starts the
-# driver for that, even where kernels are only planned: no child of a fork could use the GPU then.
+# driver for that, also where no GPU is opened: no child of a fork could use one then.
 _CACHES = (12, 9)
 
 

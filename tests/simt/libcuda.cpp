@@ -64,7 +64,7 @@ std::map<std::string, std::pair<int, int>> planted;  // call -> code, calls that
 std::map<std::string, std::string> launched;
 std::string log_text, words;
 thread_local std::vector<void *> contexts;
-int primary[8], sticky, started, order;
+int primary[8], created[8], sticky, started, order;  // contexts by device: one of each
 size_t used;
 double clock_ms;
 std::vector<Capture *> captures;
@@ -250,7 +250,7 @@ void *reserved(size_t n, int device, void *context) {
 Result allocated(uint64_t *out, size_t n) {
   if (!n) return INVALID;
   if (used + n > (size_t)settings["memory"]) return NO_MEMORY;
-  *out = (uint64_t)reserved(n, 0, &primary[0]);
+  *out = (uint64_t)reserved(n, 0, contexts.back());
   return *out ? OK : NO_MEMORY;
 }
 Result freed(uint64_t p) {
@@ -388,7 +388,17 @@ Result cuCtxPopCurrent_v2(void **c) {
   contexts.pop_back();
   return OK;
 }
-Result cuCtxGetDevice(int *d) { ENTER(); *d = (int *)contexts.back() - primary; return OK; }
+Result cuCtxCreate_v4(void **c, void *, unsigned, int d) {
+  ENTER(false);
+  contexts.push_back(*c = &created[d]);
+  return OK;
+}
+Result cuCtxGetDevice(int *d) {
+  ENTER();
+  int *c = (int *)contexts.back();
+  *d = c - (c >= created && c < created + 8 ? created : primary);
+  return OK;
+}
 Result cuCtxDetach(void *) { return OK; }
 Result cuCtxSynchronize(void) { ENTER(); SAFE; return settled(); }
 
