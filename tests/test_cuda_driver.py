@@ -101,6 +101,18 @@ def test_memory_runs_out(gpu):
     assert program(np.ones(100_000, np.float32))["y"][0] == 2  # it is not lost
 
 
+def test_what_a_pool_keeps_is_had_before_memory_is_out(gpu):
+    """Freed results stay with the driver's pool: memory of other kinds is asked for again then."""
+    x = np.zeros(100_000, np.float32)
+    add = tegg.compile(lambda x: x + 1, tegg.Generic(), tegg.Cuda(results="device"), cache=False)
+    results = [add(x) for _ in range(3)]
+    gpu.set(memory=gpu.used + 50_000)
+    del results
+    again = compile_graph(doubled(100_000), CUDA)
+    assert again(x + 1)["y"][5] == 2
+    assert gpu.count("cuMemPoolTrimTo") == 1
+
+
 def test_a_kernel_that_fails_loses_the_device(gpu):
     program = compile_graph(doubled(), CUDA)
     program(X)
@@ -121,7 +133,8 @@ def test_a_launch_that_is_refused(gpu):
 @pytest.mark.parametrize("code, text, lost", [
     (2, "GPU is out of memory", False), (3, "open it after a fork", False),
     (209, "no kernels for its architecture", False), (222, "newer compiler than its driver", False),
-    (1, "GPU refuses a call .f: E, words.", False), (719, "GPU: a kernel failed", True),
+    (1, "GPU refuses a call .f: E, words.; report it, with the program", False),
+    (200, "GPU does not take the machine code .*report it", False), (719, "GPU: a kernel failed", True),
     (716, "GPU: a kernel failed", True), (702, "ran for too long", True),
     (214, r"GPU was lost \(f: E, words\); see nvidia-smi", True), (999, "GPU was lost", True),
 ])
@@ -390,11 +403,15 @@ def test_what_kernels_take_is_recorded(monkeypatch, tmp_path):
 @pytest.mark.parametrize("given, text", [
     ({"results": "torch"}, "results= is one of 'numpy', 'device', 'gpuarray', not 'torch'"),
     ({"device": "first"}, "device= is a number, not 'first'"),
+    ({"device": True}, "device= is a number, not True"),
     ({"architecture": "sm_90"}, "architecture= is a number"),
-    ({"results": "gpuarray"}, "needs PyCUDA, which is not installed"),
+    ({"architecture": 61}, "architecture= is 70 or more, as 90 for compute capability 9.0, not 61"),
+    ({"architecture": 9}, "architecture= is 70 or more"),
+    ({"graph": "no"}, "graph= is True or False, not 'no'"),
+    ({"blas": 1}, "blas= is True or False, not 1"),
+    ({"results": "gpuarray"}, "needs PyCUDA, which does not load: .*'pycuda"),
 ])
-def test_what_cuda_takes(gpu, inner, given, text):
-    inner.setattr("importlib.util.find_spec", lambda name: None)
+def test_what_cuda_takes(gpu, given, text):
     with pytest.raises(ArgumentError, match=text):
         tegg.Cuda(**given)
 
@@ -404,6 +421,22 @@ def test_cuda_in_a_stack(gpu):
     program = g.compile([tegg.Generic(), tegg.Cuda(graph=False), tegg.Fp16()], cache=False)
     np.testing.assert_array_equal(program(X)["y"], 2 * X)
     assert program.target.name == "cuda" and program.target.architecture == 90
+
+
+@pytest.mark.parametrize("which", ["sm_61", "sm_90x", "first"])
+def test_devices_that_cannot_be_named(gpu, which):
+    with pytest.raises(BackendError, match=f"no GPU 'cuda:{which}': write .* from 7.0 on"):
+        doubled().compile(device=f"cuda:{which}", cache=False)
+
+
+def test_a_pycuda_that_does_not_load(gpu, inner):
+    def broken(name, *_):
+        raise ImportError("undefined symbol: cuCtxCreate_v9")
+
+    inner.setattr("importlib.import_module", broken)
+    with pytest.raises(ArgumentError, match="needs PyCUDA, which does not load: undefined symbol: "
+                                            "cuCtxCreate_v9; pip install 'tegg.cuda.', or write"):
+        tegg.Cuda(results="gpuarray")
 
 
 def test_planning_for_another_gpu(gpu):

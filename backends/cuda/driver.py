@@ -1,6 +1,6 @@
 """A GPU: its context, memory, streams, events and loaded kernels, through NVIDIA's driver.
 
-Where PyCUDA is installed, which is imported here alone, it holds the context, so that its arrays
+Where PyCUDA is installed, which is used here alone, it holds the context, so that its arrays
 and ours live in one; without it the driver does.
 """
 
@@ -27,7 +27,7 @@ from .replay import Launch, Replay, Step, start
 if TYPE_CHECKING:
     from .cublas import Cublas
 
-_OLDEST = 70          # shuffles with masks and independent threads
+OLDEST = 70          # shuffles with masks and independent threads
 _BLOCKS_EACH = 32     # blocks of one kernel that a multiprocessor is given at most
 _PLAIN_SHARED = 48 << 10  # bytes of shared memory that a kernel gets without being asked for
 
@@ -104,9 +104,9 @@ class Device:
         self.name = text.value.decode(errors="replace")
         major, minor = self._read(_MAJOR), self._read(_MINOR)
         self.architecture = 10 * major + minor
-        if self.architecture < _OLDEST:
+        if self.architecture < OLDEST:
             raise BackendError(f"{self.name} is of compute capability {major}.{minor}; the "
-                               f"oldest that kernels are made for is {_OLDEST // 10}.0")
+                               f"oldest that kernels are made for is {OLDEST // 10}.0")
         self.multiprocessors = self._read(_MULTIPROCESSORS)
         self.most_blocks = _BLOCKS_EACH * self.multiprocessors
         self.shared_bytes, self.l2_bytes = self._read(_SHARED), self._read(_L2)
@@ -120,19 +120,20 @@ class Device:
         self._through: Stream | None = None  # on which calls are taken down
         self._lost = ""
         with self.current():
-            self._pooled = self._has_pool()
+            self._pool = self._default_pool()
             self._address = self._own_context()
 
     def _read(self, attribute: int) -> int:
         return self._driver.number("cuDeviceGetAttribute", attribute, self._device)
 
-    def _has_pool(self) -> bool:
-        """Whether memory can be had in the order of a stream; then freed memory is kept."""
+    def _default_pool(self) -> int:
+        """From which memory can be had in the order of a stream, and which keeps what is freed; 0
+        where there is none."""
         if not self._read(_POOLS):
-            return False
+            return 0
         pool = self._driver.handle("cuDeviceGetDefaultMemPool", self._device)
         self._driver.cuMemPoolSetAttribute(pool, _KEEP, byref(c_uint64(2**64 - 1)))
-        return True
+        return pool
 
     def _own_context(self) -> int:
         """The context's handle, as it is known to memory that is allocated in it."""
@@ -206,7 +207,13 @@ class Device:
     # ---- memory
     def allocate(self, nbytes: int, stream: int | None = None) -> Memory:
         """Memory that is freed with the object. With a stream: in its order, and soon had again."""
-        return Memory(self, nbytes, stream if self._pooled else None)
+        return Memory(self, nbytes, stream if self._pool else None)
+
+    def trim(self) -> None:
+        """Give back what the pool keeps. Waits for all streams, whose memory it is till then."""
+        if self._pool:
+            self._driver.cuCtxSynchronize()
+            self._driver.cuMemPoolTrimTo(self._pool, 0)
 
     def pinned(self, nbytes: int) -> Pinned:
         """Memory of the host that copies need not go through another's for."""
@@ -307,13 +314,22 @@ class Memory:
 
     def __init__(self, device: Device, nbytes: int, stream: int | None) -> None:
         self.address, self.nbytes, self._device, self._stream = 0, nbytes, device, stream
-        driver = device._driver
         try:
-            self.address = (driver.handle("cuMemAlloc_v2", max(1, nbytes)) if stream is None else
-                            driver.handle("cuMemAllocAsync", max(1, nbytes), stream))
+            self.address = self._asked()
         except Refused as e:
-            e.args = (f"{e} of {nbytes:,} bytes; {device.free_bytes():,} are free",)
-            raise
+            if e.code != libcuda.NO_MEMORY:
+                raise
+            device.trim()
+            try:
+                self.address = self._asked()
+            except Refused as e:
+                e.args = (f"{e} of {nbytes:,} bytes; {device.free_bytes():,} are free",)
+                raise
+
+    def _asked(self) -> int:
+        handle, nbytes = self._device._driver.handle, max(1, self.nbytes)
+        return (handle("cuMemAlloc_v2", nbytes) if self._stream is None else
+                handle("cuMemAllocAsync", nbytes, self._stream))
 
     def __int__(self) -> int:
         return self.address

@@ -12,7 +12,7 @@ from tegg.errors import BackendError
 
 NAMES = ("libcuda.so.1", "libcuda.so")
 OLDEST = 11040  # CUDA 11.4: graphs whose nodes can be changed, memory in the order of a stream
-NOT_STARTED = 3  # a CUresult
+NO_MEMORY, NOT_STARTED = 2, 3  # CUresult
 # Why a driver that is there does not know that it was started.
 FORKED = ("it was started before this process was forked, by tegg or another library, and does not "
           "work in both: open GPUs after the fork only, or start processes by multiprocessing's "
@@ -51,6 +51,8 @@ _CALLS = MappingProxyType({
     "cuPointerGetAttribute": (c_void_p, c_int, c_uint64),
     "cuDeviceGetDefaultMemPool": (POINTER(c_void_p), c_int),
     "cuMemPoolSetAttribute": (c_void_p, c_int, c_void_p),
+    "cuMemPoolTrimTo": (c_void_p, c_size_t),
+    "cuCtxSynchronize": (),
     "cuStreamCreate": (POINTER(c_void_p), c_uint),
     "cuStreamDestroy_v2": (c_void_p,),
     "cuStreamSynchronize": (c_void_p,),
