@@ -130,7 +130,7 @@ def site(tmp_path_factory):
         pytest.skip("make pycuda-wheel has not been run")
     folder = tmp_path_factory.mktemp("pycuda")
     done = subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--target", str(folder),
-                           str(wheels[-1]), "--upgrade"], capture_output=True, text=True,
+                           str(wheels[-1]), "--upgrade", "--find-links", str(DIST)], capture_output=True, text=True,
                           check=False)
     if done.returncode:
         pytest.skip(f"PyCUDA's wheel cannot be installed: {done.stderr[-300:]}")
