@@ -1,7 +1,7 @@
 """A GPU: its context, memory, streams, events and loaded kernels, through NVIDIA's driver.
 
-Where PyCUDA is installed, which is used here alone, it holds the context, so that its arrays
-and ours live in one; without it the driver does.
+Where PyCUDA is installed it holds the context, so that its arrays and ours live in one; without it
+the driver does.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def opened(number: int) -> Device:
                                f"counts from 0")
         return Device(driver, number)
     except Refused as e:
-        remedy = (libcuda.FORKED if e.code == libcuda.NOT_STARTED else
-                  "see whether nvidia-smi lists it and other programs leave it free")
+        remedy = ("see whether nvidia-smi lists it and other programs leave it free"
+                  if e.code != libcuda.NOT_STARTED else libcuda.FORKED)
         raise BackendError(f"GPU {number} cannot be opened ({e}); {remedy}") from None
 
 
@@ -127,8 +127,7 @@ class Device:
         return self._driver.number("cuDeviceGetAttribute", attribute, self._device)
 
     def _default_pool(self) -> int:
-        """From which memory can be had in the order of a stream, and which keeps what is freed; 0
-        where there is none."""
+        """Gives memory in the order of a stream, and keeps what is freed; 0 where there is none."""
         if not self._read(_POOLS):
             return 0
         pool = self._driver.handle("cuDeviceGetDefaultMemPool", self._device)
@@ -138,7 +137,7 @@ class Device:
     def _own_context(self) -> int:
         """The context's handle, as it is known to memory that is allocated in it."""
         probe = Memory(self, 1, None)
-        return self._pointer(_CONTEXT, probe.address, c_void_p()) or 0
+        return self._context_of(probe.address)
 
     @contextmanager
     def current(self) -> Iterator[None]:
@@ -244,19 +243,25 @@ class Device:
         self._driver.cuPointerGetAttribute(byref(out), attribute, address)
         return out.value
 
+    def _context_of(self, address: int) -> int:
+        """The context that memory was made in; 0 for a pool's, which belongs to none."""
+        try:
+            return self._pointer(_CONTEXT, address, c_void_p()) or 0
+        except Refused:
+            return 0
+
     def why_not(self, address: int) -> str:
         """Why an address cannot be used by this device's kernels; empty where it can."""
         try:
             kind = self._pointer(_KIND, address, c_int())
             ordinal = self._pointer(_ORDINAL, address, c_int())
-            context = self._pointer(_CONTEXT, address, c_void_p()) or 0
         except Refused:
             return "is not memory that NVIDIA's driver knows"
         if kind != _ON_DEVICE:
             return "lies in memory of the host"
         if ordinal != self.number:
             return f"lies on GPU {ordinal}, and the program runs on GPU {self.number}"
-        if context not in (0, self._address):  # 0: memory of a pool belongs to no context
+        if self._context_of(address) not in (0, self._address):
             return ("was made in another CUDA context than the device's primary one; with PyCUDA "
                     "import pycuda.autoprimaryctx instead of pycuda.autoinit")
         return ""

@@ -253,7 +253,7 @@ Result allocated(uint64_t *out, size_t n, bool pool = false) {
   const size_t again = pool ? std::min(spare, n) : 0;
   if (used + spare - again + n > (size_t)settings["memory"]) return NO_MEMORY;
   spare -= again;
-  *out = (uint64_t)reserved(n, 0, contexts.back());
+  *out = (uint64_t)reserved(n, 0, pool ? nullptr : contexts.back());
   return *out ? OK : NO_MEMORY;
 }
 Result freed(uint64_t p, bool pool = false) {
@@ -525,6 +525,7 @@ Result cuPointerGetAttribute(void *out, int which, uint64_t p) {
   ENTER();
   Allocation *a = inside((void *)p, 1);
   if (!a) return INVALID;
+  if (which == 1 && !a->context) return INVALID;  // a pool's
   if (which == 1) *(void **)out = a->context;
   else if (which == 2) *(unsigned *)out = 2;
   else if (which == 9) *(int *)out = a->device;
