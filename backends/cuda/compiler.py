@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import operator
 from typing import Any
 
 from tegg.errors import ArgumentError
 from tegg.rewrite.compiler import Compiler
 
-from . import libcuda
+from .context import need_pycuda
 from .cublas import library
 from .driver import OLDEST, open_device
 from .target import Cuda as Target
@@ -35,7 +34,7 @@ def Cuda(*, device: int = 0, results: str = "numpy", graph: bool = True,
     if results not in RESULTS:
         raise ArgumentError(f"results= is one of {', '.join(map(repr, RESULTS))}, not {results!r}")
     if results == "gpuarray":
-        _needs_pycuda()
+        need_pycuda()
     for name, value in (("graph", graph), ("blas", blas)):
         if not isinstance(value, bool):
             raise ArgumentError(f"{name}= is True or False, not {value!r}")
@@ -57,12 +56,3 @@ def _number(name: str, value: Any) -> int:
         return operator.index(None if isinstance(value, bool) else value)
     except TypeError:
         raise ArgumentError(f"{name}= is a number, not {value!r}") from None
-
-
-def _needs_pycuda() -> None:
-    libcuda.library()  # without it PyCUDA does not load: that is said first
-    try:
-        importlib.import_module("pycuda.gpuarray")
-    except ImportError as e:
-        raise ArgumentError(f"results='gpuarray' needs PyCUDA, which does not load: {e}; "
-                            "pip install 'tegg[cuda]', or write results='device'") from None

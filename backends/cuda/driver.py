@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from tegg.errors import BackendError
 
 from . import libcuda
+from .context import as_gpuarray, primary_context
 from .failures import explained
 from .libcuda import Libcuda, Refused
 from .replay import Launch, Replay, Step, start
@@ -63,32 +64,6 @@ def opened(number: int) -> Device:
         raise BackendError(f"GPU {number} cannot be opened ({e}); {remedy}") from None
 
 
-class _Plain:
-    """The context as the driver alone keeps it."""
-
-    def __init__(self, driver: Libcuda, number: int) -> None:
-        self._driver = driver
-        self._context = driver.handle("cuDevicePrimaryCtxRetain", number)
-
-    def push(self) -> None:
-        self._driver.cuCtxPushCurrent_v2(self._context)
-
-    def pop(self) -> None:
-        self._driver.cuCtxPopCurrent_v2(byref(c_void_p()))
-
-
-def _context(driver: Libcuda, number: int) -> tuple[Any, str]:
-    """The primary context of a device, and who holds it. PyCUDA's knows of what is pushed."""
-    try:
-        import pycuda
-        from pycuda import driver as pycuda_driver
-    except ImportError:
-        return _Plain(driver, number), "libcuda"
-    pycuda_driver.init()
-    return (pycuda_driver.Device(number).retain_primary_context(),
-            f"PyCUDA {pycuda.VERSION_TEXT}")
-
-
 class Device:
     """One GPU: its primary context, and what runs in it. ``with device.current():`` around all.
 
@@ -114,7 +89,7 @@ class Device:
         driver.cuDeviceTotalMem_v2(byref(size), self._device)
         self.memory_bytes = size.value
         self.version = driver.number("cuDriverGetVersion")
-        self._context, self.held_by = _context(driver, number)
+        self._context, self.held_by = primary_context(driver, number)
         self._lock, self._process = threading.RLock(), os.getpid()
         self._cublas: Cublas | None = None
         self._through: Stream | None = None  # on which calls are taken down
@@ -268,9 +243,8 @@ class Device:
 
     def gpuarray(self, array: Any) -> Any:
         """The memory of an array of ours as PyCUDA's GPUArray."""
-        from pycuda.gpuarray import GPUArray
         with self.current():
-            return GPUArray(array.shape, array.dtype, gpudata=array.address, base=array)
+            return as_gpuarray(array)
 
     # ---- order and time
     def wait(self, stream: int) -> None:

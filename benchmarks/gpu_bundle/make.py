@@ -40,7 +40,8 @@ from tegg.trace import ArraySpec, trace
 ARCHITECTURES = (80, 90)
 LIMIT = 60 << 20   # bytes of the whole bundle
 KEPT = 50_000      # elements of a result that are compared
-RUNTIME = ("__init__", "cublas", "driver", "failures", "libcuda", "nvrtc", "replay", "streams")
+RUNTIME = ("__init__", "context", "cublas", "driver", "failures", "libcuda", "nvrtc", "replay",
+           "streams")
 Compile = Callable[[str, int], tuple[bytes, str]]
 
 
