@@ -36,7 +36,7 @@ class Bar:
 
 def view(graph: Graph, stack: Sequence[Compiler], target: Target, title: str,
          precision: str = "reals", budget_s: float = 5.0) -> str:
-    """The page of a graph as a stack of compilers makes it for a target, whose own rules stand last.
+    """The page of a graph as a stack of compilers, and what a target brings of its own, make it.
 
     Raises ArgumentError where the extra ``display``, which draws the graph, is not installed.
     """
