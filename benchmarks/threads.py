@@ -91,7 +91,8 @@ def main() -> int:
 
     import graphs
     from run import cpu_name, versions
-    from tegg.backends.cpu.threads import available, threads
+    from tegg.backends.cpu.threads import threads
+    from tegg.cores import available
     most = args.most or threads()
     rows = []
     for name in graphs.names():

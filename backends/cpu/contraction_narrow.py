@@ -40,12 +40,12 @@ def _text(name: str) -> str:
     return files("tegg.backends.cpu").joinpath(name).read_text()
 
 
-def asked(p: GemmParams, rows: Dim) -> str:
-    """What to fetch at step p of a product: of the coming panel while further rows meet this one;
+def ask(p: GemmParams, rows: Dim) -> str:
+    """What a step of a product asks for: of the coming panel while further rows meet this one;
     else of what comes a page on, for hardware follows a panel that is read once to a page's end."""
     if isinstance(rows, int) and rows <= p.mr:
-        return f"(const char *)(b + p * {p.nr}) + {_PAGE}"
-    return "next + p * 64" if p.held is None else f"next + p / {p.held.group} * 64"
+        return f"__builtin_prefetch((const char *)(b + p * {p.nr}) + {_PAGE}, 0, 2);"
+    return "__builtin_prefetch(next, 0, 2); next += pace;"
 
 
 def header(held: Held | None) -> str:
