@@ -43,9 +43,7 @@ gpu-bundle: $(VENV)/.dev  ## programs and a runner for a machine with a GPU, in 
 gpu:             ## run build/gpu on this machine's GPU: results, then times
 	@test -f $(BUNDLE)/run.py || { \
 	  echo "$(BUNDLE) is not there; run make gpu-bundle first, on any machine"; exit 1; }
-	$(PYTHON) $(BUNDLE)/run.py --json $(BUNDLE)/correct.json
-	$(PYTHON) $(BUNDLE)/tune.py --json $(BUNDLE)/prices.json
-	$(PYTHON) $(BUNDLE)/gpu.py --json $(BUNDLE)/results.json
+	$(PYTHON) $(BUNDLE)
 
 lint: $(VENV)/.dev  ## ruff, and mypy on the package
 	$(BIN)/ruff check .

@@ -20,6 +20,7 @@ import numpy as np
 ROOT = Path(__file__).parent
 sys.path.insert(0, str(ROOT))
 
+from apart import rows, serve
 from arrays import decoded, difference, drawn, places
 from gpu_models import models
 from gpu_workloads import WORKLOADS, Workload
@@ -29,6 +30,7 @@ from tegg.backends.cuda.driver import Device, open_device
 from tegg.errors import BackendError
 
 REPEATS = 30
+CEILINGS = "ceilings"
 COMPARED = 200_000  # elements of a result that are held against float64
 
 
@@ -90,7 +92,7 @@ def measured(device: Device, w: Workload, at: Mapping[str, Path], torch: Any, re
     """One workload: whether it is right, and how long everybody takes."""
     folder = at[f"bench_{w.name}"]
     program = Program(device, folder)
-    out: dict[str, Any] = {"name": w.name, "about": w.about, "bytes": w.bytes, "flops": w.flops}
+    out: dict[str, Any] = {"about": w.about, "bytes": w.bytes, "flops": w.flops}
     specs = sorted(program.about["input"], key=lambda s: s["slot"])
     program.run()
     if reference:
@@ -156,7 +158,7 @@ def model_row(device: Device, folder: Path, torch: Any) -> dict[str, Any]:
     """A model, a run of which is one CUDA graph, beside PyTorch's on weights of the same sizes."""
     program = Program(device, folder)
     program.seconds(3)
-    out: dict[str, Any] = {"name": folder.name, "about": "a model", "bytes": 0.0, "flops": 0.0,
+    out: dict[str, Any] = {"about": "a model", "bytes": 0.0, "flops": 0.0,
                            "tegg": statistics.median(program.seconds(REPEATS)),
                            "predicted": program.about["predicted_seconds"]}
     out["kernels"] = [[n, s] for n, s in program.per_kernel()]
@@ -169,7 +171,7 @@ def model_row(device: Device, folder: Path, torch: Any) -> dict[str, Any]:
 def judged(row: dict[str, Any], top: dict[str, float], dtype: str) -> dict[str, Any]:
     """Ratios to the others, and fractions of the ceilings."""
     name = {"f16": "float16", "bf16": "bfloat16"}.get(dtype, "float32")
-    if row["bytes"]:
+    if row["bytes"] and "bandwidth" in top:
         row["fraction of bandwidth"] = row["bytes"] / row["tegg"] / top["bandwidth"]
     if row["flops"] and name in top:
         row["fraction of products"] = row["flops"] / row["tegg"] / top[name]
@@ -179,46 +181,71 @@ def judged(row: dict[str, Any], top: dict[str, float], dtype: str) -> dict[str, 
     return row
 
 
-def main() -> int:
+def work(device: Device, at: Mapping[str, Path], options: argparse.Namespace
+         ) -> Callable[[str], dict[str, Any]]:
+    """What a worker does for a name: the ceilings, a model, or a workload."""
+    torch = torch_with_gpu()
+    workloads = {f"bench_{w.name}": w for w in WORKLOADS}
+
+    def one(name: str) -> dict[str, Any]:
+        if name == CEILINGS:
+            return ceilings(device, torch, options.copy_bytes)
+        if name in workloads:
+            return measured(device, workloads[name], at, torch, not options.no_reference)
+        return model_row(device, at[name], torch)
+
+    return one
+
+
+def wanted(at: Mapping[str, Path], only: str) -> dict[str, str]:
+    """Workloads, then models, each with the dtype of its products."""
+    found = {f"bench_{w.name}": w.inputs[0][1] for w in WORKLOADS
+             if only in w.name and f"bench_{w.name}" in at}
+    return found | {name: "f32" for name in sorted(at)
+                    if only in name and described(at[name])["family"] == "models"}
+
+
+def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path, default=Path("results.json"))
     parser.add_argument("--only", default="", help="workloads whose names contain this")
     parser.add_argument("--no-reference", action="store_true", help="times alone")
     parser.add_argument("--copy-bytes", type=int, default=1 << 29)
-    options = parser.parse_args()
-    for line in missing():
-        print(f"missing: {line}")
-    torch, rows, wrong = torch_with_gpu(), [], 0
+    parser.add_argument("--seconds", type=float, default=600.0, help="that one workload may take")
+    parser.add_argument("--worker", action="store_true", help="measure what stdin names")
+    return parser.parse_args()
+
+
+def main() -> int:
+    options = parsed()
+    if not options.worker:
+        for line in missing():
+            print(f"missing: {line}")
     try:
         device = open_device()
         at = {f.name: f for f in folders(device)}
     except BackendError as e:
         print(f"nothing can be measured: {e}")
         return 2
-    top = ceilings(device, torch, options.copy_bytes)
-    print(f"{device.name}: " + ", ".join(f"{k} {v:.3g}/s" for k, v in top.items()))
-    for w in WORKLOADS:
-        if options.only not in w.name or f"bench_{w.name}" not in at:
+    if options.worker:
+        return serve(work(device, at, options))
+    dtypes, seen, top = wanted(at, options.only), [], dict[str, float]()
+    given = ["--copy-bytes", str(options.copy_bytes), *["--no-reference"] * options.no_reference]
+    names = (CEILINGS, *dtypes)
+    for name, row in zip(names, rows(Path(__file__), given, names, options.seconds)):
+        if name == CEILINGS:
+            top = {k: v for k, v in row.items() if isinstance(v, float)}
+            print(f"{device.name}: " + ", ".join(f"{k} {v:.3g}/s" for k, v in top.items())
+                  + row.get("says", ""))
             continue
-        try:
-            row = measured(device, w, at, torch, not options.no_reference)
-            row = judged(row, top, w.inputs[0][1])
-        except BackendError as e:
-            row = {"name": w.name, "ok": False, "says": str(e)}
-        rows.append(row)
-        wrong += not (row.get("ok", True) and all(c["ok"] for c in row.get("candidates", ())))
+        row["name"] = name.removeprefix("bench_")
+        seen.append(judged(row, top, dtypes[name]) if "tegg" in row else row)
         print(shown(row), flush=True)
-    for name in sorted(at):
-        if options.only in name and described(at[name])["family"] == "models":
-            try:
-                rows.append(judged(model_row(device, at[name], torch), top, "f32"))
-            except BackendError as e:
-                rows.append({"name": name, "ok": False, "says": str(e)})
-                wrong += 1
-            print(shown(rows[-1]), flush=True)
     options.json.write_text(json.dumps({"device": device.name, "driver": device.version,
-                                        "ceilings": top, "workloads": rows}, indent=1))
-    return 1 if wrong else 0
+                                        "ceilings": top, "workloads": seen}, indent=1))
+    right = top and all(r.get("ok", True) and all(c["ok"] for c in r.get("candidates", ()))
+                        for r in seen)
+    return 0 if right else 1
 
 
 def shown(row: dict[str, Any]) -> str:

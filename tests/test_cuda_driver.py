@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import subprocess
+import sys
 import threading
 import types
 
@@ -100,6 +101,18 @@ def test_memory_runs_out(gpu):
     assert program(np.ones(100_000, np.float32))["y"][0] == 2  # it is not lost
 
 
+def test_what_a_pool_keeps_is_had_before_memory_is_out(gpu):
+    """Freed results stay with the driver's pool: memory of other kinds is asked for again then."""
+    x = np.zeros(100_000, np.float32)
+    add = tegg.compile(lambda x: x + 1, tegg.Generic(), tegg.Cuda(results="device"), cache=False)
+    results = [add(x) for _ in range(3)]
+    gpu.set(memory=gpu.used + 50_000)
+    del results
+    again = compile_graph(doubled(100_000), CUDA)
+    assert again(x + 1)["y"][5] == 2
+    assert gpu.count("cuMemPoolTrimTo") == 1
+
+
 def test_a_kernel_that_fails_loses_the_device(gpu):
     program = compile_graph(doubled(), CUDA)
     program(X)
@@ -120,7 +133,8 @@ def test_a_launch_that_is_refused(gpu):
 @pytest.mark.parametrize("code, text, lost", [
     (2, "GPU is out of memory", False), (3, "open it after a fork", False),
     (209, "no kernels for its architecture", False), (222, "newer compiler than its driver", False),
-    (1, "GPU refuses a call .f: E, words.", False), (719, "GPU: a kernel failed", True),
+    (1, "GPU refuses a call .f: E, words.; report it, with the program", False),
+    (200, "GPU does not take the machine code .*report it", False), (719, "GPU: a kernel failed", True),
     (716, "GPU: a kernel failed", True), (702, "ran for too long", True),
     (214, r"GPU was lost \(f: E, words\); see nvidia-smi", True), (999, "GPU was lost", True),
 ])
@@ -222,14 +236,14 @@ def test_several_threads(gpu):
     assert not failed
 
 
-def test_a_fork_is_told_to_open_its_own(gpu):
-    program = compile_graph(doubled(), CUDA)
-    program(X)
+def said_in_a_fork(work):
+    """What a BackendError of some work says in a child of this process."""
     read, write = os.pipe()
     child = os.fork()
     if not child:
+        text = "it did not end"
         try:
-            program(X)
+            work()
             text = "it ran"
         except BackendError as e:
             text = str(e)
@@ -237,9 +251,62 @@ def test_a_fork_is_told_to_open_its_own(gpu):
             os.write(write, text.encode())
             os._exit(0)
     os.waitpid(child, 0)
-    assert "opened before this process was forked" in os.read(read, 1000).decode()
+    return os.read(read, 1000).decode()
+
+
+def test_a_fork_is_told_to_open_its_own(gpu):
+    program = compile_graph(doubled(), CUDA)
+    program(X)
+    assert "opened before this process was forked" in said_in_a_fork(lambda: program(X))
     assert program(X)["y"][1] == 2
     assert "spawn" in multiprocessing.get_all_start_methods()
+
+
+def test_a_fork_of_a_process_in_which_another_library_started_the_driver(gpu):
+    gpu.set(devices=2)
+    libcuda.library()
+    assert "GPU 1 cannot be opened (cuDeviceGetCount: CUDA_ERROR_NOT_INIT" in (
+        said := said_in_a_fork(lambda: driver.open_device(1)))
+    assert "it was started before this process was forked" in said and "'spawn'" in said
+    libcuda.library.cache_clear()
+    said = said_in_a_fork(libcuda.library)
+    assert "does not start (cuInit: CUDA_ERROR_NOT_INIT" in said
+    assert "it was started before this process was forked" in said and "nvidia-smi" not in said
+
+
+def test_nvrtc_leaves_the_driver_alone(tmp_path):
+    """It would start it, to keep what it makes: then a child of a fork could not use the GPU."""
+    if nvrtc.find() is None:
+        pytest.skip("NVRTC is not installed")
+    (tmp_path / "driver.c").write_text("void abort(void);\nint cuInit(unsigned flags) { abort(); }\n")
+    subprocess.run(["gcc", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", tmp_path / "driver.c",
+                    "-o", tmp_path / "libcuda.so.1"], check=True)
+    text = ("import ctypes; from tegg.backends.cuda import nvrtc; ctypes.CDLL('libcuda.so.1'); "
+            "nvrtc.find().compile('extern \"C\" __global__ void f() {}', 80)")
+    subprocess.run([sys.executable, "-c", text], check=True,
+                   env={**os.environ, "LD_LIBRARY_PATH": str(tmp_path)})
+
+
+def test_what_older_versions_of_nvrtc_are_not_asked(monkeypatch):
+    given = []
+
+    class Library:
+        """NVRTC 12.8, as far as it goes."""
+
+        def __getattr__(self, name):
+            def call(*arguments):
+                if name == "nvrtcCompileProgram":
+                    given.extend(arguments[2])
+                return 0
+
+            return call
+
+    monkeypatch.setattr(nvrtc.Nvrtc, "architectures", (90,))
+    for version, asked in (((12, 8), False), ((12, 9), True), ((13, 0), True)):
+        monkeypatch.setattr(nvrtc.Nvrtc, "_version", version)
+        given.clear()
+        nvrtc.Nvrtc(Library()).compile("", 90)
+        assert b"--gpu-architecture=sm_90" in given and (b"--no-cache" in given) is asked
 
 
 # ---- compilers
@@ -336,11 +403,15 @@ def test_what_kernels_take_is_recorded(monkeypatch, tmp_path):
 @pytest.mark.parametrize("given, text", [
     ({"results": "torch"}, "results= is one of 'numpy', 'device', 'gpuarray', not 'torch'"),
     ({"device": "first"}, "device= is a number, not 'first'"),
+    ({"device": True}, "device= is a number, not True"),
     ({"architecture": "sm_90"}, "architecture= is a number"),
-    ({"results": "gpuarray"}, "needs PyCUDA, which is not installed"),
+    ({"architecture": 61}, "architecture= is 70 or more, as 90 for compute capability 9.0, not 61"),
+    ({"architecture": 9}, "architecture= is 70 or more"),
+    ({"graph": "no"}, "graph= is True or False, not 'no'"),
+    ({"blas": 1}, "blas= is True or False, not 1"),
+    ({"results": "gpuarray"}, "needs PyCUDA, which does not load: .*'pycuda"),
 ])
-def test_what_cuda_takes(gpu, inner, given, text):
-    inner.setattr("importlib.util.find_spec", lambda name: None)
+def test_what_cuda_takes(gpu, given, text):
     with pytest.raises(ArgumentError, match=text):
         tegg.Cuda(**given)
 
@@ -350,6 +421,22 @@ def test_cuda_in_a_stack(gpu):
     program = g.compile([tegg.Generic(), tegg.Cuda(graph=False), tegg.Fp16()], cache=False)
     np.testing.assert_array_equal(program(X)["y"], 2 * X)
     assert program.target.name == "cuda" and program.target.architecture == 90
+
+
+@pytest.mark.parametrize("which", ["sm_61", "sm_90x", "first"])
+def test_devices_that_cannot_be_named(gpu, which):
+    with pytest.raises(BackendError, match=f"no GPU 'cuda:{which}': write .* from 7.0 on"):
+        doubled().compile(device=f"cuda:{which}", cache=False)
+
+
+def test_a_pycuda_that_does_not_load(gpu, inner):
+    def broken(name, *_):
+        raise ImportError("undefined symbol: cuCtxCreate_v9")
+
+    inner.setattr("importlib.import_module", broken)
+    with pytest.raises(ArgumentError, match="needs PyCUDA, which does not load: undefined symbol: "
+                                            "cuCtxCreate_v9; pip install 'tegg.cuda.', or write"):
+        tegg.Cuda(results="gpuarray")
 
 
 def test_planning_for_another_gpu(gpu):

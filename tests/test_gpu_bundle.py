@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,19 +13,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from simt import fake_driver
+from simt.simulator import built
+from tegg.backends.cuda.program import prelude
 from tegg.backends.cuda.tune.cases import Sizes
 
 PRICES = Sizes((4, 12), 256, ("f32",), 256, 3, ("Exp2",), {"product": (40, 72, 64)}, ("f16",), ())
 
 HERE = Path(__file__).parent.parent / "benchmarks"
-RUN = """
-import runpy, sys
-sys.argv = {argv!r}
-try:
-    runpy.run_path(sys.argv[0], run_name="__main__")
-finally:
-    assert not {{"egglog", "ml_dtypes", "highspy", "platformdirs"}} & set(sys.modules)
-"""
 
 
 @pytest.fixture(scope="module")
@@ -68,15 +63,29 @@ def shrunk(case):
                     min(x.high, 40.0)) for x in case.inputs]) if case.name != "symbolic" else case
 
 
-def run(folder: Path, *argv: str, path: str | None = None,
-        played: str = "") -> subprocess.CompletedProcess:
-    libraries = str(fake_driver.library_path().parent) if path is None else path
-    code = RUN.format(argv=[str(folder / argv[0]), *argv[1:]])
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False,
-                          env={**os.environ, "LD_LIBRARY_PATH": libraries, "PLAYED_DEVICE": played})
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory):
+    """A folder by which no process can import what a machine with a GPU may lack."""
+    folder = tmp_path_factory.mktemp("bare")
+    (folder / "sitecustomize.py").write_text(
+        "import sys\nsys.modules |= dict.fromkeys(['egglog', 'ml_dtypes', 'highspy', 'platformdirs'])\n")
+    return folder
 
 
-def test_every_program_is_right(bundle, tmp_path):
+@pytest.fixture(scope="module")
+def run(bare):
+    """A script of the bundle, over the played driver or what ``path`` has in its place."""
+    def one(folder: Path, *argv: str, path: str | None = None,
+            played: str = "") -> subprocess.CompletedProcess:
+        libraries = str(fake_driver.library_path().parent) if path is None else path
+        return subprocess.run([sys.executable, str(folder / argv[0]), *argv[1:]], check=False,
+                              capture_output=True, text=True,
+                              env={**os.environ, "LD_LIBRARY_PATH": libraries,
+                                   "PLAYED_DEVICE": played, "PYTHONPATH": str(bare)})
+    return one
+
+
+def test_every_program_is_right(run, bundle, tmp_path):
     done = run(bundle, "run.py", "--json", str(tmp_path / "r.json"))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "7 of 7 programs are right" in done.stdout and "Simulated GPU, sm_90" in done.stdout
@@ -86,7 +95,7 @@ def test_every_program_is_right(bundle, tmp_path):
     assert all(r["ok"] and r["machine code"] == 90 for r in rows)
 
 
-def test_a_wrong_result_is_found(bundle, tmp_path):
+def test_a_wrong_result_is_found(run, bundle, tmp_path):
     at = bundle / "programs" / "sm_90" / "gather" / "expected.npz"
     kept = at.read_bytes()
     values = dict(np.load(at))
@@ -99,7 +108,35 @@ def test_a_wrong_result_is_found(bundle, tmp_path):
     assert done.returncode == 1 and "FAIL gather" in done.stdout, done.stdout + done.stderr
 
 
-def test_what_is_missing_is_said(bundle, tmp_path):
+@pytest.mark.parametrize("body, says", [
+    ("b1[1 << 20] = 1;", "FAIL gather .*a kernel failed"),
+    ("__builtin_trap();", "FAIL gather .*its process ended with status -4"),
+    pytest.param("volatile int on = 1; while (on) {}", "FAIL gather .*no result in 20 s, and its pro",
+                 marks=pytest.mark.long),
+], ids=["a fault", "a process that dies", "a kernel without an end"])
+def test_what_fails_does_not_end_the_rest(run, bundle, body, says):
+    at = bundle / "programs/sm_90/gather"
+    kept = (at / "sm_90.cubin").read_bytes()
+    head = re.search(r"^KERNEL[^{]*{", (at / "kernels.cu").read_text(), re.MULTILINE)[0]
+    path, _ = built(f"{prelude()}{head} {body} }}")
+    (at / "sm_90.cubin").write_bytes(path.read_bytes())
+    try:
+        done = run(bundle, "run.py", "--only", "t", "--seconds", "20")
+    finally:
+        (at / "sm_90.cubin").write_bytes(kept)
+    assert done.returncode == 1 and re.search(says, done.stdout), done.stdout + done.stderr
+    assert "5 of 6 programs are right" in done.stdout
+    assert done.stdout.index("FAIL gather") < done.stdout.index("ok   softmax_short")
+
+
+def test_everything_in_one_command(run, bundle, tmp_path):
+    done = run(bundle, "", path=str(tmp_path))  # python FOLDER
+    assert done.returncode == 2 and "== run.py" in done.stdout, done.stdout + done.stderr
+    assert "no program can run: NVIDIA's driver cannot be" in done.stdout
+    assert "== tune.py" not in done.stdout
+
+
+def test_what_is_missing_is_said(run, bundle, tmp_path):
     (tmp_path / "libcuda.so.1").write_text("no library")
     done = run(bundle, "run.py", path=str(tmp_path))
     assert done.returncode == 2 and "no program can run: NVIDIA's driver cannot be" in done.stdout
@@ -107,7 +144,7 @@ def test_what_is_missing_is_said(bundle, tmp_path):
     assert done.returncode == 2 and "nothing can be measured" in done.stdout
 
 
-def test_a_gpu_that_the_bundle_is_not_for(bundle):
+def test_a_gpu_that_the_bundle_is_not_for(run, bundle):
     done = run(bundle, "run.py", played="major=8 minor=6")
     assert done.returncode == 2
     assert "planned for [90], all newer than Simulated GPU, which is sm_86" in done.stdout
@@ -128,7 +165,7 @@ def test_which_machine_code_runs(bundle, maker, monkeypatch, tmp_path):
     assert architecture == 100 and code.startswith(b"\x7fELF")
 
 
-def test_times_are_written(bundle, tmp_path):
+def test_times_are_written(run, bundle, tmp_path):
     done = run(bundle, "gpu.py", "--json", str(tmp_path / "r.json"), "--copy-bytes", "65536")
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads((tmp_path / "r.json").read_text())
@@ -144,7 +181,7 @@ def test_times_are_written(bundle, tmp_path):
     assert model["tegg"] > 0 and len(model["kernels"]) > 5
 
 
-def test_other_plans_that_differ_are_found(bundle, tmp_path):
+def test_other_plans_that_differ_are_found(run, bundle, tmp_path):
     at = bundle / "programs/sm_90/bench_matmul_f32_4096__1/program.json"
     kept = at.read_text()
     about = json.loads(kept)
@@ -160,7 +197,7 @@ def test_other_plans_that_differ_are_found(bundle, tmp_path):
     assert row["ok"] and not row["candidates"][0]["ok"]
 
 
-def test_a_profile_of_what_was_measured_there(bundle, maker, tmp_path):
+def test_a_profile_of_what_was_measured_there(run, bundle, maker, tmp_path):
     """The bundle times its kernels without tegg; here a profile is made of that."""
     import prices
     from tegg.extract.profile import read_profile

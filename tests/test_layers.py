@@ -53,7 +53,7 @@ DOORS = {
     "hypothesis": {"testing.property"},
     "metalcompute": {"backends.metal.driver"},
     "ml_dtypes": {"dtype", "ops.value", "weights"},
-    "pycuda": {"backends.cuda.driver"},
+    "pycuda": {"backends.cuda.context"},
     "platformdirs": {"cache", "models.fetch"},
     "rich": {"cli.output", "display", "progress"},
     "safetensors": {"weights"},

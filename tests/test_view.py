@@ -90,6 +90,18 @@ def test_it_tells_what_there_is(text):
         assert word in text, word
 
 
+@pytest.mark.parametrize("device, form, kernel", [
+    ("cpu", "Softmax", "void k0"), ("cuda:sm_90", "CudaRows", "KERNEL("),
+    ("metal:M2", "MetalRows", "kernel void k")])
+def test_it_has_what_the_target_brings(device, form, kernel):
+    """Its rules, forms and copies: what is shown is what is compiled. No device is opened."""
+    g = Graph()
+    (g.tensor((4, 64), name="x") @ g.tensor((64, 128), name="w")).softmax(1).output("y")
+    text = page.view(g, (Generic(),), find(device), device)
+    assert form in text and kernel in text
+    assert ("CopyToDevice" in text) is device.startswith("cuda")
+
+
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium here")
 def test_a_browser_shows_it(text, tmp_path):
     path = tmp_path / "page.html"

@@ -2,7 +2,8 @@
 
 Needs a C++ compiler and the headers of a CUDA toolkit (``CUDA_HOME``, or /usr/local/cuda); takes
 some minutes. PyCUDA is linked with a library that has one call of the driver: the rest is found
-when the real one is loaded. cuRAND is left out.
+when the real one is loaded. cuRAND is left out. The wheels that PyCUDA needs are put beside it, so
+that ``pip install --no-index --find-links DIST pycuda`` does where nothing can be downloaded.
 """
 
 from __future__ import annotations
@@ -54,5 +55,14 @@ def build(dist: Path) -> Path:
     return next(dist.glob(f"pycuda-{VERSION}-*.whl"))
 
 
+def complete(dist: Path, wheel: Path) -> None:
+    """Put the wheels beside PyCUDA's that it needs."""
+    pip = [sys.executable, "-m", "pip"]
+    subprocess.run([*pip, "download", "-q", "--only-binary", ":all:", "--find-links", str(dist),
+                    "-d", str(dist), str(wheel)], check=True)
+
+
 if __name__ == "__main__":
-    print(build(Path(sys.argv[1])))
+    made = build(Path(sys.argv[1]))
+    complete(Path(sys.argv[1]), made)
+    print(made)

@@ -8,8 +8,9 @@ from typing import Any
 from tegg.errors import ArgumentError
 from tegg.rewrite.compiler import Compiler
 
+from .context import need_pycuda
 from .cublas import library
-from .driver import open_device
+from .driver import OLDEST, open_device
 from .target import Cuda as Target
 
 RESULTS = ("numpy", "device", "gpuarray")
@@ -33,29 +34,25 @@ def Cuda(*, device: int = 0, results: str = "numpy", graph: bool = True,
     if results not in RESULTS:
         raise ArgumentError(f"results= is one of {', '.join(map(repr, RESULTS))}, not {results!r}")
     if results == "gpuarray":
-        _needs_pycuda()
-    if not isinstance(blas, bool):
-        raise ArgumentError(f"blas= is True or False, not {blas!r}")
+        need_pycuda()
+    for name, value in (("graph", graph), ("blas", blas)):
+        if not isinstance(value, bool):
+            raise ArgumentError(f"{name}= is True or False, not {value!r}")
     if blas:
         library()
     number = _number("device", device)
     if architecture is not None:
         known, model = _number("architecture", architecture), ""
+        if known < OLDEST:
+            raise ArgumentError(f"architecture= is {OLDEST} or more, as 90 for compute capability "
+                                f"9.0, not {known}")
     else:
         known, model = open_device(number).architecture, open_device(number).name
-    return Compiler(name="Cuda", target=Target(known, number, results, bool(graph), model,
-                                                  blas))
+    return Compiler(name="Cuda", target=Target(known, number, results, graph, model, blas))
 
 
 def _number(name: str, value: Any) -> int:
     try:
-        return operator.index(value)
+        return operator.index(None if isinstance(value, bool) else value)
     except TypeError:
         raise ArgumentError(f"{name}= is a number, not {value!r}") from None
-
-
-def _needs_pycuda() -> None:
-    from importlib.util import find_spec
-    if find_spec("pycuda") is None:
-        raise ArgumentError("results='gpuarray' needs PyCUDA, which is not installed; "
-                            "pip install 'tegg[cuda]', or write results='device'")

@@ -1,7 +1,7 @@
 """A GPU: its context, memory, streams, events and loaded kernels, through NVIDIA's driver.
 
-Where PyCUDA is installed, which is imported here alone, it holds the context, so that its arrays
-and ours live in one; without it the driver does.
+Where PyCUDA is installed it holds the context, so that its arrays and ours live in one; without it
+the driver does.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from tegg.errors import BackendError
 
 from . import libcuda
+from .context import as_gpuarray, primary_context
 from .failures import explained
 from .libcuda import Libcuda, Refused
 from .replay import Launch, Replay, Step, start
@@ -27,7 +28,7 @@ from .replay import Launch, Replay, Step, start
 if TYPE_CHECKING:
     from .cublas import Cublas
 
-_OLDEST = 70          # shuffles with masks and independent threads
+OLDEST = 70          # shuffles with masks and independent threads
 _BLOCKS_EACH = 32     # blocks of one kernel that a multiprocessor is given at most
 _PLAIN_SHARED = 48 << 10  # bytes of shared memory that a kernel gets without being asked for
 
@@ -58,34 +59,9 @@ def opened(number: int) -> Device:
                                f"counts from 0")
         return Device(driver, number)
     except Refused as e:
-        raise BackendError(f"GPU {number} cannot be opened ({e}); see whether nvidia-smi lists "
-                           f"it and other programs leave it free") from None
-
-
-class _Plain:
-    """The context as the driver alone keeps it."""
-
-    def __init__(self, driver: Libcuda, number: int) -> None:
-        self._driver = driver
-        self._context = driver.handle("cuDevicePrimaryCtxRetain", number)
-
-    def push(self) -> None:
-        self._driver.cuCtxPushCurrent_v2(self._context)
-
-    def pop(self) -> None:
-        self._driver.cuCtxPopCurrent_v2(byref(c_void_p()))
-
-
-def _context(driver: Libcuda, number: int) -> tuple[Any, str]:
-    """The primary context of a device, and who holds it. PyCUDA's knows of what is pushed."""
-    try:
-        import pycuda
-        from pycuda import driver as pycuda_driver
-    except ImportError:
-        return _Plain(driver, number), "libcuda"
-    pycuda_driver.init()
-    return (pycuda_driver.Device(number).retain_primary_context(),
-            f"PyCUDA {pycuda.VERSION_TEXT}")
+        remedy = ("see whether nvidia-smi lists it and other programs leave it free"
+                  if e.code != libcuda.NOT_STARTED else libcuda.FORKED)
+        raise BackendError(f"GPU {number} cannot be opened ({e}); {remedy}") from None
 
 
 class Device:
@@ -103,9 +79,9 @@ class Device:
         self.name = text.value.decode(errors="replace")
         major, minor = self._read(_MAJOR), self._read(_MINOR)
         self.architecture = 10 * major + minor
-        if self.architecture < _OLDEST:
+        if self.architecture < OLDEST:
             raise BackendError(f"{self.name} is of compute capability {major}.{minor}; the "
-                               f"oldest that kernels are made for is {_OLDEST // 10}.0")
+                               f"oldest that kernels are made for is {OLDEST // 10}.0")
         self.multiprocessors = self._read(_MULTIPROCESSORS)
         self.most_blocks = _BLOCKS_EACH * self.multiprocessors
         self.shared_bytes, self.l2_bytes = self._read(_SHARED), self._read(_L2)
@@ -113,30 +89,30 @@ class Device:
         driver.cuDeviceTotalMem_v2(byref(size), self._device)
         self.memory_bytes = size.value
         self.version = driver.number("cuDriverGetVersion")
-        self._context, self.held_by = _context(driver, number)
+        self._context, self.held_by = primary_context(driver, number)
         self._lock, self._process = threading.RLock(), os.getpid()
         self._cublas: Cublas | None = None
         self._through: Stream | None = None  # on which calls are taken down
         self._lost = ""
         with self.current():
-            self._pooled = self._has_pool()
+            self._pool = self._default_pool()
             self._address = self._own_context()
 
     def _read(self, attribute: int) -> int:
         return self._driver.number("cuDeviceGetAttribute", attribute, self._device)
 
-    def _has_pool(self) -> bool:
-        """Whether memory can be had in the order of a stream; then freed memory is kept."""
+    def _default_pool(self) -> int:
+        """Gives memory in the order of a stream, and keeps what is freed; 0 where there is none."""
         if not self._read(_POOLS):
-            return False
+            return 0
         pool = self._driver.handle("cuDeviceGetDefaultMemPool", self._device)
         self._driver.cuMemPoolSetAttribute(pool, _KEEP, byref(c_uint64(2**64 - 1)))
-        return True
+        return pool
 
     def _own_context(self) -> int:
         """The context's handle, as it is known to memory that is allocated in it."""
         probe = Memory(self, 1, None)
-        return self._pointer(_CONTEXT, probe.address, c_void_p()) or 0
+        return self._context_of(probe.address)
 
     @contextmanager
     def current(self) -> Iterator[None]:
@@ -205,7 +181,13 @@ class Device:
     # ---- memory
     def allocate(self, nbytes: int, stream: int | None = None) -> Memory:
         """Memory that is freed with the object. With a stream: in its order, and soon had again."""
-        return Memory(self, nbytes, stream if self._pooled else None)
+        return Memory(self, nbytes, stream if self._pool else None)
+
+    def trim(self) -> None:
+        """Give back what the pool keeps. Waits for all streams, whose memory it is till then."""
+        if self._pool:
+            self._driver.cuCtxSynchronize()
+            self._driver.cuMemPoolTrimTo(self._pool, 0)
 
     def pinned(self, nbytes: int) -> Pinned:
         """Memory of the host that copies need not go through another's for."""
@@ -236,28 +218,33 @@ class Device:
         self._driver.cuPointerGetAttribute(byref(out), attribute, address)
         return out.value
 
+    def _context_of(self, address: int) -> int:
+        """The context that memory was made in; 0 for a pool's, which belongs to none."""
+        try:
+            return self._pointer(_CONTEXT, address, c_void_p()) or 0
+        except Refused:
+            return 0
+
     def why_not(self, address: int) -> str:
         """Why an address cannot be used by this device's kernels; empty where it can."""
         try:
             kind = self._pointer(_KIND, address, c_int())
             ordinal = self._pointer(_ORDINAL, address, c_int())
-            context = self._pointer(_CONTEXT, address, c_void_p()) or 0
         except Refused:
             return "is not memory that NVIDIA's driver knows"
         if kind != _ON_DEVICE:
             return "lies in memory of the host"
         if ordinal != self.number:
             return f"lies on GPU {ordinal}, and the program runs on GPU {self.number}"
-        if context not in (0, self._address):  # 0: memory of a pool belongs to no context
+        if self._context_of(address) not in (0, self._address):
             return ("was made in another CUDA context than the device's primary one; with PyCUDA "
                     "import pycuda.autoprimaryctx instead of pycuda.autoinit")
         return ""
 
     def gpuarray(self, array: Any) -> Any:
         """The memory of an array of ours as PyCUDA's GPUArray."""
-        from pycuda.gpuarray import GPUArray
         with self.current():
-            return GPUArray(array.shape, array.dtype, gpudata=array.address, base=array)
+            return as_gpuarray(array)
 
     # ---- order and time
     def wait(self, stream: int) -> None:
@@ -306,13 +293,22 @@ class Memory:
 
     def __init__(self, device: Device, nbytes: int, stream: int | None) -> None:
         self.address, self.nbytes, self._device, self._stream = 0, nbytes, device, stream
-        driver = device._driver
         try:
-            self.address = (driver.handle("cuMemAlloc_v2", max(1, nbytes)) if stream is None else
-                            driver.handle("cuMemAllocAsync", max(1, nbytes), stream))
+            self.address = self._asked()
         except Refused as e:
-            e.args = (f"{e} of {nbytes:,} bytes; {device.free_bytes():,} are free",)
-            raise
+            if e.code != libcuda.NO_MEMORY:
+                raise
+            device.trim()
+            try:
+                self.address = self._asked()
+            except Refused as e:
+                e.args = (f"{e} of {nbytes:,} bytes; {device.free_bytes():,} are free",)
+                raise
+
+    def _asked(self) -> int:
+        handle, nbytes = self._device._driver.handle, max(1, self.nbytes)
+        return (handle("cuMemAlloc_v2", nbytes) if self._stream is None else
+                handle("cuMemAllocAsync", nbytes, self._stream))
 
     def __int__(self) -> int:
         return self.address

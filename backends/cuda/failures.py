@@ -11,6 +11,8 @@ _REMEDIES = MappingProxyType({
     2: "is out of memory ({e}); use smaller inputs or free other programs",
     3: "is not open in this process ({e}); open it after a fork, not before",
     46: "is in use by another process alone ({e}); end that, or change the GPU's compute mode",
+    200: "does not take the machine code that it was given ({e}); report it, with the program, its "
+         "driver and the version of NVRTC or nvcc",
     209: "has no kernels for its architecture in what was loaded ({e}); compile for this GPU, with "
          "tegg.Cuda() or device='cuda'",
     222: "was given code by a newer compiler than its driver knows ({e}); install a newer driver, "
@@ -33,5 +35,5 @@ def explained(device: str, refusal: Refused) -> tuple[str, bool]:
     elif lost:
         what = f"was lost ({refusal}); see nvidia-smi, and start the program again"
     else:
-        what = f"refuses a call ({refusal})"
+        what = f"refuses a call ({refusal}); report it, with the program that was run"
     return f"{device} {what}" if not what.startswith("a kernel") else f"{device}: {what}", lost

@@ -12,6 +12,11 @@ from tegg.errors import BackendError
 
 NAMES = ("libcuda.so.1", "libcuda.so")
 OLDEST = 11040  # CUDA 11.4: graphs whose nodes can be changed, memory in the order of a stream
+NO_MEMORY, NOT_STARTED = 2, 3  # CUresult
+# Why a driver that is there does not know that it was started.
+FORKED = ("it was started before this process was forked, by tegg or another library, and does not "
+          "work in both: open GPUs after the fork only, or start processes by multiprocessing's "
+          "'spawn'")
 
 # Of each call what it takes; all give a CUresult.
 _CALLS = MappingProxyType({
@@ -46,6 +51,8 @@ _CALLS = MappingProxyType({
     "cuPointerGetAttribute": (c_void_p, c_int, c_uint64),
     "cuDeviceGetDefaultMemPool": (POINTER(c_void_p), c_int),
     "cuMemPoolSetAttribute": (c_void_p, c_int, c_void_p),
+    "cuMemPoolTrimTo": (c_void_p, c_size_t),
+    "cuCtxSynchronize": (),
     "cuStreamCreate": (POINTER(c_void_p), c_uint),
     "cuStreamDestroy_v2": (c_void_p,),
     "cuStreamSynchronize": (c_void_p,),
@@ -140,8 +147,9 @@ def library() -> Libcuda:
         made.cuInit(0)
         version = made.number("cuDriverGetVersion")
     except Refused as e:
-        raise BackendError(f"NVIDIA's driver does not start ({e}); see whether nvidia-smi lists a "
-                           f"GPU, or use device='cpu'") from None
+        remedy = FORKED if e.code == NOT_STARTED else "see whether nvidia-smi lists a GPU"
+        raise BackendError(f"NVIDIA's driver does not start ({e}); {remedy}, or use "
+                           f"device='cpu'") from None
     if version < OLDEST:
         raise BackendError(f"NVIDIA's driver is of CUDA {_version(version)}, and {_version(OLDEST)}"
                            f" is the oldest that runs programs; install a newer driver")

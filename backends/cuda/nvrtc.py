@@ -13,6 +13,9 @@ from pathlib import Path
 from tegg.errors import BackendError
 
 FLAGS = ("--fmad=false", "--std=c++17")  # a multiply-add is one where the kernel says so
+# From this version on it keeps what it makes in the driver's cache, beside ours, and starts the
+# driver for that, also where no GPU is opened: no child of a fork could use one then.
+_CACHES = (12, 9)
 
 # Products of four warps at once: a call of theirs in a kernel, below the header that defines it.
 # Only machine code of one architecture alone has them, not that of its generation.
@@ -71,9 +74,13 @@ class Nvrtc:
 
     @property
     def version(self) -> str:
+        return ".".join(map(str, self._version))
+
+    @property
+    def _version(self) -> tuple[int, int]:
         major, minor = ctypes.c_int(), ctypes.c_int()
         self._check(self._lib.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)))
-        return f"{major.value}.{minor.value}"
+        return major.value, minor.value
 
     @property
     def architectures(self) -> tuple[int, ...]:
@@ -97,7 +104,7 @@ class Nvrtc:
                                                  b"kernels.cu", 0, None, None))
         try:
             flags = [f.encode() for f in (f"--gpu-architecture={machine}",
-                                          "--ptxas-options=-v", *FLAGS)]
+                                          "--ptxas-options=-v", *FLAGS, *self._uncached())]
             failed = self._lib.nvrtcCompileProgram(program, len(flags),
                                                    (ctypes.c_char_p * len(flags))(*flags))
             if failed:
@@ -106,6 +113,9 @@ class Nvrtc:
             return self._bytes(program, "CUBIN"), self._text(program)
         finally:
             self._lib.nvrtcDestroyProgram(ctypes.byref(program))
+
+    def _uncached(self) -> tuple[str, ...]:
+        return ("--no-cache",) if self._version >= _CACHES else ()
 
     def _text(self, program: ctypes.c_void_p) -> str:
         return self._bytes(program, "ProgramLog").rstrip(b"\0").decode(errors="replace")

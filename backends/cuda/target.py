@@ -29,7 +29,7 @@ from .attention_mma import AttentionCores, CudaAttention
 from .blas import lower_blas
 from .blas_forms import BlasForms, blas_row, kind_of
 from .copies import copies, copy_rows, lower_copy
-from .driver import open_device
+from .driver import OLDEST, open_device
 from .emit import CudaC, cuda_c
 from .keeping import keeping_of
 from .mma import lower_mma
@@ -190,11 +190,12 @@ def target(which: str = "") -> Cuda:
     Raises BackendError where the GPU cannot be opened, or for another text.
     """
     planned = re.fullmatch(r"sm_(\d{2,3})", which)
-    if planned:
+    if planned and int(planned[1]) >= OLDEST:
         return Cuda(int(planned[1]))
     if which and not which.isdecimal():
         raise BackendError(f"no GPU 'cuda:{which}': write 'cuda', 'cuda:1' for the second GPU, or "
-                           f"'cuda:sm_90' to plan for a compute capability")
+                           f"'cuda:sm_90' to plan for a compute capability, from "
+                           f"{OLDEST // 10}.{OLDEST % 10} on")
     number = int(which or 0)
     device = open_device(number)
     return Cuda(device.architecture, number, model=device.name)

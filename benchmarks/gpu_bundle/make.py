@@ -46,7 +46,8 @@ ARCHITECTURES = (80, 90)
 LIMIT = 60 << 20   # bytes of the whole bundle
 KEPT = 50_000      # elements of a result that are compared
 ASSUMED = MappingProxyType({NAME: 0.05})  # of forms with no price, so that they are planned at all
-RUNTIME = ("__init__", "cublas", "driver", "failures", "libcuda", "nvrtc", "replay", "streams")
+RUNTIME = ("__init__", "context", "cublas", "driver", "failures", "libcuda", "nvrtc", "replay",
+           "streams")
 Compile = Callable[[str, int], tuple[bytes, str]]
 
 
@@ -259,7 +260,7 @@ def copied_runtime(folder: Path) -> None:
     (folder / "tegg/backends/cuda/tune").mkdir()
     for name in ("__init__", "figures"):
         shutil.copy(cuda / "tune" / f"{name}.py", folder / "tegg/backends/cuda/tune")
-    for name in ("arrays", "machine", "run", "tune"):
+    for name in ("__main__", "apart", "arrays", "machine", "run", "tune"):
         shutil.copy(HERE / f"{name}.py", folder)
     for name in ("gpu", "gpu_models", "gpu_workloads"):
         shutil.copy(HERE.parent / f"{name}.py", folder)
@@ -273,7 +274,7 @@ def make(folder: Path, cases: Iterable[Case], architectures: Sequence[int],
     fitted to, if they are wanted. Raises BackendError where it is too large."""
     folder.mkdir(parents=True)
     copied_runtime(folder)
-    for wheel in sorted(wheels.glob("pycuda-*.whl")) if wheels else ():
+    for wheel in sorted(wheels.glob("*.whl")) if wheels else ():
         (folder / "wheels").mkdir(exist_ok=True)
         shutil.copy(wheel, folder / "wheels")
     for case in cases:
@@ -295,7 +296,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--only", default="", help="cases whose names contain this")
-    parser.add_argument("--wheels", type=Path, help="a folder with a wheel of PyCUDA")
+    parser.add_argument("--wheels", type=Path, help="a folder with wheels of PyCUDA")
     options = parser.parse_args()
     compiler = nvrtc.find()
     if compiler is None:

@@ -1,6 +1,7 @@
 """Every program of the bundle on this machine's GPU, against the oracle: ``python run.py``.
 
-Needs Python, NumPy and NVIDIA's driver. Exits with 1 where a result is wrong.
+Needs Python, NumPy and NVIDIA's driver. Exits with 1 where a result is wrong, with 2 where nothing
+can run.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent
+WHEELS = ROOT / "wheels"
 sys.path.insert(0, str(ROOT))
 
+from apart import rows, serve
 from machine import Program, described
 from tegg.backends.cuda import nvrtc
 from tegg.backends.cuda.driver import Device, open_device
@@ -26,8 +29,10 @@ def missing() -> list[str]:
     out = []
     if nvrtc.find() is None:
         out.append("NVRTC: only the machine code of the bundle runs")
-    for name, what in (("pycuda", "the driver by ctypes holds the context"),
-                       ("torch", "nothing is compared with PyTorch")):
+    holds = "the driver by ctypes holds the context"
+    if WHEELS.exists():
+        holds += f"; pip install --no-index --find-links {WHEELS} pycuda"
+    for name, what in (("pycuda", holds), ("torch", "nothing is compared with PyTorch")):
         if importlib.util.find_spec(name) is None:
             out.append(f"{name}: {what}")
     return out
@@ -50,28 +55,28 @@ def folders(device: Device) -> list[Path]:
 
 def checked(device: Device, folder: Path) -> dict[str, Any]:
     """One program, by its graph and by launches one after the other."""
-    about = described(folder)
-    out: dict[str, Any] = {"name": folder.name, "family": about["family"]}
-    try:
-        program = Program(device, folder)
-        out["machine code"] = program.architecture
-        worst = 0.0
-        for graph in (True, False):
-            program.fill()
-            program.run(graph)
-            program.wait()
-            worst = max(worst, *program.errors())
-        out |= {"error": worst, "ok": worst <= about["tolerance"]}
-    except BackendError as e:
-        out |= {"ok": False, "says": str(e)}
-    return out
+    about, worst = described(folder), 0.0
+    program = Program(device, folder)
+    for graph in (True, False):
+        program.fill()
+        program.run(graph)
+        program.wait()
+        worst = max(worst, *program.errors())
+    return {"family": about["family"], "machine code": program.architecture, "error": worst,
+            "ok": worst <= about["tolerance"]}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path, help="write the results there")
     parser.add_argument("--only", default="", help="programs whose names contain this")
+    parser.add_argument("--seconds", type=float, default=120.0, help="that one program may take")
+    parser.add_argument("--worker", action="store_true", help="run programs that stdin names")
     options = parser.parse_args()
+    if options.worker:
+        device = open_device()
+        root = planned(ROOT / "programs", device)
+        return serve(lambda name: checked(device, root / name))
     for line in missing():
         print(f"missing: {line}")
     try:
@@ -83,17 +88,16 @@ def main() -> int:
         return 2
     print(f"{device.name}, sm_{device.architecture}, {device.multiprocessors} multiprocessors, "
           f"driver {device.version}, context by {device.held_by}")
-    rows = []
-    for folder in found:
-        row = checked(device, folder)
-        rows.append(row)
+    seen = []
+    for row in rows(Path(__file__), (), [f.name for f in found], options.seconds):
+        seen.append(row)
         print(f"{'ok  ' if row['ok'] else 'FAIL'} {row['name']:28s} "
               + (f"error {row['error']:.1e}" if "error" in row else row["says"]), flush=True)
-    wrong = [r["name"] for r in rows if not r["ok"]]
-    print(f"{len(rows) - len(wrong)} of {len(rows)} programs are right")
+    wrong = [r["name"] for r in seen if not r["ok"]]
+    print(f"{len(seen) - len(wrong)} of {len(seen)} programs are right")
     if options.json:
-        options.json.write_text(json.dumps({"device": device.name, "programs": rows}, indent=1))
-    return 1 if wrong or not rows else 0
+        options.json.write_text(json.dumps({"device": device.name, "programs": seen}, indent=1))
+    return 1 if wrong or not seen else 0
 
 
 if __name__ == "__main__":

@@ -33,8 +33,8 @@ class Compiler:
 
 @functools.cache
 def library_path() -> Path:
-    """The fake, compiled, beside the machine that it runs on. It has a name of its own: NVRTC looks
-    for a libcuda.so.1 in its process, and takes it for a whole one."""
+    """The fake, compiled, beside the machine that it runs on. It has a name of its own:
+    other libraries that look for a libcuda.so.1 in the process would take it for a whole one."""
     path = machine_path().parent / "libcuda.so.1"
     run_compiler(["g++", "-std=c++20", "-O0", "-fPIC", "-shared", "-Wl,-soname,libcuda-played.so",
                   str(HERE / "libcuda.cpp"), str(machine_path()), "-o", str(path), "-ldl"])

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <algorithm>
 #include <deque>
 #include <functional>
 #include <map>
@@ -64,8 +65,8 @@ std::map<std::string, std::pair<int, int>> planted;  // call -> code, calls that
 std::map<std::string, std::string> launched;
 std::string log_text, words;
 thread_local std::vector<void *> contexts;
-int primary[8], sticky, started, order;
-size_t used;
+int primary[8], created[8], sticky, started, order;  // contexts by device: one of each
+size_t used, spare;  // bytes that are allocated, that the pool keeps
 double clock_ms;
 std::vector<Capture *> captures;
 
@@ -247,16 +248,19 @@ void *reserved(size_t n, int device, void *context) {
   used += n;
   return p;
 }
-Result allocated(uint64_t *out, size_t n) {
+Result allocated(uint64_t *out, size_t n, bool pool = false) {
   if (!n) return INVALID;
-  if (used + n > (size_t)settings["memory"]) return NO_MEMORY;
-  *out = (uint64_t)reserved(n, 0, &primary[0]);
+  const size_t again = pool ? std::min(spare, n) : 0;
+  if (used + spare - again + n > (size_t)settings["memory"]) return NO_MEMORY;
+  spare -= again;
+  *out = (uint64_t)reserved(n, 0, pool ? nullptr : contexts.back());
   return *out ? OK : NO_MEMORY;
 }
-Result freed(uint64_t p) {
+Result freed(uint64_t p, bool pool = false) {
   auto it = memory.find((char *)p);
   if (it == memory.end()) return INVALID;
   used -= it->second.size;
+  spare += pool ? it->second.size : 0;
   if (it->second.registered) simt_drop(it->first);
   munmap(it->first - 4096, it->second.mapped);
   memory.erase(it);
@@ -275,7 +279,7 @@ void fake_reset(void) {
   counts.clear(), planted.clear(), log_text.clear();
   for (Stream *s : streams) s->capture = nullptr;
   captures.clear();
-  sticky = 0;
+  sticky = 0, spare = 0;
 }
 size_t fake_used(void) { return used; }
 // What another library puts on a stream, and asks about memory.
@@ -319,6 +323,8 @@ Result cuInit(unsigned) {
   started = getpid();
   return OK;
 }
+// Tables of calls that are not public: this driver has none.
+Result cuGetExportTable(const void **table, const void *) { *table = nullptr; return NOT_FOUND; }
 Result cuDriverGetVersion(int *v) { *v = settings["version"]; return OK; }
 Result cuGetErrorName(int code, const char **out) {
   static const std::map<int, const char *> names{
@@ -386,7 +392,17 @@ Result cuCtxPopCurrent_v2(void **c) {
   contexts.pop_back();
   return OK;
 }
-Result cuCtxGetDevice(int *d) { ENTER(); *d = (int *)contexts.back() - primary; return OK; }
+Result cuCtxCreate_v4(void **c, void *, unsigned, int d) {
+  ENTER(false);
+  contexts.push_back(*c = &created[d]);
+  return OK;
+}
+Result cuCtxGetDevice(int *d) {
+  ENTER();
+  int *c = (int *)contexts.back();
+  *d = c - (c >= created && c < created + 8 ? created : primary);
+  return OK;
+}
 Result cuCtxDetach(void *) { return OK; }
 Result cuCtxSynchronize(void) { ENTER(); SAFE; return settled(); }
 
@@ -452,12 +468,12 @@ Result cuMemAllocAsync(uint64_t *out, size_t n, void *s) {
     node->allocates = true;
     if (Result r = noted(stream_of(s), node)) return r;
   }
-  return allocated(out, n);
+  return allocated(out, n, true);
 }
 Result cuMemFreeAsync(uint64_t p, void *s) {
   ENTER();
   if (stream_of(s)->capture) return stream_of(s)->capture->invalid = true, CAPTURE_UNSUPPORTED;
-  put(s, of([=] { return freed(p); }));
+  put(s, of([=] { return freed(p, true); }));
   return OK;
 }
 Result cuMemAllocHost_v2(void **out, size_t n) {
@@ -470,7 +486,7 @@ Result cuMemFreeHost(void *p) { ENTER(); SAFE; settled(); free(p); return OK; }
 Result cuMemGetInfo_v2(size_t *free, size_t *total) {
   ENTER();
   *total = settings["memory"];
-  *free = *total > used ? *total - used : 0;
+  *free = *total > used + spare ? *total - used - spare : 0;
   return OK;
 }
 Result cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t n, void *s) {
@@ -509,6 +525,7 @@ Result cuPointerGetAttribute(void *out, int which, uint64_t p) {
   ENTER();
   Allocation *a = inside((void *)p, 1);
   if (!a) return INVALID;
+  if (which == 1 && !a->context) return INVALID;  // a pool's
   if (which == 1) *(void **)out = a->context;
   else if (which == 2) *(unsigned *)out = 2;
   else if (which == 9) *(int *)out = a->device;
@@ -517,6 +534,7 @@ Result cuPointerGetAttribute(void *out, int which, uint64_t p) {
 }
 Result cuDeviceGetDefaultMemPool(void **pool, int) { ENTER(false); *pool = &legacy; return OK; }
 Result cuMemPoolSetAttribute(void *, int, void *) { ENTER(false); return OK; }
+Result cuMemPoolTrimTo(void *, size_t keep) { ENTER(); spare = std::min(spare, keep); return OK; }
 
 // ---- streams and events
 Result cuStreamCreate(void **s, unsigned flags) {

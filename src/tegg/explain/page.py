@@ -18,7 +18,7 @@ from tegg.extract import extract, fragment
 from tegg.ir.classes import Cover, EClasses, ENode, KernelSpec
 from tegg.ir.graph import Graph
 from tegg.planning.target import Target, on_device
-from tegg.rewrite.compiler import Compiler, stack as stacked
+from tegg.rewrite.compiler import Compiler, lowering, stack as stacked
 from tegg.rewrite.egraph import saturate
 from tegg.rewrite.report import Report
 from tegg.shape import show
@@ -36,14 +36,16 @@ class Bar:
 
 def view(graph: Graph, stack: Sequence[Compiler], target: Target, title: str,
          precision: str = "reals", budget_s: float = 5.0) -> str:
-    """The page of a graph as a stack of compilers makes it for a target.
+    """The page of a graph as a stack of compilers, and what a target brings of its own, make it.
 
     Raises ArgumentError where the extra ``display``, which draws the graph, is not installed.
     """
+    stack = (*stack, lowering(target))
+    costs = target.costs().with_ops(stacked(stack, graph.table).cost)
     done = saturate(on_device(graph, target), stack, precision=precision, trace=True,
                     features=(target.name, *target.features))
     start = time.perf_counter()
-    cover = extract(done.classes, target.costs(), lowerable=target.unsupported,
+    cover = extract(done.classes, costs, lowerable=target.unsupported,
                     target=target.name, budget_s=budget_s, runners_s=RUNNERS_S)
     chosen = time.perf_counter()
     sources = [_source(spec, done.classes, target, i) for i, spec in enumerate(cover.kernels)]
