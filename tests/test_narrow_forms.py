@@ -105,9 +105,22 @@ def test_what_a_machine_lacks_is_never_offered():
     assert Cpu(8).features & set(ALL) <= {TILES, BYTE_TILES}
 
 
-def test_sums_of_nothing_and_single_rows_keep_their_forms():
+def test_sums_of_nothing_keep_their_forms():
     assert offered(matmul(64, 96, 1), Having(ALL), Bf16()) == set()
-    assert offered(matmul(1, 96, 80), Having(ALL), Bf16()) == set()
+
+
+def test_one_row_is_offered_what_streams_its_panels():
+    assert offered(matmul(1, 96, 80), Having(ALL), Bf16()) == {"CpuHalves"}
+    assert offered(matmul(1, 96, 80, "u8", other="i8"), Having(ALL)) == {"CpuBytes"}
+
+
+def test_one_row_reads_a_weight_as_a_stream_of_its_few_bits():
+    weight = dict(weight=True)
+    assert chosen(matmul(1, 4096, 4096, **weight), Having(), Bf16()) == {"CpuHalves"}
+    assert chosen(matmul(1, 4096, 4096, "u8", other="i8", **weight),
+                  Having((BYTES,))) == {"CpuBytes"}
+    # what is no weight would be packed for a single use
+    assert chosen(matmul(1, 4096, 4096), Having(), Bf16()) == {"CpuRows"}
 
 
 def test_the_cheapest_wins():
@@ -124,13 +137,15 @@ def test_panels_of_weights_that_no_cache_holds_are_kept_narrow():
 
 @pytest.mark.parametrize("lanes", (None, *(pytest.param(n, marks=pytest.mark.long)
                                            for n in (8, 4))))
-@pytest.mark.parametrize("sizes", ((64, 96, 80), (33, 17, 71), (2, 1, 9)))
-@pytest.mark.parametrize("form", ("CpuHalves", "CpuPairs", "CpuTiles"))
+@pytest.mark.parametrize("form, sizes", (
+    *((f, s) for f in ("CpuHalves", "CpuPairs", "CpuTiles") for s in ((64, 96, 80), (33, 17, 71))),
+    ("CpuHalves", (2, 1, 9)), ("CpuHalves", (1, 65, 33))))
 def test_products_of_rounded_operands(form, sizes, lanes):
     m, n, k = sizes
     rng = np.random.default_rng(0)
     x, w = (rng.normal(size=s).astype(np.float32) for s in ((m, k), (k, n)))
     run = compile_graph(matmul(m, n, k), options(Having(ALL, form, lanes), Bf16()))
+    assert form in run.explain()
     got = run(x, w)["y"]
     near = [a.astype(ml_dtypes.bfloat16).astype(np.float64) for a in (x, w)]
     assert np.abs(got - near[0] @ near[1]).max() <= 0.02 * np.sqrt(k)
@@ -140,12 +155,12 @@ def test_products_of_rounded_operands(form, sizes, lanes):
 
 @pytest.mark.parametrize("turned", (False, True))
 @pytest.mark.parametrize("dtypes", (("u8", "i8"), ("i8", "u8")))
-@pytest.mark.parametrize("form", ("CpuBytes", "CpuByteTiles"))
-def test_products_of_bytes_are_exact(form, dtypes, turned):
+@pytest.mark.parametrize("form, m", (("CpuBytes", 70), ("CpuByteTiles", 70), ("CpuBytes", 1)))
+def test_products_of_bytes_are_exact(form, m, dtypes, turned):
     rng = np.random.default_rng(0)
     x, w = (rng.integers(np.iinfo(d).min, np.iinfo(d).max + 1, s).astype(d) for d, s in zip(
-        ("uint8" if t == "u8" else "int8" for t in dtypes), ((70, 130), (130, 50))))
-    g = matmul(70, 50, 130, dtypes[0], other=dtypes[1], turned=turned)
+        ("uint8" if t == "u8" else "int8" for t in dtypes), ((m, 130), (130, 50))))
+    g = matmul(m, 50, 130, dtypes[0], other=dtypes[1], turned=turned)
     run = compile_graph(g, options(Having(ALL, form)))
     assert form in run.explain()
     want = x.astype(np.int32) @ w.astype(np.int32)
