@@ -20,6 +20,7 @@ static float read_bytes(const char *p, int64_t n) {
   vf a = {0}, b = {0}, c = {0}, d = {0};
   const int64_t step = sizeof(vf);
   for (int64_t i = 0; i + 4 * step <= n; i += 4 * step) {
+    for (int64_t l = 0; l < 4 * step; l += 64) __builtin_prefetch(p + i + l + 4096);
     a += *(const vf_any *)(p + i);
     b += *(const vf_any *)(p + i + step);
     c += *(const vf_any *)(p + i + 2 * step);
