@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
+import hypothesis.strategies as st
 import ml_dtypes
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from profiles import examples
 
 from tegg.backends.cpu.instructions import BYTE_TILES, BYTES, PAIRS, TILES
 from tegg.backends.cpu.target import Cpu
@@ -14,6 +17,7 @@ from tegg.dim import dim
 from tegg.extract import extract
 from tegg.extract.cost import load_costs
 from tegg.ir.graph import Graph
+from tegg.ir.oracle import evaluate
 from tegg.rewrite.compiler import Bf16, Compiler, Fp16, Generic
 from tegg.rewrite.egraph import saturate
 from tegg.runtime.driver import Options, compile_graph, resolve
@@ -178,3 +182,65 @@ def test_rows_that_are_a_symbol():
     for rows in (1, 5, 16, 33, 200):
         x = rng.integers(-8, 9, (rows, 80)).astype(np.float32)
         assert np.array_equal(run(x, w)["y"], x @ w)
+
+
+# ---- sizes at borders of tiles, groups and vectors, against the oracle
+BORDERS = st.sampled_from(sorted({max(0, n + d) for n in (0, 2, 16, 32, 48, 64, 96)
+                                  for d in (-1, 0, 1)}))
+STACKS = {"bf16": (Bf16(),), "f16": (Fp16(),), "both": (Fp16(), Bf16())}
+ERROR = {"bf16": 2.0 ** -7, "f16": 2.0 ** -10, "both": 2.0 ** -7}  # of the sum of absolute terms
+
+
+def agrees(graph: Graph, run, stack: str, x: np.ndarray, w: np.ndarray, sizes=None) -> None:
+    """A product, whose operands may have been rounded, is as far from the oracle as it may be."""
+    (node,), inputs = graph.outputs.values(), {0: x, 1: w}
+    got = run(*(inputs[i] for i, spec in enumerate(graph.inputs) if spec.kind != "weight"))["y"]
+    want = evaluate([node], inputs, sizes or {})[0]
+    size = np.matmul(*(np.abs(np.sin(a) if stack == "f16" else a).astype(np.float64)
+                       for a in (x, w)))
+    assert got.shape == want.shape and got.dtype == want.dtype
+    assert (np.abs(got.astype(np.float64) - want) <= 1.01 * ERROR[stack] * size + 1e-6).all()
+
+
+def drawn(m: int, k: int, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Operands of several magnitudes, with zeros."""
+    rng = np.random.default_rng(seed)
+    x, w = (rng.normal(size=s) * 10.0 ** rng.integers(-2, 3, s) * (rng.random(s) < 0.9)
+            for s in ((m, k), (k, n)))
+    return x.astype(np.float32), w.astype(np.float32)
+
+
+@settings(max_examples=examples(6), deadline=None)
+@given(BORDERS, BORDERS, BORDERS, st.sampled_from(sorted(STACKS)), st.booleans(),
+       st.sampled_from(("", "CpuHalves", "CpuPairs", "CpuTiles")))
+def test_products_of_any_known_size(m, n, k, stack, weight, form):
+    x, w = drawn(m, k, n, m + 100 * n + 10_000 * k)
+    g = matmul(m, n, k, weight=weight, bounded=stack == "f16")
+    if weight:
+        g.inputs[1].source = w
+    run = compile_graph(g, options(Having(ALL, form), *STACKS[stack]))
+    agrees(g, run, stack, x, w)
+
+
+def _symbolic(form: str, stack: str) -> tuple:
+    """A product whose three sizes only a run knows."""
+    m, n, k = (dim(name, 0, 4096, hint=hint) for name, hint in (("m", 64), ("n", 96), ("k", 128)))
+    g = Graph()
+    x, w = g.input("x", (m, k), "f32"), g.input("w", (k, n), "f32")
+    if stack == "f16":
+        x, w = g.op("Sin", x), g.op("Sin", w)
+    g.outputs["y"] = g.op("Contract", x, w, "a,k;k,n;a,n", (m, n))
+    run = compile_graph(g, options(Having(ALL, form), *STACKS[stack]))
+    assert form in run.explain()
+    return g, run
+
+
+SYMBOLIC = {key: _symbolic(*key) for key in (
+    ("CpuHalves", "bf16"), ("CpuHalves", "f16"), ("CpuPairs", "bf16"), ("CpuTiles", "bf16"))}
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(BORDERS, BORDERS, BORDERS, st.sampled_from(sorted(SYMBOLIC)))
+def test_products_of_sizes_that_only_a_run_knows(m, n, k, key):
+    x, w = drawn(m, k, n, m + 100 * n + 10_000 * k)
+    agrees(*SYMBOLIC[key], key[1], x, w, {"m": m, "n": n, "k": k})
