@@ -13,6 +13,7 @@ from tegg.kernel.contraction_held import Held
 from tegg.kernel.contraction_shape import GemmParams
 
 _PAGE = 4096  # bytes
+_FETCHED = 4  # lines that a step of products of tiles fetches, one beside each
 
 
 def room(depth: Dim, held: Held | None) -> Dim:
@@ -33,6 +34,23 @@ def deep(depth: Dim, held: Held | None) -> str:
 def products_of(held: Held | None) -> str:
     """The template of the inner loop."""
     return "product" if held is None else f"product_{held.multiply}"
+
+
+def in_tiles(held: Held | None) -> bool:
+    """Whether whole tiles are multiplied."""
+    return held is not None and held.multiply == "tiles"
+
+
+def due(p: GemmParams, sums: DType) -> dict[str, str]:
+    """LINES: so many tiles of rows fetch a share each of the coming panel; DUE: lines that one
+    does in kc steps."""
+    held = p.held
+    if held is None:
+        return dict(LINES=str(max(1, p.nr * sums.itemsize // 64)), DUE="kc")
+    of_step = p.nr * held.itemsize * (held.grain if in_tiles(held) else held.group) // 64
+    if in_tiles(held):
+        return dict(LINES=str(max(1, of_step // _FETCHED)), DUE=f"(kc / {held.grain} * {_FETCHED})")
+    return dict(LINES=str(max(1, of_step)), DUE="kc" if held.group == 1 else f"(kc / {held.group})")
 
 
 @cache

@@ -10,7 +10,8 @@ from tegg.backends.cpu.c_templates import indented, template, within
 from tegg.backends.cpu.contraction_extents import (
     depth_of_blocks, multiple, outer_loops, vectors_of_panels, whole_vectors)
 from tegg.backends.cpu.contraction_hooks import Axis, Hooks, RowValue
-from tegg.backends.cpu.contraction_narrow import asked, deep, header, held_words, products_of
+from tegg.backends.cpu.contraction_narrow import (
+    asked, deep, due, header, held_words, in_tiles, products_of)
 from tegg.dim import product
 from tegg.kernel.contraction_classify import Group, Term
 from tegg.kernel.contraction_shape import GemmParams, GemmShape
@@ -36,14 +37,14 @@ class Text:
         inner = product(h.k.extents[1:])
         steps, stride = depth_of_blocks(h.k, p, d, h.dialect.width)
         return dict(
-            **held_words(p.held, h, d),
+            **held_words(p.held, h, d), **due(p, d),
             k=h.name, T=h.scalar(d), V=h.vector(d), W=str(h.dialect.width),
             SEL=f"v{letter}_sel", HADD=f"v{letter}_hadd", STORE=f"v{letter}_store",
             LOAD=f"v{letter}_load", MR=str(p.mr), R=str(p.abreast), NR=str(p.nr),
             DEEP=deep(h.k.count, p.held),
             LANES=str(p.lanes), MC=str(p.rows), SPAN=str(p.span), PIECE=str(p.piece),
             BYTES=str(p.lanes * d.itemsize), GROUPS=str(p.nr // h.dialect.width),
-            LINES=str(max(1, p.nr * (p.held.itemsize if p.held else d.itemsize) // 64)),
+            A_ROWS=str(p.rows + (p.mr if in_tiles(p.held) else 0)),
             M=dim(h.m.count), K=dim(h.k.count), B=dim(h.batch.count), KO=steps, AS=stride,
             K_outer=dim(h.k.extents[0]),
             k_inner=dim(inner), k_open=outer_loops(h.k), k_last=h.k.names[-1],
@@ -284,12 +285,24 @@ class Text:
         """Evaluate the rows at hand; of an A that is read in place, those short of a tile."""
         h, first = self.hooks, f"{self.hooks.name}_fill({self.hooks.args(self.symbols)}, "
         if not self.params.in_place:
+            if in_tiles(self.params.held):
+                return self._fill_tiles(first, rows)
             return (f"          {first}{h.batch.args}row, rows, ko0, ko1, as, "
                     f"a{self.row_pointers(rows)});")
         assert not rows, "a plain load has no row values"
         return (f"          const int64_t whole = rows / {self.params.mr} * {self.params.mr};\n"
                 f"          if (whole < rows) {first}{h.batch.args}row + whole, rows - whole, "
                 f"ko0, ko1, as, a + whole * as);")
+
+    def _fill_tiles(self, first: str, rows: Sequence[RowValue]) -> str:
+        """Evaluate as many rows as a tile has, and put them behind one another as it reads them."""
+        p = self.params
+        assert p.held is not None
+        return (f"          for (int64_t i = 0; i < rows; i += {p.mr}) {{\n"
+                f"            {first}{self.hooks.batch.args}row + i, rows - i < {p.mr} ? rows - i : "
+                f"{p.mr}, ko0, ko1, as, a + {p.rows} * as{self.row_pointers(rows, 'i')});\n"
+                f"            tiles_order(a + i * as, a + {p.rows} * as, {p.mr}, as * sizeof(*a), "
+                f"(kc + {p.held.grain - 1}) / {p.held.grain});\n          }}")
 
     def in_place(self) -> str:
         """Where rows of an A that is read in place lie."""
@@ -383,5 +396,5 @@ class Text:
 
     def tiles(self) -> dict[str, str]:
         """What stands around products by tiles."""
-        tiles = self.params.held is not None and self.params.held.multiply == "tiles"
-        return dict(begin="tiles_begin(); " if tiles else "", end=" tiles_end();" if tiles else "")
+        tiles = in_tiles(self.params.held)
+        return dict(begin="  tiles_begin();" if tiles else "", end="  tiles_end();" if tiles else "")
