@@ -41,6 +41,24 @@ def in_tiles(held: Held | None) -> bool:
     return held is not None and held.multiply == "tiles"
 
 
+def around_tiles(held: Held | None) -> dict[str, str]:
+    """What stands around products by tiles, once in a stage."""
+    if not in_tiles(held):
+        return dict(begin="", end="")
+    return dict(begin="  tiles_begin();", end="  tiles_end();")
+
+
+def fill_tiles(p: GemmParams, call: str, row_pointers: str) -> str:
+    """Evaluate as many rows of A as a tile has behind all rows, and put them where they belong, in
+    the order in which tiles read them. call: the beginning of the one that evaluates rows."""
+    assert p.held is not None
+    last = f"rows - i < {p.mr} ? rows - i : {p.mr}"
+    return (f"          for (int64_t i = 0; i < rows; i += {p.mr}) {{\n"
+            f"            {call}row + i, {last}, ko0, ko1, as, a + {p.rows} * as{row_pointers});\n"
+            f"            tiles_order(a + i * as, a + {p.rows} * as, {p.mr}, as * sizeof(*a), "
+            f"(kc + {p.held.grain - 1}) / {p.held.grain});\n          }}")
+
+
 def due(p: GemmParams, sums: DType) -> dict[str, str]:
     """LINES: so many tiles of rows fetch a share each of the coming panel; DUE: lines that one
     does in kc steps."""

@@ -11,7 +11,7 @@ from tegg.backends.cpu.contraction_extents import (
     depth_of_blocks, multiple, outer_loops, vectors_of_panels, whole_vectors)
 from tegg.backends.cpu.contraction_hooks import Axis, Hooks, RowValue
 from tegg.backends.cpu.contraction_narrow import (
-    asked, deep, due, header, held_words, in_tiles, products_of)
+    around_tiles, asked, deep, due, fill_tiles, header, held_words, in_tiles, products_of)
 from tegg.dim import product
 from tegg.kernel.contraction_classify import Group, Term
 from tegg.kernel.contraction_shape import GemmParams, GemmShape
@@ -286,23 +286,13 @@ class Text:
         h, first = self.hooks, f"{self.hooks.name}_fill({self.hooks.args(self.symbols)}, "
         if not self.params.in_place:
             if in_tiles(self.params.held):
-                return self._fill_tiles(first, rows)
+                return fill_tiles(self.params, first + h.batch.args, self.row_pointers(rows, "i"))
             return (f"          {first}{h.batch.args}row, rows, ko0, ko1, as, "
                     f"a{self.row_pointers(rows)});")
         assert not rows, "a plain load has no row values"
         return (f"          const int64_t whole = rows / {self.params.mr} * {self.params.mr};\n"
                 f"          if (whole < rows) {first}{h.batch.args}row + whole, rows - whole, "
                 f"ko0, ko1, as, a + whole * as);")
-
-    def _fill_tiles(self, first: str, rows: Sequence[RowValue]) -> str:
-        """Evaluate as many rows as a tile has, and put them behind one another as it reads them."""
-        p = self.params
-        assert p.held is not None
-        return (f"          for (int64_t i = 0; i < rows; i += {p.mr}) {{\n"
-                f"            {first}{self.hooks.batch.args}row + i, rows - i < {p.mr} ? rows - i : "
-                f"{p.mr}, ko0, ko1, as, a + {p.rows} * as{self.row_pointers(rows, 'i')});\n"
-                f"            tiles_order(a + i * as, a + {p.rows} * as, {p.mr}, as * sizeof(*a), "
-                f"(kc + {p.held.grain - 1}) / {p.held.grain});\n          }}")
 
     def in_place(self) -> str:
         """Where rows of an A that is read in place lie."""
@@ -388,13 +378,8 @@ class Text:
         return self.fill(
             "stage_packed", panel_counts=self.panel_counts(), TERMS=str(self.most_terms()),
             panels=f"from{len(self.hooks.columns)}",
-            **self.tiles(), inline_sizes=indented(sizes, 2),
+            **around_tiles(self.params.held), inline_sizes=indented(sizes, 2),
             inline_packs=indented(packs, 4), panel_args="".join(args),
             array_sizes=self.array_room(str(self.params.rows)),
             array_pointers=self.array_pointers(), batch_arrays=self.batch_arrays(),
             array_args=self.row_pointers(self.kept_rows()))
-
-    def tiles(self) -> dict[str, str]:
-        """What stands around products by tiles."""
-        tiles = in_tiles(self.params.held)
-        return dict(begin="  tiles_begin();" if tiles else "", end="  tiles_end();" if tiles else "")
