@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import subprocess
 import sys
@@ -17,7 +18,7 @@ FOLDER = Path(__file__).parent.parent / "benchmarks" / "peers"
 @pytest.fixture(scope="module")
 def peers():
     """The modules of the suite, which is a folder of scripts."""
-    names = ("workloads", "worker", "report", "contender", "in_tegg", "in_numpy")
+    names = ("workloads", "worker", "report", "page", "contender", "in_tegg", "in_numpy")
     sys.path.insert(0, str(FOLDER))
     try:
         yield {n: importlib.import_module(n) for n in names}
@@ -81,7 +82,7 @@ def test_rows_compare_the_fastest_of_ours_with_the_fastest_rival(peers) -> None:
                    (("tegg", 4.0), ("tegg.winograd", 2.0), ("a", 8.0), ("b", 5.0))}}
     (row,) = peers["report"].rows_of(said, times, {"w": 0.5})
     assert row.fastest(True) == "tegg.winograd" and row.fastest(False) == "b"
-    assert row.ratio() == row.ratio("best") == 0.4 and row.fraction == 0.5
+    assert row.ratio() == row.ratio("best") == 0.4 and row.fraction == 0.25 and row.memory == 1
     text = peers["report"].table([row], "a machine")
     assert "0.40" in text and "first call, s" in text and "peak memory, MB" in text
     assert row.record()["rival"] == "b"
@@ -97,6 +98,12 @@ def test_bfloat16_is_compared_with_bfloat16(peers) -> None:
     assert row.fastest(True) == "tegg" and row.fastest(True, bf16=True) == "tegg.bf16"
     assert row.ratio() == 0.5 and row.ratio(bf16=True) == 0.5 and row.memory == 0.75
     assert "in bf16" in peers["report"].table([row], "a machine")
+
+
+def test_the_table_of_the_readme_is_that_of_the_record(peers) -> None:
+    record = json.loads(peers["page"].RECORD.read_text(encoding="utf-8"))
+    readme = (FOLDER.parent.parent / "README.md").read_text(encoding="utf-8")
+    assert peers["page"].page(record) in readme
 
 
 def test_the_least_time_is_that_of_the_scarcer_resource(peers) -> None:

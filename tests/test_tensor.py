@@ -634,8 +634,9 @@ ARGUMENT_ERRORS = [
                                   "or while; use tegg.where"),
     (lambda x: np.asarray(x), "has no value while it is recorded, so NumPy cannot take it; "
                               "use the functions of tegg"),
-    (lambda x: float(x), "has no value while it is recorded, so NumPy cannot take it; "
-                         "use the functions of tegg"),
+    *((number, "has no value while it is recorded, so it is no number of Python's; keep it a "
+               "tensor, or return it and convert the result")
+      for number in (lambda x: float(x), lambda x: int(x), lambda x: [0][x])),
 ]
 
 

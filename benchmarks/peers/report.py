@@ -12,6 +12,8 @@ from pathlib import Path
 
 PACKAGES = ("tegg", "numpy", "torch", "onnxruntime", "jax", "numba", "egglog")
 
+OWN = "tegg"  # with its usual compilers
+
 _LEAST = 1 << 20  # bytes
 
 
@@ -31,7 +33,7 @@ class Row:
         """The fastest of tegg's columns, or of the others; those in bfloat16 are among
         themselves."""
         seconds = getattr(self, times)
-        names = [n for n in seconds if (n.split(".")[0] == "tegg") == own
+        names = [n for n in seconds if (n.split(".")[0] == OWN) == own
                  and n.endswith(".bf16") == bf16]
         return min(names, key=seconds.__getitem__) if names else None
 
@@ -43,20 +45,18 @@ class Row:
 
     @property
     def fraction(self) -> float | None:
-        """How much of the machine's limit tegg reaches. The limit counts the operations of the
-        direct form, so a form with fewer may be above 1."""
-        ours = self.fastest(True, "best")
-        return self.limit / self.best[ours] if ours else None
+        """How much of the machine's limit tegg reaches with its usual compilers: the limit counts
+        the operations of the direct form."""
+        return self.limit / self.best[OWN] if OWN in self.best else None
 
     @property
     def memory(self) -> float | None:
         """tegg's peak over the least of its rivals': below 1 is less. Those in float32 count, and
         less than a megabyte as one: so much comes and goes in any process."""
-        ours = self.fastest(True)
         theirs = [b for n, b in self.peak.items() if n in self.median
-                  and n.split(".")[0] != "tegg" and not n.endswith(".bf16")]
-        return (max(self.peak[ours], _LEAST) / max(min(theirs), _LEAST)
-                if ours in self.peak and theirs else None)
+                  and n.split(".")[0] != OWN and not n.endswith(".bf16")]
+        return (max(self.peak[OWN], _LEAST) / max(min(theirs), _LEAST)
+                if OWN in self.peak and theirs else None)
 
     def record(self) -> dict:
         return asdict(self) | {"rival": self.fastest(False), "ratio": self.ratio(),

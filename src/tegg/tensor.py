@@ -123,7 +123,11 @@ class Tensor(Methods):
         fail(ArgumentError, f"{self!r} has no value while it is recorded, so NumPy cannot take it; "
                             f"use the functions of tegg")
 
-    __int__ = __float__ = __index__ = __array__
+    def _number(self) -> NoReturn:
+        fail(ArgumentError, f"{self!r} has no value while it is recorded, so it is no number of "
+                            f"Python's; keep it a tensor, or return it and convert the result")
+
+    __int__ = __float__ = __index__ = __complex__ = _number
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         return array_ufunc(ufunc, method, inputs, options)
