@@ -45,7 +45,7 @@ def around_tiles(held: Held | None) -> dict[str, str]:
     """What stands around products by tiles, once in a stage."""
     if not in_tiles(held):
         return dict(begin="", end="")
-    return dict(begin="  tiles_begin();", end="  tiles_end();")
+    return dict(begin="  tiles_begin();\n", end="  tiles_end();\n")
 
 
 def fill_tiles(p: GemmParams, call: str, row_pointers: str) -> str:
