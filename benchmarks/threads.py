@@ -106,7 +106,8 @@ def main() -> int:
     sys.path.insert(0, str(HERE))
     import graphs
     from run import cpu_name, versions
-    from tegg.backends.cpu.threads import available, threads
+    from tegg.backends.cpu.threads import threads
+    from tegg.cores import available
     most = args.most or threads()
     rows = []
     for name in graphs.names():

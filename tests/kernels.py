@@ -14,6 +14,7 @@ from tegg.backends.cpu import toolchain
 from tegg.backends.cpu.emit import C
 from tegg.backends.cpu.library import Library, load
 
+from tegg.dim import evaluate
 from tegg.ir.graph import Graph, Node
 from tegg.kernel.code import KernelCode
 from tegg.kernel.lower import lower
@@ -45,8 +46,10 @@ def call(library: Library, code: KernelCode, graph: Graph, outputs: Sequence[Nod
     """Run a kernel, thread by thread, on guarded copies of its inputs."""
     with Placed(code, graph, outputs, inputs, sizes, at_end, inplace) as placed:
         addresses = placed.addresses
-        pointers = (ctypes.c_void_p * max(1, len(addresses)))(*addresses)
-        values = (ctypes.c_int64 * max(1, len(code.symbols)))(*(sizes[s] for s in code.symbols))
+        taken = [addresses[b] for b in code.takes] or addresses
+        pointers = (ctypes.c_void_p * max(1, len(taken)))(*taken)
+        numbers = [evaluate(n, sizes) for n in code.given] or [sizes[s] for s in code.symbols]
+        values = (ctypes.c_int64 * max(1, len(numbers)))(*numbers)
         for stage in code.stages:
             if stage.copy and addresses[stage.copy[0]] == addresses[stage.copy[1]]:
                 continue

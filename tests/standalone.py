@@ -32,18 +32,18 @@ static char *rt_scratch(size_t n) {
   return p = aligned_alloc(64, (n + 63) / 64 * 64);
 }
 """
-# Reads the kernel's number, threads, sizes and buffers; writes what is in the outputs. Each buffer
-# has memory of its own, and begins ``off`` bytes into it.
+# Reads the kernel's number, threads, sizes, buffers and which of them its functions take; writes what
+# is in the outputs. Each buffer has memory of its own, and begins ``off`` bytes into it.
 _MAIN = """
 typedef void stage_(void *const *, const int64_t *, int, int);
 static stage_ *const stages_[][8] = {%s};
 static int64_t word_(void) { int64_t w = 0; if (fread(&w, 8, 1, stdin) != 1) exit(3); return w; }
 int main(void) {
-  const int64_t kernel = word_(), nt = word_(), off = word_(), symbols = word_();
-  int64_t sizes[16];
-  for (int64_t i = 0; i < symbols; i++) sizes[i] = word_();
+  const int64_t kernel = word_(), nt = word_(), off = word_(), numbers = word_();
+  int64_t sizes[64];
+  for (int64_t i = 0; i < numbers; i++) sizes[i] = word_();
   const int64_t count = word_();
-  void *memory[256], *buffers[256];
+  void *memory[256], *buffers[256], *taken[256];
   int64_t bytes[256], kinds[256];
   for (int64_t i = 0; i < count; i++) {
     bytes[i] = word_(), kinds[i] = word_();
@@ -52,8 +52,10 @@ int main(void) {
     memset(buffers[i], 0x5a, bytes[i]);
     if (kinds[i] == 0 && bytes[i] && fread(buffers[i], bytes[i], 1, stdin) != 1) exit(4);
   }
+  const int64_t pointers = word_();
+  for (int64_t i = 0; i < pointers; i++) taken[i] = buffers[word_()];
   for (int s = 0; s < 8 && stages_[kernel][s]; s++)
-    for (int tid = 0; tid < nt; tid++) stages_[kernel][s](buffers, sizes, tid, (int)nt);
+    for (int tid = 0; tid < nt; tid++) stages_[kernel][s](taken, sizes, tid, (int)nt);
   for (int64_t i = 0; i < count; i++)
     if (kinds[i] == 1 && bytes[i]) fwrite(buffers[i], bytes[i], 1, stdout);
   for (int64_t i = 0; i < count; i++) free(memory[i]);
@@ -117,7 +119,8 @@ class Standalone:
         Raises AssertionError with the program's complaint where it ends otherwise than well.
         """
         f = self.fragments[number]
-        words = [number, threads, off, len(f.code.symbols), *(sizes[s] for s in f.code.symbols)]
+        numbers = [size_of(n, sizes) for n in f.code.given] or [sizes[s] for s in f.code.symbols]
+        words = [number, threads, off, len(numbers), *numbers]
         specs = [(s.shape, s.dtype) for s in f.graph.inputs]
         specs += [(n.shape, n.dtype) for n in f.outputs]
         specs += [((t.size,), t.dtype) for t in f.code.temporaries]
@@ -129,6 +132,8 @@ class Standalone:
             given.append(struct.pack("2q", int(np.prod(shape)) * dtype.itemsize, kind))
             if kind == 0:
                 given.append(np.ascontiguousarray(inputs[slot]).tobytes())
+        takes = f.code.takes or tuple(range(len(specs)))
+        given.append(struct.pack(f"{len(takes) + 1}q", len(takes), *takes))
         done = subprocess.run([*self.runner, str(self._program)], input=b"".join(given),
                               capture_output=True, check=False, env=self.environment)
         assert done.returncode == 0, done.stderr.decode(errors="replace")[-4000:]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from contractions import CASES, FORMS, SYMBOLIC, lowered
+from contractions import CASES, FORMS, SYMBOLIC, lowered, matmul
 from tegg.testing.draw import Draw
 from kernels import build, check
 
@@ -46,6 +46,24 @@ def test_every_form_is_right_for_every_fragment(name: str, form: str) -> None:
     g = Draw()
     outputs, anchors = CASES[name](g)
     check(g, outputs, code=lowered(g, outputs, anchors, tile=FORMS[form]), threads=(1, 2, 3))
+
+
+@pytest.mark.parametrize("form", ("packed", "wide", "passing"))
+def test_several_blocks_of_rows_and_of_the_depth(form: str) -> None:
+    g = Draw()
+    c = matmul(g, g.x(301, 1043), g.x(1043, 75))
+    out = g.add(c, g.expand(g.x(75), (301, 75)))
+    code = lowered(g, [out], [c], tile=FORMS[form])
+    assert "k_ask" not in code.source  # 90 KB stay near
+    check(g, [out], code=code, threads=(1, 2, 3))
+
+
+def test_results_that_go_far_are_asked_for() -> None:
+    g = Draw()
+    c = matmul(g, g.x(523, 40), g.x(40, 531))
+    code = lowered(g, [c], [c], tile=FORMS["wide"])
+    assert "k_ask0(" in code.source
+    check(g, [c], code=code, threads=(1, 2))
 
 
 @pytest.mark.parametrize("form", FORMS)

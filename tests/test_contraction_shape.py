@@ -31,7 +31,7 @@ def test_large_tiles_fill_the_registers() -> None:
     assert register_tiles(1024, 1024, f32, 8) == [(4, 3), (6, 2), (8, 1)]
     assert register_tiles(9, 9, f32, 8) == [(5, 2), (5, 1)]
     p = blocked(shape(1024, 1024, 1024), Tile("packed", 8, 3), 16)
-    assert (p.form, p.mr, p.nv, p.lanes, p.rows) == ("packed", 8, 3, 16, 128)
+    assert (p.form, p.mr, p.nv, p.lanes, p.rows) == ("packed", 8, 3, 16, 144)
 
 
 def test_panels_are_whole_vectors_of_the_printer() -> None:

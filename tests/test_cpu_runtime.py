@@ -322,6 +322,17 @@ def test_scratch_is_aligned_and_of_each_thread():
         assert not memory.arrays[0].any()
 
 
+def test_large_scratch_fills_huge_pages():
+    body = "*(int64_t *)b[0] = (uintptr_t)rt_scratch(n[0]) % (1 << 21) != 0;"
+    run = program([kernel("large", body, set(), {0}, ("m",), parallel=False)], [call(0, 0)], ("m",))
+    for m in (1 << 18, 3 << 20):
+        memory = Memory(np.ones(1, np.int64))
+        fresh = threading.Thread(target=run.run, args=(memory.pointers, sizes(m), 1))
+        fresh.start()
+        fresh.join()
+        assert not memory.arrays[0][0]
+
+
 # ---- libraries
 def test_kernels_that_differ_in_name_only_are_compiled_once():
     kernels = [kernel(n, "*(int *)b[0] += 1;", set(), {0}, parallel=False) for n in ("k1", "k12")]

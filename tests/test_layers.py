@@ -19,7 +19,7 @@ TREES = {"tegg": ROOT / "src" / "tegg", "tegg.backends": ROOT / "backends"}
 # From the ground up. A layer: its modules (a package stands for all of itself), and the layers
 # above the ground that it may import besides its own.
 LAYERS = {
-    "ground": ("bits cache collecting contraction dim dtype env errors interchange locks mapped plugins shape tree version", ""),
+    "ground": ("bits cache collecting contraction cores dim dtype env errors interchange locks mapped plugins shape tree version", ""),
     "program": ("ir", ""),
     "display": ("display drawing progress", "program"),
     "front": ("models nn ops tensor trace watching weights", "program"),

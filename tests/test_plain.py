@@ -29,7 +29,7 @@ ROWS = {o.name: o for o in templates(4)}
 @pytest.fixture(autouse=True, scope="module")
 def all_are_large() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plain, "_LARGE", 1)
+        patch.setattr(plain, "_LARGE", dict.fromkeys(plain._LARGE, 1))
         yield
 
 
@@ -94,9 +94,10 @@ def test_one_text_serves_many_sizes():
 
 
 def test_small_products_keep_their_sizes(monkeypatch):
-    monkeypatch.setattr(plain, "_LARGE", 42)
+    monkeypatch.setattr(plain, "_LARGE", {"CpuPacked": 42, "CpuRows": 35})
     assert generalized(fragment("CpuPacked", 90, 6, 7)) is not None
     assert generalized(fragment("CpuPacked", 90, 41, 1)) is None
+    assert generalized(fragment("CpuRows", 1, 41, 1)) is not None
 
 
 def fused() -> Fragment:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ def loads(tmp_path, monkeypatch):
         made.append(library.load(*args, **options))
         return made[-1]
     monkeypatch.setattr(target, "load", load)
+    monkeypatch.setattr(module, "_HEADS", ())
     return made
 
 
@@ -40,6 +42,25 @@ def test_usual_products_are_compiled_ahead_and_others_share_them(loads, monkeypa
     x = rng.integers(-3, 4, (128, 1000)).astype(np.float32)
     assert np.array_equal(tegg.compile(lambda x: x @ w)(x), x @ w)
     assert [(m.found, m.units) for m in loads] == [(1, 0)]
+
+
+def test_attention_is_compiled_ahead_and_other_programs_share_it(loads, monkeypatch):
+    monkeypatch.setattr(module, "_USUAL", ())
+    monkeypatch.setattr(module, "_HEADS", ((32, 1),))
+    assert prepare() == 1 and sum(m.units for m in loads) == 1
+    loads.clear()
+    x = np.random.default_rng(0).standard_normal((2, 70, 3, 4, 32)).astype(np.float32)
+
+    def heads(x, causal):
+        q, k, v = x.permute(2, 0, 3, 1, 4)
+        return tegg.scaled_dot_product_attention(q, k, v, is_causal=causal)
+    for causal in (False, True):
+        q, k, v = x.astype(np.float64).transpose(2, 0, 3, 1, 4)
+        scores = np.exp(q @ k.swapaxes(-1, -2) / math.sqrt(32)) * np.tri(70, 70, 0 if causal else 70)
+        wanted = scores / scores.sum(-1, keepdims=True) @ v
+        got = tegg.compile(heads)(x, causal)
+        assert np.allclose(got, wanted, 1e-4, 1e-5)
+    assert [(m.found, m.units) for m in loads] == [(1, 0)] * 2
 
 
 def test_what_is_ready_is_not_compiled_again(loads, monkeypatch):

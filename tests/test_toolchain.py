@@ -10,6 +10,7 @@ from tegg.backends.cpu import threads, toolchain
 from tegg.backends.cpu.toolchain import Toolchain, find
 
 from tegg.cache import Cache
+from tegg.cores import available
 from tegg.errors import BackendError
 
 EXPORT = '__attribute__((visibility("default"))) '
@@ -166,24 +167,4 @@ def test_threads_follow_the_environment(monkeypatch):
     monkeypatch.setenv("TEGG_THREADS", "100000")
     assert threads.threads() == 1023
     monkeypatch.setenv("TEGG_THREADS", "0")
-    assert 1 <= threads.threads() <= threads.available()
-
-
-@pytest.mark.parametrize("lines, files, cpus", [
-    ("0::/a/b\n", {"a/b/cpu.max": "max 100000", "a/cpu.max": "150000 100000"}, 2),
-    ("0::/a\n", {"a/cpu.max": "50000 100000"}, 1),
-    ("0::/a\n", {"a/cpu.max": "nonsense"}, 1 << 20),
-    ("4:cpu,cpuacct:/x\n2:memory:/y\n", {"cpu/x/cpu.cfs_quota_us": "300000",
-                                         "cpu/x/cpu.cfs_period_us": "100000"}, 3),
-    ("4:cpu:/x\n", {"cpu/x/cpu.cfs_quota_us": "-1", "cpu/x/cpu.cfs_period_us": "100000"}, 1 << 20),
-    ("", {}, 1 << 20)])
-def test_quotas(tmp_path, lines, files, cpus):
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-    (tmp_path / "own").write_text(lines)
-    assert threads._quota(tmp_path, tmp_path / "own") == cpus
-
-
-def test_no_cgroups(tmp_path):
-    assert threads._quota(tmp_path, tmp_path / "missing") == 1 << 20
+    assert 1 <= threads.threads() <= available()

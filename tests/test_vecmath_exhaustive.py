@@ -9,8 +9,8 @@ import pytest
 
 from tegg.backends.cpu import toolchain
 from tegg.backends.cpu.library import prelude
-from tegg.backends.cpu.threads import available
 from tegg.cache import default
+from tegg.cores import available
 
 # In units in the last place, as vecmath.h says. Of odd functions the negative half is compared with
 # the positive one, bit by bit.

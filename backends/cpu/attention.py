@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tegg.backends.cexpr import REGISTER, dim
 from tegg.backends.cpu.attention_forms import Blocks, register_tile
+from tegg.backends.cpu.attention_plain import generalized
 from tegg.backends.cpu.contraction_hooks import Axis, Hooks
 from tegg.backends.cpu.contraction import nothing, unit
 from tegg.backends.cpu.c_templates import template
@@ -18,12 +19,13 @@ from tegg.dtype import DType
 from tegg.ir.graph import Graph, Node
 from tegg.kernel.attention_classify import Attention, classify_attention
 from tegg.kernel.attention_work import attention_work
-from tegg.kernel.code import KernelCode, Stage
+from tegg.kernel.code import KernelCode, Stage, Work, at_given
 from tegg.kernel.contraction_classify import Contraction
 from tegg.kernel.contraction_shape import GemmParams, GemmShape, lanes_of
 from tegg.kernel.domain import spread
 from tegg.kernel.lower import kernel_symbols
 from tegg.kernel.slots import slots_of
+from tegg.kernel.value import reachable
 
 _SPAN = 32  # blocks of queries that share the panels of a block of keys
 
@@ -41,7 +43,11 @@ def lower_attention(graph: Graph, outputs: Sequence[Node], anchors: Sequence[Nod
     if not slots.live:
         return nothing(name)
     attention = classify_attention(graph, slots.live, anchors, language.native, slots.slots)
-    return _Kernel(name, attention, language, blocks, kernel_symbols(graph, outputs)).code()
+    work, general = attention_work(attention), generalized(attention, blocks.rows)
+    if general is None:
+        return _Kernel(name, attention, language, blocks, kernel_symbols(graph, outputs)).code(work)
+    made = _Kernel(name, general.attention, language, blocks, general.symbols).code(work)
+    return at_given(made, general.given, general.takes)
 
 
 @dataclass(slots=True)
@@ -54,10 +60,11 @@ class _Kernel:
     blocks: Blocks
     symbols: tuple[str, ...]
 
-    def code(self) -> KernelCode:
+    def code(self, work: Work) -> KernelCode:
         a = self.attention
-        second = self._text(f"{self.name}_v", a.second, None)
-        first = self._text(f"{self.name}_s", a.first, second.hooks)
+        buffers = self._buffers()
+        second = self._text(f"{self.name}_v", a.second, buffers)
+        first = self._text(f"{self.name}_s", a.first, buffers)
         params = second.hooks.params(self.symbols)
         parts = [*self._product(first, params), *self._product(second, params)]
         column = second.hooks.columns[0]
@@ -66,24 +73,30 @@ class _Kernel:
         self._between(first.hooks, params)
         parts.append(self._stage(first, second))
         source = "\n".join([*first.hooks.lines, *second.hooks.lines, *parts])
-        buffers = second.hooks.buffers()
         written = frozenset(s for s, (_, stored) in buffers.items() if stored)
         stage = Stage(self.name, frozenset(buffers) - written, written)
-        return KernelCode(self.name, source, (stage,), (), self.symbols,
-                          attention_work(self.attention), (f"{self.blocks}",))
+        return KernelCode(self.name, source, (stage,), (), self.symbols, work,
+                          (f"{self.blocks}",))
 
     @property
     def accumulator(self) -> DType:
         return register(self.attention.scores.dtype)
 
     # ---- the two products
-    def _text(self, name: str, c: Contraction, whole: Hooks | None) -> Text:
-        """A product's hooks and templates; ``whole``: those that know all buffers."""
+    def _buffers(self) -> dict[int, tuple[DType, bool]]:
+        """Slot -> dtype and whether it is written."""
+        out = {v.attr.slot: (v.dtype, False) for v in reachable(self.attention.read)
+               if v.op == "load"}
+        out.update({w.slot: (w.value.dtype, True) for w in self.attention.second.writes})
+        return dict(sorted(out.items()))
+
+    def _text(self, name: str, c: Contraction, buffers: Mapping[int, tuple[DType, bool]]) -> Text:
+        """A product's hooks and templates."""
         (group,) = c.groups
         m, n = spread(c.m), spread(group.n)
         hooks = Hooks(name, c, self.language.dialect, Axis("z", c.batch, spread(c.batch)),
                       Axis("m", c.m, m), Axis("k", c.k, c.depth), (Axis("n", group.n, n),),
-                      memory=whole.buffers() if whole else None)
+                      memory=buffers)
         lanes = lanes_of(self.accumulator, self.language.width)
         rows, vectors = register_tile(_short(m, self.blocks.rows), n, self.accumulator,
                                       self.language.width)
@@ -180,8 +193,8 @@ class _Kernel:
             EXP=self.language.dialect.ops["Exp", "float"].split("(")[0].format(
                 m="vd_" if letter == "d" else "v_"), m_of=first.hooks.m.of("row + i"), sum=at,
             key_name=first.hooks.columns[0].names[0], block=self._order(),
-            product=_choose(first, f"({common['K']}, a + i * as, as, b, t, 0, next);"),
-            weighted=_choose(second, "(kc, p + i * ps, ps, b, o, more, next);"))
+            product=_choose(first, f"({common['K']}, a + i * as, as, b, t, 0, next, 64);"),
+            weighted=_choose(second, "(kc, p + i * ps, ps, b, o, more, next, 64);"))
 
     def _order(self) -> str:
         """Where rows see different keys, threads take blocks from both ends: equal work."""

@@ -182,9 +182,11 @@ class _Kernel:
         parts = [text.transpose()] if transposes else []
         parts += [text.fill("split", A_COST=str(4 + int(self.shape.a_cost)),
                             B_COST=str(4 + int(self.shape.b_cost) if self.params.inline else 0)),
-                  text.products() if packed else "", text.operand_a(along_m)]
+                  text.products() if packed else "", text.fill("pace") if packed else "",
+                  text.operand_a(along_m)]
         for i, (g, axis) in enumerate(zip(c.groups, hooks.columns)):
             hooks.result(params, i, g, axis)
+            hooks.ask(params, i, g, axis)
             parts += [text.operand_b(t, axis, along_k[t.anchor]) for t in g.terms]
             parts.append(text.result(i, g, axis))
         return parts

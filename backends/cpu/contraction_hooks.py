@@ -8,18 +8,20 @@ from dataclasses import dataclass, field
 
 from tegg.backends.cexpr import MEMORY, REGISTER, Dialect, dim
 from tegg.backends.cfunction import print_hook
-from tegg.dim import Dim
+from tegg.dim import Dim, product
 from tegg.dtype import DType
 from tegg.errors import LoweringError
 from tegg.kernel.contraction_classify import Contraction, Group, Term
 from tegg.kernel.domain import Write
 from tegg.kernel.index import Var
 from tegg.kernel.lane import Lanes
-from tegg.kernel.loops import Stmt, Store, arrays
+from tegg.kernel.loops import Ahead, Stmt, Store, arrays
 from tegg.kernel.place import Limits, Placer
 from tegg.kernel.value import Val, reachable
 from tegg.kernel.vectorise import Vectoriser
 
+_FAR = 1 << 20   # bytes of results that no cache of a thread keeps
+_LINE = 64       # bytes that caches move together
 _NO_LANES = Var(1, 1_000_003)  # stands for the innermost variable of a group that has none
 
 
@@ -255,6 +257,30 @@ class Hooks:
                 given[t.sum.id] = (f"const {kind}", f"s{t.anchor}")
             self.hook(f"out{number}{suffix}", params, [self.m, axis], needs, group.writes, axis,
                        masked, given)
+
+
+    def asked(self, group: Group, axis: Axis) -> int:
+        """Columns of a line of the results that are asked for before they are written; 0: none is,
+        for they stay near, or do not lie in rows."""
+        size = product((self.batch.count, self.m.count, axis.count))
+        widest = max((w.value.dtype.itemsize for w in group.writes), default=1)
+        near = isinstance(size, int) and size * widest < _FAR
+        rows = len(axis.names) == 1 and all(
+            not w.guards and w.form.coefficient(axis.last) == 1
+            and all(isinstance(atom, Var) for atom in w.form.terms) for w in group.writes)
+        return _LINE // widest if rows and not near else 0
+
+    def ask(self, params: str, number: int, group: Group, axis: Axis) -> None:
+        """Ask for the line that the results of a row and a column go to."""
+        if not self.asked(group, axis):
+            return
+        named: dict[Var, str] = {}
+        for a in (self.batch, self.m, axis):
+            named.update(a.named())
+        lines, _ = print_hook(
+            self.dialect, self.contraction.propagation.algebra,
+            [Ahead(w.slot, w.form, w.value.dtype, True) for w in group.writes], (), named, {})
+        self._function("void", f"ask{number}", params, [self.m, axis], (), lines)
 
 
 def _dear(roots: Sequence[Val], free: frozenset[Var], sums: set[int], what: str) -> list[Val]:

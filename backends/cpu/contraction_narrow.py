@@ -13,7 +13,6 @@ from tegg.kernel.contraction_held import Held
 from tegg.kernel.contraction_shape import GemmParams
 
 _PAGE = 4096  # bytes
-_FETCHED = 4  # lines that a step of products of tiles fetches, one beside each
 
 
 def room(depth: Dim, held: Held | None) -> Dim:
@@ -59,16 +58,11 @@ def fill_tiles(p: GemmParams, call: str, row_pointers: str) -> str:
             f"(kc + {p.held.grain - 1}) / {p.held.grain});\n          }}")
 
 
-def due(p: GemmParams, sums: DType) -> dict[str, str]:
-    """LINES: so many tiles of rows fetch a share each of the coming panel; DUE: lines that one
-    does in kc steps."""
-    held = p.held
-    if held is None:
-        return dict(LINES=str(max(1, p.nr * sums.itemsize // 64)), DUE="kc")
-    of_step = p.nr * held.itemsize * (held.grain if in_tiles(held) else held.group) // 64
-    if in_tiles(held):
-        return dict(LINES=str(max(1, of_step // _FETCHED)), DUE=f"(kc / {held.grain} * {_FETCHED})")
-    return dict(LINES=str(max(1, of_step)), DUE="kc" if held.group == 1 else f"(kc / {held.group})")
+def shares(p: GemmParams, sums: DType) -> dict[str, str]:
+    """LINES of a panel in a step; A_ROWS: rows of A that scratch has room for."""
+    size = p.held.itemsize * p.held.group if p.held else sums.itemsize
+    return dict(LINES=str(max(1, p.nr * size // 64)),
+                A_ROWS=str(p.rows + (p.mr if in_tiles(p.held) else 0)))
 
 
 @cache
@@ -76,12 +70,12 @@ def _text(name: str) -> str:
     return files("tegg.backends.cpu").joinpath(name).read_text()
 
 
-def asked(p: GemmParams, rows: Dim) -> str:
-    """What to fetch at step p of a product: of the coming panel while further rows meet this one;
+def ask(p: GemmParams, rows: Dim) -> str:
+    """What a step of a product asks for: of the coming panel while further rows meet this one;
     else of what comes a page on, for hardware follows a panel that is read once to a page's end."""
     if isinstance(rows, int) and rows <= p.mr:
-        return f"(const char *)(b + p * {p.nr}) + {_PAGE}"
-    return "next + p * 64" if p.held is None else f"next + p / {p.held.group} * 64"
+        return f"__builtin_prefetch((const char *)(b + p * {p.nr}) + {_PAGE}, 0, 2);"
+    return "__builtin_prefetch(next, 0, 2); next += pace;"
 
 
 def header(held: Held | None) -> str:

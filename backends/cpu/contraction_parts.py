@@ -75,7 +75,8 @@ class Parts:
                 pointers.append(f"{kind} *const panels{x} = ({kind} *)(ws + at_panels{x});")
                 packs.append(f"{h.name}_pack{x}({h.args(t.symbols)}, {h.batch.args}0, from{i + 1} "
                              f"- from{i}, ko0, ko1, deep, panels{x});")
-            terms = "\n".join(t.fill("term", x=str(term.anchor), choose=t.choose(n), **names)
+            terms = "\n".join(t.fill("term", x=str(term.anchor), choose=t.choose(n),
+                                     next=t.next(term, i, False), **names)
                               for n, term in enumerate(g.terms))
             groups.append(t.fill("group_parts", terms=terms, TERMS=str(t.most_terms()), **names))
         rows = self._a_rows()

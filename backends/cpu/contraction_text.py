@@ -11,7 +11,7 @@ from tegg.backends.cpu.contraction_extents import (
     depth_of_blocks, multiple, outer_loops, vectors_of_panels, whole_vectors)
 from tegg.backends.cpu.contraction_hooks import Axis, Hooks, RowValue
 from tegg.backends.cpu.contraction_narrow import (
-    around_tiles, asked, deep, due, fill_tiles, header, held_words, in_tiles, products_of)
+    around_tiles, ask, deep, fill_tiles, header, held_words, in_tiles, products_of, shares)
 from tegg.dim import product
 from tegg.kernel.contraction_classify import Group, Term
 from tegg.kernel.contraction_shape import GemmParams, GemmShape
@@ -37,14 +37,14 @@ class Text:
         inner = product(h.k.extents[1:])
         steps, stride = depth_of_blocks(h.k, p, d, h.dialect.width)
         return dict(
-            **held_words(p.held, h, d), **due(p, d),
+            **held_words(p.held, h, d),
             k=h.name, T=h.scalar(d), V=h.vector(d), W=str(h.dialect.width),
             SEL=f"v{letter}_sel", HADD=f"v{letter}_hadd", STORE=f"v{letter}_store",
             LOAD=f"v{letter}_load", MR=str(p.mr), R=str(p.abreast), NR=str(p.nr),
             DEEP=deep(h.k.count, p.held),
             LANES=str(p.lanes), MC=str(p.rows), SPAN=str(p.span), PIECE=str(p.piece),
             BYTES=str(p.lanes * d.itemsize), GROUPS=str(p.nr // h.dialect.width),
-            A_ROWS=str(p.rows + (p.mr if in_tiles(p.held) else 0)),
+            **shares(p, d),
             M=dim(h.m.count), K=dim(h.k.count), B=dim(h.batch.count), KO=steps, AS=stride,
             K_outer=dim(h.k.extents[0]),
             k_inner=dim(inner), k_open=outer_loops(h.k), k_last=h.k.names[-1],
@@ -235,14 +235,14 @@ class Text:
         calls = [f"PRODUCT({self.hooks.name}_product_{v}, {v})"
                  for v in self._vectors()]
         return self.fill(products_of(self.params.held), products="\n".join(calls),
-                         header=header(self.params.held), asked=asked(self.params, self.shape.m))
+                         header=header(self.params.held), ask=ask(self.params, self.shape.m))
 
     def choose(self, tile: int) -> str:
         """The product for as many vectors as a panel has columns."""
         p, name = self.params, self.hooks.name
         rows = ("i < whole ? in + i * stride : a + i * as, i < whole ? stride : as"
                 if p.in_place else "a + i * as, as")
-        args = f"(kc, {rows}, b, t + {tile * p.mr * p.nr}, kb > 0, next);"
+        args = f"(kc, {rows}, b, t + {tile * p.mr * p.nr}, kb > 0, next, pace);"
         *fewer, most = self._vectors()
         if not fewer:
             return f"{name}_product_{most}{args}"
@@ -256,27 +256,47 @@ class Text:
         return (vectors_of_panels(self.hooks.columns, p) if self.counted
                 else list(range(1, p.nv + 1)))
 
-    def groups(self) -> str:
-        """Rows of A against panels of each group, one after the other."""
+    def groups(self, again: bool = False) -> str:
+        """Rows of A against panels of each group, one after the other. ``again``: the first panel
+        is read once more after the last, further down or by the next rows."""
         groups = []
         for i, (g, axis) in enumerate(zip(self.hooks.contraction.groups, self.hooks.columns)):
             more = dict(g=str(i), N=dim(axis.count), TERMS=str(self.most_terms()))
             start = f"from{i}"
             terms = "\n".join(self.fill("term", x=str(t.anchor), choose=self.choose(n),
-                                        **{"from": start}, **more)
+                                        next=self.next(t, i, again), **{"from": start}, **more)
                               for n, t in enumerate(g.terms))
             tiles = ", ".join(f"t + {n * self.params.mr * self.params.nr}"
                               for n in range(len(g.terms)))
             groups.append(self.fill(
                 "group", terms=terms, tile_pointers=tiles, to=f"from{i + 1}",
+                asks=self.asks(i, g, axis),
                 row_pointers_i=self.row_pointers(self.result_rows(g), "i"), **{"from": start},
                 **more))
         return "\n".join(groups)
 
+    def next(self, term: Term, number: int, again: bool) -> str:
+        """The panel that is read after the one at hand."""
+        nr = self.params.nr
+        on = f"(b + deep * {nr})"
+        if not again:
+            return on
+        first = f"(c0 > from{number} ? c0 - from{number} : 0)"
+        return (f"(q + 1 < c1 && q + 1 < from{number + 1} ? {on} : "
+                f"panels{term.anchor} + ({first} * deep + after) * {nr})")
+
+    def asks(self, number: int, group: Group, axis: Axis) -> str:
+        """Requests for the memory that the results of a tile go to, before its last sums."""
+        line = self.hooks.asked(group, axis)
+        if not line:
+            return ""
+        return self.fill("ask", g=str(number), n_args_end=axis.args.rstrip(", "), line=str(line),
+                         n_last=axis.names[-1], m_of=self.hooks.m.of("row + r"))
+
     def block(self) -> str:
         """Rows of A against panels that rest in memory."""
         a_rows = self.hooks.rows_in([self.hooks.contraction.a])
-        return self.fill("packed", panel_params=self._panel_params(), groups=self.groups(),
+        return self.fill("packed", panel_params=self._panel_params(), groups=self.groups(True),
                          TERMS=str(self.most_terms()), row_arrays=self.row_arrays(),
                          panel_counts=self.panel_counts(), array_params=self.array_params(),
                          fill_a=self.fill_a(a_rows), in_place=self.in_place())

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tegg.cache import Cache, default
+from tegg.cores import available
 from tegg.kernel.code import KernelCode
 
 from . import toolchain
 from .objects import Objects, Place, anonymous
 from .runtime import runtime, text
-from .threads import available
 from .toolchain import Toolchain
 
 _HEADERS = ("vector.h", "gather.h", "vecmath.h", "turn.h", "stream.h")

@@ -16,10 +16,11 @@ from tegg.dim import Dim, dim, evaluate
 from tegg.ir.classes import Fragment
 from tegg.ir.graph import Graph, Node
 from tegg.ir.template import OWN
-from tegg.kernel.code import KernelCode
+from tegg.kernel.code import KernelCode, at_given
 
-_FORMS = ("CpuPacked", "CpuRows", "CpuDots")
-_LARGE = 1 << 20  # elements of the second operand: from there on, the two were equally fast
+# Elements of the second operand from which on the two were equally fast. Of few rows each element
+# is used so rarely that memory decides sooner.
+_LARGE = {"CpuPacked": 1 << 20, "CpuRows": 1 << 19, "CpuDots": 1 << 19}
 
 
 def generalized(fragment: Fragment) -> tuple[Fragment, Mapping[str, int]] | None:
@@ -50,7 +51,7 @@ def _is_plain(fragment: Fragment) -> bool:
     if len(fragment.anchors) != 1 or len(fragment.outputs) != 1:
         return False
     (product,), (result,) = fragment.anchors, fragment.outputs
-    if product.op.name not in _FORMS or len(fragment.graph.inputs) != 2:
+    if product.op.name not in _LARGE or len(fragment.graph.inputs) != 2:
         return False
     if sorted(a.attrs[0] if a.op.name == "Input" else -1 for a in product.args) != [0, 1]:
         return False
@@ -58,7 +59,7 @@ def _is_plain(fragment: Fragment) -> bool:
         return False
     every = [n for v in (*product.args, product, result) for n in v.shape]
     return (all(isinstance(n, int) and n > 0 for n in every) and _long(product) == _long(result)
-            and math.prod(map(int, product.args[1].shape)) >= _LARGE)
+            and math.prod(map(int, product.args[1].shape)) >= _LARGE[product.op.name])
 
 
 def _long(v: Node) -> list[Dim]:
@@ -67,6 +68,6 @@ def _long(v: Node) -> list[Dim]:
 
 def given(code: KernelCode, sizes: Mapping[str, int]) -> KernelCode:
     """A kernel that is called at these sizes, whatever program it is part of."""
-    return replace(code, symbols=(), given=tuple(sizes[s] for s in code.symbols),
+    return replace(at_given(code, tuple(sizes[s] for s in code.symbols)),
                    temporaries=tuple(replace(t, size=evaluate(t.size, sizes))
                                      for t in code.temporaries))

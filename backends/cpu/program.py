@@ -26,7 +26,7 @@ class Step:
     sizes: tuple[int, ...] | None = None  # numbers of the program's symbols; None: all, in order
     bytes: Dim = 0                        # of a copy
     call: int = -1                        # the call of the plan that it is part of
-    given: tuple[int, ...] = ()           # sizes that the function takes instead
+    given: tuple[Dim, ...] = ()           # sizes that the function takes instead
     barrier: bool = False                 # all threads finish what came before first
 
 
@@ -38,11 +38,12 @@ def steps_of(kernels: Sequence[KernelCode], calls: Sequence[Call],
     for number, call in enumerate(calls):
         kernel = kernels[call.kernel]
         sizes = tuple(symbols.index(s) for s in kernel.symbols)
-        tiny = not kernel.symbols and 0 < call.seconds < serial
+        tiny = not kernel.symbolic and 0 < call.seconds < serial
+        takes = tuple(call.buffers[b] for b in kernel.takes) or call.buffers
         for i in call.stages:
             stage = kernel.stages[i]
             steps.append(Step(
-                stage.function, call.buffers, frozenset(call.buffers[b] for b in stage.reads),
+                stage.function, takes, frozenset(call.buffers[b] for b in stage.reads),
                 frozenset(call.buffers[b] for b in stage.writes), stage.parallel and not tiny,
                 None if sizes == tuple(range(len(sizes))) else sizes, 0, number, kernel.given))
     return steps
@@ -91,7 +92,7 @@ def encoded(dim: Dim, symbols: Sequence[str]) -> list[int]:
 class _Step(ctypes.Structure):
     _fields_ = [("function", ctypes.c_void_p), ("buffers", ctypes.c_void_p),
                 ("sizes", ctypes.c_void_p), ("given", ctypes.c_void_p),
-                ("bytes", ctypes.c_void_p),
+                ("derived", ctypes.c_void_p), ("bytes", ctypes.c_void_p),
                 ("buffer_count", ctypes.c_int32), ("size_count", ctypes.c_int32),
                 ("serial", ctypes.c_int32), ("barrier", ctypes.c_int32)]
 
@@ -112,18 +113,22 @@ class Program:
         self._program = _Program(
             ctypes.addressof(self._table), len(steps),
             max((len(s.buffers) for s in steps), default=0),
-            max((len(s.sizes or ()) for s in steps), default=0))
+            max((max(len(s.sizes or ()), len(s.given)) for s in steps), default=0))
         self.address = ctypes.addressof(self._program)
         self._run = runtime().free.rt_run_program
 
     def _step(self, s: Step, functions: Mapping[str, int]) -> _Step:
+        known = [n for n in s.given if isinstance(n, int)]
+        derived = [self._array(ctypes.c_int64, encoded(n, self.symbols))
+                   for n in s.given] if len(known) < len(s.given) else []
         return _Step(
             None if s.function is None else functions[s.function],
             self._array(ctypes.c_int32, s.buffers),
             None if s.sizes is None else self._array(ctypes.c_int32, s.sizes),
-            self._array(ctypes.c_int64, s.given) if s.given else None,
+            self._array(ctypes.c_int64, known) if s.given and not derived else None,
+            self._array(ctypes.c_void_p, derived) if derived else None,
             self._array(ctypes.c_int64, encoded(s.bytes, self.symbols)),
-            len(s.buffers), len(s.sizes or ()), not s.parallel, s.barrier)
+            len(s.buffers), len(derived) or len(s.sizes or ()), not s.parallel, s.barrier)
 
     def _array(self, kind: type, values: Sequence[int]) -> int:
         self._keep.append((kind * max(1, len(values)))(*values))

@@ -18,9 +18,9 @@ from pathlib import Path
 
 from tegg import env
 from tegg.cache import Cache, content_key
+from tegg.cores import available
 from tegg.errors import BackendError
 
-from .threads import available
 
 # What values need. Nothing of -ffast-math: NaN, inf and -0.0 have a meaning. No contraction: a
 # multiply-add that the compiler fuses in one place and not in another would give a value that

@@ -45,6 +45,10 @@ static void step(const struct rt_step *s, const struct frame *f, int tid, int nt
   for (int i = 0; i < s->buffer_count; i++) buffers[i] = f->buffers[s->buffers[i]];
   if (s->given) {
     sizes = s->given;
+  } else if (s->derived) {
+    for (int i = 0; i < s->size_count; i++)
+      if (!rt_evaluate(s->derived[i], f->sizes, &renamed[i])) return;  // no buffer is that large
+    sizes = renamed;
   } else if (s->sizes) {
     for (int i = 0; i < s->size_count; i++) renamed[i] = f->sizes[s->sizes[i]];
     sizes = renamed;

@@ -20,6 +20,7 @@ struct rt_step {
   const int32_t *buffers;  // of the program, in the order that the function takes
   const int32_t *sizes;    // likewise; NULL: the program's own order
   const int64_t *given;    // sizes that are known; NULL: those of the program, as above
+  const rt_poly *derived;  // or what follows from those of the program, each by itself
   rt_poly bytes;           // of a copy from buffers[0] to buffers[1]
   int32_t buffer_count, size_count;
   int32_t serial;          // only thread 0 has work

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <time.h>
 #ifdef __linux__
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
@@ -198,6 +199,10 @@ static void forget_workers(void) {
 }
 
 // ---- scratch memory of a thread
+#define SMALL_PAGE ((size_t)4096)
+#define LARGE_PAGE ((size_t)1 << 21)
+#define LARGE ((size_t)1 << 18)
+
 struct block {
   void *memory;
   size_t bytes;
@@ -216,11 +221,19 @@ static void *scratch(size_t bytes) {
     own = calloc(1, sizeof *own);
     if (own) pthread_setspecific(block_key, own);  // freed when the thread ends
   }
-  size_t size = (bytes + bytes / 2 + 4095) & ~(size_t)4095;
+  // What is large lies in pages of 2 MB where the system has them: hardware fetches ahead to the end
+  // of a page, and what shares a page does not share sets of a cache by chance.
+  size_t size = bytes + bytes / 2, page = size < LARGE ? SMALL_PAGE : LARGE_PAGE;
+  size = (size + page - 1) & ~(page - 1);
   if (own) {
     free(own->memory);
     own->bytes = size;
-    if (!posix_memalign(&own->memory, 64, size)) return own->memory;
+    if (!posix_memalign(&own->memory, page == LARGE_PAGE ? page : 64, size)) {
+#ifdef MADV_HUGEPAGE
+      if (page == LARGE_PAGE) madvise(own->memory, size, MADV_HUGEPAGE);
+#endif
+      return own->memory;
+    }
   }
   fprintf(stderr, "tegg: no memory for %zu bytes of a kernel's scratch\n", size);
   abort();  // a kernel has no way to fail

@@ -17,7 +17,8 @@ from tegg.runtime.prepare import STEPS, prepare as compile_ahead
 def prepare(device: str, as_json: bool) -> None:
     """Compile ahead what most programs need, once for this machine.
 
-    First calls find it in the cache then: the library of the device, and products of two arrays.
+    First calls find it in the cache then: the library of the device, products of two arrays,
+    and attention.
     """
     start = time.perf_counter()
     with progress("compiling", STEPS, quiet=as_json) as step:

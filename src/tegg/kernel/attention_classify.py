@@ -44,6 +44,12 @@ class Attention:
         return self.second.k
 
     @property
+    def read(self) -> tuple[Val, ...]:
+        """All that is computed from memory."""
+        return (*self.first.read, *self.second.read, self.scores, *self.columns,
+                *(b.value for b in self.bounds))
+
+    @property
     def product(self) -> Val:
         """The sum from which a score is computed."""
         return self.first.groups[0].terms[0].sum

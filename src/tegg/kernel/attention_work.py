@@ -20,8 +20,7 @@ def attention_work(a: Attention, aside: Iterable[Temporary] = ()) -> Work:
     keys, depth = hint(a.second.depth), hint(a.first.depth)
     scores = batch * m * keys
     each = SOFTMAX + flops(a.scores, frozenset(), frozenset({a.product.id}))
-    read = bytes_read([*a.first.read, *a.second.read, a.scores, *a.columns,
-                       *(b.value for b in a.bounds)], a.first.propagation.graph)
+    read = bytes_read(a.read, a.first.propagation.graph)
     moved = sum(hint(t.size) * t.dtype.itemsize for t in aside)
     return Work(int(scores * (2 * depth + 2 * n + each)), int(scores * (depth + n)), read + moved,
                 bytes_written(a.second.writes) + moved)

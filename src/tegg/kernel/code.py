@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tegg.dim import Dim, evaluate
 from tegg.dtype import DType
@@ -75,8 +75,10 @@ class Work:
 class KernelCode:
     """The source of one kernel; ``symbols`` names the sizes it takes, in order.
 
-    given: the sizes themselves where they are known, and the source serves others too; then there
-    are no symbols.
+    given: the sizes themselves, where the source serves more than one program: numbers, or dims in
+    the program's symbols; then there are no symbols of its own.
+    takes: which of the kernel's buffers each pointer is that its functions take; all of them in
+    their order where it is empty.
     moves: of a copy between two memories, which has no source, where to: ``device`` or ``host``.
     """
 
@@ -88,4 +90,20 @@ class KernelCode:
     work: Work
     notes: tuple[str, ...] = field(default=())
     moves: str = ""
-    given: tuple[int, ...] = ()
+    given: tuple[Dim, ...] = ()
+    takes: tuple[int, ...] = ()
+
+    @property
+    def symbolic(self) -> bool:
+        """Whether sizes that only a call knows have a part in it."""
+        return bool(self.symbols) or not all(isinstance(n, int) for n in self.given)
+
+
+def at_given(code: KernelCode, given: tuple[Dim, ...], takes: tuple[int, ...] = ()) -> KernelCode:
+    """A kernel that is called at sizes (and on buffers) that the program gives it, whose stages
+    read and write buffers of the program's kernel."""
+    def moved(buffers: frozenset[int]) -> frozenset[int]:
+        return frozenset(takes[b] for b in buffers) if takes else buffers
+
+    return replace(code, symbols=(), given=given, takes=takes, stages=tuple(
+        replace(s, reads=moved(s.reads), writes=moved(s.writes)) for s in code.stages))

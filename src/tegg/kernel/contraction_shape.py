@@ -12,9 +12,9 @@ from tegg.kernel.contraction_held import TILE, Held
 Form = Literal["packed", "rows", "dots"]
 Unit = Literal["free", "k", "none"]  # which variable of an operand is contiguous in memory
 
-_DEPTH = 384       # products summed before partial sums are set aside: a panel of B stays in L1/L2
+_DEPTH = 512       # products summed before partial sums are set aside: a panel of B stays in L1/L2
 _LONGEST = 512     # depth that still is one block
-_ROWS = 128        # rows of A that are kept in L2 together
+_ROWS = 144        # rows of A that are kept in L2 together
 _TILED_ROWS = 256  # the same for tiles, which wait longer for a panel that is not in L2 yet
 _CLOSE = 1 << 16   # bytes of an operand that stay in L1
 _FAR = 1 << 20     # bytes of panels that no cache of a thread keeps

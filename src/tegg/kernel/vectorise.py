@@ -6,12 +6,14 @@ import math
 from collections.abc import Iterable, Sequence
 
 from tegg.dim import exact_div, hint, upper_bound
+from tegg.dtype import f32
 from tegg.kernel.index import Form, Var
 from tegg.kernel.lane import Lanes
 from tegg.kernel.value import Val, reachable
 
 _HEAVY = 8.0       # operations of a value from which its registers crowd out unrolling
 _GATHER = 16.0     # score of an access that goes lane by lane
+_HALVED = 4.0      # of a load of every other element: two loads and a shuffle
 _INNER_HINT = 64   # a nested reduction shorter than this is no better place for the lanes
 
 
@@ -38,8 +40,12 @@ class Vectoriser:
                 total += 0.3
                 continue
             k = self.lanes.coefficient(x.attr.form, v)
+            follow = {self.lanes.coefficient(g.form, v) for g in x.attr.guards}
+            if k == 2 and x.dtype is f32 and follow <= {0, 2}:
+                total += _HALVED
+                continue
             total += 1.0 if k == 1 else 1.5 if k == -1 else _GATHER
-            if any(self.lanes.coefficient(g.form, v) not in (0, 1, -1) for g in x.attr.guards):
+            if not follow <= {0, 1, -1}:
                 total += _GATHER
         for form in stores:
             if v in form.vars():  # a store that does not follow the lanes costs nothing

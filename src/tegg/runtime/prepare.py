@@ -1,16 +1,17 @@
 """Compiling ahead what programs share: the machine's own part of a first call.
 
-Large products of plain operands take their sizes as arguments, so that a handful of kernels serves
-most of them. Which forms these are is what the rules and the costs of this machine choose for usual
-sizes.
+Large products of plain operands, and attention, take their sizes as arguments, so that a handful of
+kernels serves most of them. Which forms these are is what the rules and the costs of this machine
+choose for usual sizes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from os import cpu_count
 
+from tegg.cores import available
 from tegg.ir.graph import Graph
 from tegg.planning.plan import Plan
 from tegg.planning.target import find
@@ -18,27 +19,38 @@ from tegg.runtime.driver import Options, plan_graph
 
 # Rows of x, and both sides of w: one row and few (a token, a batch), one tile and many.
 _USUAL = tuple((m, n) for m in (1, 64, 1024) for n in (1024, 4096))
-STEPS = 2 * len(_USUAL)  # how many times ``prepare`` tells of a step
+# Depths of a head, which stay in the text: of most models, of larger ones, of small encoders. Which
+# keys a row sees by its position is an argument, whether heads share keys is not.
+_HEADS = ((64, 1), (64, 4), (128, 1), (128, 4), (32, 1))  # and how many share a head of keys
+STEPS = 2 * len(_USUAL) + len(_HEADS)  # how many times ``prepare`` tells of a step
 
 
 def prepare(device: str = "cpu", step: Callable[[str], None] = lambda name: None) -> int:
-    """Compile the device's library and its usual products into the cache, where they are not there
-    yet. How many kernels these are.
+    """Compile the device's library, its usual products and attention into the cache, where they are
+    not there yet. How many kernels these are.
 
     Raises BackendError where the device or its compiler is missing.
     """
     plans: dict[tuple[str, ...], Plan] = {}
     target = find(device)
-    for m, n in _USUAL:
-        for linear in (False, True):
-            plan = plan_graph(_product(m, n, linear), Options(device=device))
-            plans.setdefault(tuple(k.source for k in plan.kernels), plan)
-            step(f"{m} rows, {n} columns")
+    for graph, told in _usual():
+        plan = plan_graph(graph, Options(device=device))
+        plans.setdefault(tuple(k.source for k in plan.kernels), plan)
+        step(told)
     first, *rest = plans.values()
     target.build(first)  # the library that all are linked with is compiled once
-    with ThreadPoolExecutor(cpu_count()) as pool:
+    with ThreadPoolExecutor(available()) as pool:
         list(pool.map(target.build, rest))
     return len(plans)
+
+
+def _usual() -> Iterator[tuple[Graph, str]]:
+    """Programs of one kernel each, and what they are."""
+    for m, n in _USUAL:
+        for linear in (False, True):
+            yield _product(m, n, linear), f"{m} rows, {n} columns"
+    for depth, shared in _HEADS:
+        yield _attention(depth, shared), f"attention, heads of {depth}"
 
 
 def _product(m: int, n: int, linear: bool) -> Graph:
@@ -47,4 +59,18 @@ def _product(m: int, n: int, linear: bool) -> Graph:
     x, w = graph.input("x", (m, n), "f32"), graph.input("w", (n, n), "f32", "weight")
     spec = "a,c;b,c;a,b" if linear else "a,c;c,b;a,b"
     graph.outputs["out"] = graph.expansion("Contract", x, w, spec, (m, n))
+    return graph
+
+
+def _attention(depth: int, shared: int) -> Graph:
+    """softmax(q @ k.T / sqrt(depth)) @ v, where ``shared`` heads of q have one of k and v."""
+    graph, heads, n = Graph(), 8, 256
+    q = graph.input("q", (heads, shared, n, depth), "f32")
+    k, v = (graph.input(name, (heads, n, depth), "f32") for name in "kv")
+    shape = (heads, shared, n, n)
+    scores = graph.expansion("Contract", q, k, "h,g,a,c;h,b,c;h,g,a,b", shape)
+    scale = graph.full(1 / math.sqrt(depth), "f32", shape)
+    weights = graph.expansion("Softmax", graph.op("Mul", scores, scale), 3)
+    graph.outputs["out"] = graph.expansion("Contract", weights, v, "h,g,a,b;h,b,c;h,g,a,c",
+                                           (heads, shared, n, depth))
     return graph

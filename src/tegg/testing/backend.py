@@ -172,7 +172,7 @@ def check_view(target: Target, case: Views, slack: float = 1.0) -> bool:
     note(code.source)
     if code.work.evaluations > DEAREST:
         return False
-    for i, sizes in enumerate(case.runs if code.symbols else case.runs[:1]):
+    for i, sizes in enumerate(case.runs if code.symbolic else case.runs[:1]):
         if any(size > LARGEST for size in case.counts(sizes)):
             continue
         inputs = case.inputs(sizes, i)

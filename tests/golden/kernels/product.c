@@ -79,18 +79,18 @@ typedef float k_memory __attribute__((vector_size(64), aligned(sizeof(float)), m
 #define CONTRACTED __attribute__((noinline, optimize("fp-contract=fast")))
 #endif
 // t[8][48] = (more ? t : 0) + a . b over kc steps: a holds 8 rows with stride `as`, b is a panel
-// [kc][48]. What is read later, of the coming panel from `next` on or of this one, is fetched
-// meanwhile.
+// [kc][48]. What is read later, of the coming panel from `next` on (`pace` bytes a step) or of this
+// one, is fetched meanwhile.
 #define PRODUCT(NAME, NV)                                                                         \
   static CONTRACTED void NAME(int64_t kc, const float *restrict a, const int64_t as,                 \
-      const float *restrict b, float *restrict t, int more, const char *next) {                         \
+      const float *restrict b, float *restrict t, int more, const char *next, int64_t pace) {           \
     CONTRACT                                                                                      \
     k_wide acc[8][NV];                                                                       \
     _Pragma("GCC unroll 16") for (int i = 0; i < 8; i++)                                        \
       _Pragma("GCC unroll 8") for (int j = 0; j < NV; j++) acc[i][j] = (k_wide){0};            \
     _Pragma("GCC unroll 2") for (int64_t p = 0; p < kc; p++) {                                    \
       k_wide bv[NV];                                                                           \
-      __builtin_prefetch(next + p * 64, 0, 2);                                                           \
+      __builtin_prefetch(next, 0, 2); next += pace;                                                                                        \
       _Pragma("GCC unroll 8") for (int j = 0; j < NV; j++)                                        \
         bv[j] = *(const k_memory *)(b + p * 48 + 16 * j);                                 \
       _Pragma("GCC unroll 16") for (int i = 0; i < 8; i++)                                      \
@@ -111,6 +111,13 @@ PRODUCT(k_product_3, 3)
 #undef CONTRACTED
 #undef CONTRACT
 #undef PRODUCT
+
+// How many bytes of the coming panel are asked for at a step, while so many rows meet this one: all of
+// it, evenly, for what is far away comes as fast as that and no faster.
+static int64_t k_pace(int64_t rows) {
+  const int64_t tiles = (rows + 8 - 1) / 8;
+  return tiles > 3 ? (3 * 64 + tiles - 1) / tiles : 64;
+}
 
 // Rows row .. row+rows of A over the outer steps ko0 .. ko1 of k, with stride `as`; rows up to a
 // multiple of 8 are 0.
@@ -197,14 +204,18 @@ static void k_block(const float *const b0, const float *const b1, const float *c
   const int64_t as = 80, deep = 48, span = blocks > 1 ? 85 : q1 - q0;
   float *const a = (float *)ws;
   float *const tile = (float *)(ws + (64 * as * sizeof(float) + 63) / 64 * 64), *const sums = tile + 1 * 8 * 48;
-  for (int64_t row = row0; row < row1; row += 64) {
-    const int64_t rows = row1 - row < 64 ? row1 - row : 64;
+  // Blocks of rows are equally tall, for each reads all panels.
+  const int64_t tiles = (row1 - row0 + 8 - 1) / 8, cuts = (tiles + 64 / 8 - 1) / (64 / 8);
+  const int64_t most = (tiles + cuts - 1) / cuts * 8;
+  for (int64_t row = row0; row < row1; row += most) {
+    const int64_t rows = row1 - row < most ? row1 - row : most, pace = k_pace(rows);
 
     for (int64_t c0 = q0; c0 < q1; c0 += span) {
       const int64_t c1 = q1 - c0 > span ? c0 + span : q1;
       for (int64_t kb = 0; kb < blocks; kb++) {
         const int64_t ko0 = kb * steps, ko1 = 48 - ko0 < steps ? 48 : ko0 + steps;
         const int64_t kc = (ko1 - ko0) * (1), at = ko0 * (1);
+        const int64_t after = kb + 1 < blocks ? at + kc : 0;  // depth that the first panel is next read at
         if (blocks > 1 || c0 == q0) {
           const int64_t whole = rows / 8 * 8;
           if (whole < rows) k_fill(b0, b1, b2, b3, z0, row + whole, rows - whole, ko0, ko1, as, a + whole * as);
@@ -214,12 +225,13 @@ static void k_block(const float *const b0, const float *const b1, const float *c
         for (int64_t q = c0 > from0 ? c0 : from0; q < c1 && q < from1; q++) {
           const int64_t col = (q - from0) * 48, cols = 96 - col < 48 ? 96 - col : 48;
           for (int64_t i = 0; i < rows; i += 8) {
-            const int64_t ahead = i / 8 % 3 * kc * 64;
+            const int64_t ahead = i / 8 * (kc / 1) * pace;
             float *const t = blocks == 1 ? tile : sums + ((q - c0) * (64 / 8) + i / 8) * (1 * 8 * 48);
+
             {
               const float *const b = panels0 + ((q - from0) * deep + at) * 48;
-              const char *const next = (const char *)(b + deep * 48) + ahead;
-k_product_3(kc, i < whole ? in + i * stride : a + i * as, i < whole ? stride : as, b, t + 0, kb > 0, next);
+              const char *const next = (const char *)(q + 1 < c1 && q + 1 < from1 ? (b + deep * 48) : panels0 + ((c0 > from0 ? c0 - from0 : 0) * deep + after) * 48) + ahead;
+k_product_3(kc, i < whole ? in + i * stride : a + i * as, i < whole ? stride : as, b, t + 0, kb > 0, next, pace);
             }
 
             if (kb == blocks - 1)
