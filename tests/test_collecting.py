@@ -5,15 +5,19 @@ from __future__ import annotations
 import gc
 import threading
 
+import numpy as np
 import pytest
 from eclass_graphs import classes_of, encoder
 from extraction import COSTS
 
+import tegg
+from tegg import collecting
 from tegg.collecting import deferred
 from tegg.errors import ExtractionError
 from tegg.extract import extract
 from tegg.rewrite.compiler import Generic
 from tegg.rewrite.egraph import saturate
+from tegg.runtime import driver
 
 
 @pytest.fixture(autouse=True)
@@ -82,3 +86,28 @@ def test_saturation_and_extraction_are_not_interrupted():
             assert not starts
     finally:
         gc.callbacks.pop()
+
+
+def test_a_whole_compilation_is_not_interrupted(monkeypatch):
+    seen = []
+    for name in ("describe", "_make", "Compiled"):
+        real = getattr(driver, name)
+        monkeypatch.setattr(driver, name, lambda *a, f=real, n=name: (
+            seen.append((n, gc.isenabled())), f(*a))[1])
+    f = tegg.compile(lambda x: seen.append(("traced", gc.isenabled())) or tegg.softmax(x, -1))
+    f.program(np.ones((3, 5), np.float32))
+    names = {n for n, _ in seen}
+    assert {"traced", "describe", "Compiled"} <= names and not any(on for _, on in seen)
+
+
+def test_what_was_freed_goes_back_after_the_last_block(monkeypatch):
+    trimmed = []
+    monkeypatch.setattr(collecting, "_trim", lambda: lambda keep: trimmed.append(gc.isenabled()))
+    with deferred():
+        with deferred():
+            pass
+        assert not trimmed
+    assert trimmed == [True]
+    monkeypatch.setattr(collecting, "_trim", lambda: None)  # a C library without it
+    with deferred():
+        pass

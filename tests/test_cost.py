@@ -160,3 +160,11 @@ def test_a_level_may_have_a_price_of_its_own_for_stores():
     own = replace(COSTS, levels=levels)
     assert own.written(1e5, 1) == pytest.approx(3.0 * own.memory(1e5, 1))
     assert COSTS.written(1e5, 1) == pytest.approx(COSTS.store * COSTS.memory(1e5, 1))
+
+
+def test_a_profile_is_read_again_only_where_its_file_has_changed(tmp_path):
+    path = written(tmp_path, profile())
+    first = load_costs(path)
+    assert load_costs(path) is first and load_costs(path, 3).threads == 3
+    written(tmp_path, profile(panel="1024"))
+    assert load_costs(path).panel == 1024

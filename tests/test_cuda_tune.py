@@ -101,6 +101,7 @@ def test_every_form_of_a_product_is_a_case():
     assert {"CudaTiled", "CudaMma", "CudaRows"} <= forms
     assert [c.name for c in made] == [c.name for c in cases(Cuda(90), SMALL)]
     assert not any("f16" in c.name and c.of == "CudaMma" for c in cases(Cuda(70), SMALL))
+    assert "CudaWgmma" in {c.of for c in cases(measure.with_all_forms(Cuda(90)), SMALL)} - forms
     loops = {c.of for c in cases(Cuda(90), replace(SMALL, ops=None)) if not c.anchors}
     assert {"Exp2", "Sin", "Sqrt", "f64", "start"} <= loops
 
@@ -134,11 +135,12 @@ def test_times_are_told_again():
     base = from_figures(load_costs("cuda/sm_90"), FOUND, 132, 50 << 20)
     truth = replace(base, loop_rate=base.loop_rate * 0.7, product_rate=base.product_rate * 0.6,
                     ops={"Exp2": 9.0, "Sin": 30.0}, loop_dtypes={**base.loop_dtypes, "f64": 3.0},
-                    templates={"CudaMma": 0.05, "CudaRows": 2.0},
+                    templates={"CudaMma": 0.05, "CudaRows": 2.0, "CudaWgmma": 0.03},
                     product_dtypes={**base.product_dtypes, "f64": 5.0})
     sizes = replace(QUICK, ops=("Exp2", "Sin"), slow=("f64",))
     added = 2e-6  # what events add to each
-    timed = [Timed(c, 132, c.seconds(truth, 132) + added) for c in cases(Cuda(90), sizes)]
+    made = cases(Cuda(90, wgmma=True), sizes)
+    timed = [Timed(c, 132, c.seconds(truth, 132) + added) for c in made]
     found = fitted(base, timed)
     clean = [replace(t, seconds=t.seconds - added) for t in timed]
     assert error(found, clean) < 0.12 < 0.5 * error(base, clean)
@@ -146,6 +148,7 @@ def test_times_are_told_again():
     assert found.product_rate == pytest.approx(truth.product_rate, rel=0.2)
     assert found.ops["Sin"] == pytest.approx(30.0, rel=0.15)
     assert found.templates["CudaMma"] == pytest.approx(0.05, rel=0.3)
+    assert found.templates["CudaWgmma"] == pytest.approx(0.03, rel=0.3)
     assert found.product_dtypes["f64"] == pytest.approx(5.0, rel=0.3)
     assert found.loop_dtypes["f64"] == pytest.approx(3.0, rel=0.2)
 
@@ -223,9 +226,9 @@ def test_tuning(quick, monkeypatch):
 
 
 def test_the_library_is_timed_where_it_is(quick):
-    plain = measure.with_library(Cuda(90))
+    plain = measure.with_all_forms(Cuda(90))
     with fake_cublas.installed() as blas:
-        assert measure.with_library(Cuda(90)).blas and not plain.blas
+        assert measure.with_all_forms(Cuda(90)).blas and not plain.blas
         target().tune(True)
         assert blas.count("products") > 4 and not blas.count("without workspace")
 

@@ -61,6 +61,16 @@ def test_what_one_block_did_no_other_sees(programs):
     assert all(e is lent[0] for e in lent)
 
 
+def test_what_is_a_program_s_own_is_declared_once_and_stays():
+    own = [Declaration("(relation own (i64))")]
+    for more, steps in ((own, 1), ([], 1), (own, 1), ([Declaration("(relation more (i64))")], 2)):
+        with declared(BASE, more) as e:
+            assert len(e.log) == len(BASE) + steps
+            e.run("(own 1)")
+            assert len(e.rows(["own"])["own"]) == 1  # facts do not stay
+            assert paths(e, [(1, 2), (2, 3)]) == {(1, 2), (2, 3), (1, 3)}
+
+
 def test_other_declarations_have_an_engine_of_their_own():
     with declared(BASE) as first:
         pass

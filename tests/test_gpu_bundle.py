@@ -223,3 +223,16 @@ def test_errors_are_against_the_largest(maker):
     assert d(np.array([1.0, 1.0]), np.array([1.0, inf])) == inf
     assert d(np.array([1.0]), np.array([1.0, 2.0])) == inf
     assert list(arrays.places(10, 20)) == list(range(10)) and len(arrays.places(1000, 20)) == 20
+
+
+def test_forms_without_a_price_are_candidates(maker):
+    """Products of four warps are planned beside those of one, where the device has them."""
+    import cases
+    case = cases.Case("product", "contractions", lambda x, w: x @ w,
+                      (cases.Input((80, 96), "f16"), cases.Input((96, 80), "f16")))
+    for architecture in (80, 90):
+        found = list(maker.candidates(case, architecture))
+        assert [n for n, _ in found] == ["product", *(f"product__{i + 1}" for i in range(len(found) - 1))]
+        assert "CudaMma" in found[0][1].used and not found[0][1].assumed
+        last = found[-1][1]
+        assert ("CudaWgmma" in last.used) == (architecture == 90) == bool(last.assumed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tegg.backends.cexpr import REGISTER, Expressions, dim
 from tegg.backends.cpu.c_templates import indented, template, within
@@ -28,9 +28,15 @@ class Text:
     symbols: tuple[str, ...]
     slots: Mapping[int, int]
     counted: bool = False
+    _common: dict[str, str] = field(default_factory=dict)
 
     # ---- what all templates know
-    def common(self) -> dict[str, str]:
+    def common(self) -> Mapping[str, str]:
+        if not self._common:
+            self._common = self._words()
+        return self._common
+
+    def _words(self) -> dict[str, str]:
         h, p = self.hooks, self.params
         d = self.shape.accumulator
         letter = REGISTER[d.name]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from tegg.cache import Cache, default
@@ -33,6 +34,7 @@ class Library:
     units: int                 # how many translation units were compiled for the rest
 
 
+@cache
 def prelude(lanes: int) -> str:
     """What stands above the kernels of a unit: the runtime's table and the vector headers."""
     hidden = '__attribute__((visibility("hidden")))'

@@ -7,7 +7,7 @@ import re
 import sys
 import sysconfig
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.resources import files
 
 import numpy as np
@@ -19,6 +19,7 @@ from . import toolchain
 _UNITS = ("runtime", "program", "caller", "entry")
 
 
+@cache
 def text(name: str) -> str:
     """A C file of this package with its own headers put in place of their ``#include`` lines."""
     return re.sub(r'^#include "(.+)"$', lambda m: text(f"native/{m.group(1)}"),

@@ -15,7 +15,7 @@ from tegg.cache import Cache, content_key, default
 from tegg.errors import BackendError
 
 from . import nvrtc
-from .nvrtc import FLAGS, CompileFailed
+from .nvrtc import FLAGS, CompileFailed, machine_of
 from .resources import Resources, resources_of
 
 
@@ -34,13 +34,13 @@ def cubin(source: str, architecture: int, cache: Cache | None = None) -> Cubin:
     """
     cache, compiler = cache or default(), nvrtc.find()
     version = f"nvrtc {compiler.version}" if compiler else _nvcc_version()
-    key = content_key(source, version, str(architecture), *FLAGS)
+    key = content_key(source, version, machine_of(source, architecture), *FLAGS)
     kept = cache.read("cubin", key)
     if kept is not None:
         return Cubin(*pickle.loads(kept))
     try:
         code, log = (compiler.compile(source, architecture) if compiler
-                     else _nvcc(source, architecture))
+                     else _nvcc(source, machine_of(source, architecture)))
     except CompileFailed as e:
         path = cache.keep(f"{key}.cu", source)
         raise BackendError(f"{e}\nits source is {path}") from None
@@ -66,14 +66,14 @@ def _nvcc_version() -> str:
     return subprocess.run([found, "--version"], capture_output=True, text=True, check=False).stdout
 
 
-def _nvcc(source: str, architecture: int) -> tuple[bytes, str]:
+def _nvcc(source: str, machine: str) -> tuple[bytes, str]:
     with tempfile.TemporaryDirectory(prefix="tegg-") as folder:
         text, out = Path(folder) / "kernels.cu", Path(folder) / "kernels.cubin"
         text.write_text(source, encoding="utf-8")
-        done = subprocess.run([str(nvcc()), "-cubin", f"-arch=sm_{architecture}", "-Xptxas", "-v",
+        done = subprocess.run([str(nvcc()), "-cubin", f"-arch={machine}", "-Xptxas", "-v",
                                *FLAGS, str(text), "-o", str(out)],
                               capture_output=True, text=True, check=False)
         if done.returncode:
-            raise CompileFailed(f"nvcc does not compile kernels for sm_{architecture}: "
+            raise CompileFailed(f"nvcc does not compile kernels for {machine}: "
                                 f"{(done.stderr + done.stdout)[:2000]}")
         return out.read_bytes(), done.stderr + done.stdout

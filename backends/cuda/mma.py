@@ -38,12 +38,12 @@ def lower_mma(graph: Graph, outputs: Sequence[Node], anchors: Sequence[Node], na
     found = products_of(graph, outputs, anchors, name, language)
     if found is None:
         return nothing(name)
-    _check(found.contraction, tile)
-    return _Kernel(name, found, tile, language).code()
+    check_sums(found.contraction, tile)
+    return CoreKernel(name, found, tile, language).code()
 
 
-def _check(c: Contraction, tile: MmaTile) -> None:
-    """Whether the sums fit into registers."""
+def check_sums(c: Contraction, tile: MmaTile) -> None:
+    """Whether the sums fit into registers. Raises LoweringError where they do not."""
     for g in c.groups:
         if len(g.terms) * tile.rows * tile.columns // THREADS > _SUMS:
             raise LoweringError(f"{len(g.terms)} products of one result take more than {_SUMS} "
@@ -51,7 +51,7 @@ def _check(c: Contraction, tile: MmaTile) -> None:
 
 
 @dataclass(slots=True)
-class _Kernel:
+class CoreKernel:
     """One kernel being written."""
 
     name: str
@@ -65,11 +65,9 @@ class _Kernel:
 
     def code(self) -> KernelCode:
         c, found, split = self.contraction, self.products, self.tile.parts > 1
-        groups = [_Product(self, g) for g in c.groups]
+        groups = [self.product(g) for g in c.groups]
         p = self._printer()
-        room = max(x.bytes for g in groups for x in g.rooms())
-        asked = room if room > PLAIN_SHARED else 0  # that much only a launch can have
-        p.line("ROOM(room);" if asked else f"__shared__ __align__(16) uint8_t room[{room}];")
+        asked = self._room(p, max(x.bytes for g in groups for x in g.rooms()))
         for group in groups:
             group.write(Evaluator(c.propagation, self.language, p))
         sums = {self.partial(t): f32 for g in c.groups for t in g.terms} if split else {}
@@ -91,6 +89,16 @@ class _Kernel:
         return KernelCode(self.name, "\n".join([*b.sources, *(s for s, _ in made)]),
                           (*b.stages, *(s for _, s in made)), (*b.temporaries, *own),
                           found.symbols, found.work(own), (f"{self.tile}",))
+
+    def product(self, group: Group) -> CoreProduct:
+        """What writes the tiles of a group of results."""
+        return CoreProduct(self, group)
+
+    def _room(self, p: SimtPrinter, nbytes: int) -> int:
+        """Declare shared memory; gives the bytes of it that only a launch can have."""
+        asked = nbytes if nbytes > PLAIN_SHARED else 0
+        p.line("ROOM(room);" if asked else f"__shared__ __align__(16) uint8_t room[{nbytes}];")
+        return asked
 
     @property
     def index(self) -> str:
@@ -119,10 +127,10 @@ class _Kernel:
 
 
 @dataclass(slots=True)
-class _Product:
+class CoreProduct:
     """The tiles of one group of results."""
 
-    kernel: _Kernel
+    kernel: CoreKernel
     group: Group
 
     def operands(self, term: Term) -> tuple[Operand, Operand]:
@@ -137,13 +145,12 @@ class _Product:
         """All tiles, as many at a time as there are blocks."""
         c, t, p, index = self.kernel.contraction, self.kernel.tile, at.p, at.p.dialect.index
         m, n, batch = dim(spread(c.m)), dim(spread(self.group.n)), dim(spread(c.batch))
-        across, (i, j) = t.warps[1], t.fragments
+        i, j = t.fragments
         with p.braces(""):
             p.line(f"const {index} down = ({m} + {t.rows - 1}) / {t.rows}, "
                    f"across = ({n} + {t.columns - 1}) / {t.columns}, steps = "
                    f"({dim(c.depth)} + {t.depth - 1}) / {t.depth};")
-            p.line(f"const int warp_m = thread_id() / 32 / {across} * {16 * i}, "
-                   f"warp_n = thread_id() / 32 % {across} * {8 * j};")
+            self._stand(at)
             with p.braces(f"for ({index} tile = block_id(); tile < {t.parts} * {batch} * down * "
                           "across; tile += block_count())"):
                 p.line(f"const {index} item = tile / (down * across) % {batch};")
@@ -157,6 +164,12 @@ class _Product:
                     with p.braces(""):
                         self._sum(at, term)
                 self._results(at)
+
+    def _stand(self, at: Evaluator) -> None:
+        """Where the results of this warp begin in a tile."""
+        across, (i, j) = self.kernel.tile.warps[1], self.kernel.tile.fragments
+        at.p.line(f"const int warp_m = thread_id() / 32 / {across} * {16 * i}, "
+                  f"warp_n = thread_id() / 32 % {across} * {8 * j};")
 
     def _sum(self, at: Evaluator, term: Term) -> None:
         """The products of one term, a pipeline of stages: copies run ahead by all but one of them,

@@ -123,6 +123,11 @@ class Operand:
         return bool(inner) and exact_div(inner[0].extent, count) is not None
 
     @property
+    def held(self) -> str:
+        """The words of a chunk that is computed."""
+        return f"held_{self.name}[c]"
+
+    @property
     def chunks(self) -> int:
         """Chunks that a thread brings, the last one not for every thread."""
         return -(-self.lines * self.line // (self.chunk * THREADS))
@@ -142,12 +147,13 @@ class Operand:
     def fetch(self, at: Evaluator, batch: tuple[Var, ...]) -> None:
         """Compute this thread's chunks of a tile into registers, four words each."""
         with self._each(at):
-            if self._even(_FOUR):
-                for first in range(0, self.chunk, _FOUR):
-                    self._values(at, batch, first, _FOUR)
-            else:
-                for first in range(0, self.chunk, 2):
-                    self._values(at, batch, first, 2)
+            self._chunk(at, batch)
+
+    def _chunk(self, at: Evaluator, batch: tuple[Var, ...]) -> None:
+        """Compute one chunk."""
+        count = _FOUR if self._even(_FOUR) else 2
+        for first in range(0, self.chunk, count):
+            self._values(at, batch, first, count)
 
     def _values(self, at: Evaluator, batch: tuple[Var, ...], first: int, count: int) -> None:
         """``count`` neighbours: at once where they are inside together, else one by one."""
@@ -175,22 +181,26 @@ class Operand:
             for w in range(words):
                 text = (f"two_{LETTERS[self.tile.kind]}(some[{2 * w}], some[{2 * w + 1}])"
                         if self.half else f"(uint32_t)__float_as_int(some[{w}])")
-                p.line(f"held_{self.name}[c][{first // (2 if self.half else 1) + w}] = {text};")
+                p.line(f"{self.held}[{first // (2 if self.half else 1) + w}] = {text};")
 
     def put(self, at: Evaluator, stage: str) -> None:
         """Registers to shared memory."""
         with self._each(at, places=False):
-            held = ", ".join(f"(int)held_{self.name}[c][{w}]" for w in range(4))
-            at.p.line(f"*(int4 *)({self.name} + {stage} * {self.stage} + "
-                      f"{self.place('line', 'chunk')}) = make_int4({held});")
+            self._put(at, stage)
+
+    def _put(self, at: Evaluator, stage: str) -> None:
+        """One chunk."""
+        held = ", ".join(f"(int){self.held}[{w}]" for w in range(4))
+        at.p.line(f"*(int4 *)({self.name} + {stage} * {self.stage} + "
+                  f"{self.place('line', 'chunk')}) = make_int4({held});")
 
     @contextmanager
-    def _each(self, at: Evaluator, places: bool = True):
+    def _each(self, at: Evaluator, places: bool = True, unrolled: str = "UNROLL"):
         """A loop over the chunks of this thread."""
         p, total, per = at.p, self.lines * self.line // self.chunk, self.line // self.chunk
         k, place = f"chunk * {self.chunk}", "line"
         k, place = (k, place) if self.along else (place, k)
-        p.line("UNROLL")
+        p.line(unrolled)
         with p.braces(f"for (int c = 0; c < {self.chunks}; c++)"):
             p.line(f"const int e = thread_id() + {THREADS} * c, line = e / {per}, "
                    f"chunk = e % {per};")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,11 @@ from pathlib import Path
 from tegg.errors import BackendError
 
 FLAGS = ("--fmad=false", "--std=c++17")  # a multiply-add is one where the kernel says so
+
+# Products of four warps at once: a call of theirs in a kernel, below the header that defines it.
+# Only machine code of one architecture alone has them, not that of its generation.
+_OF_ONE = re.compile(r"^ +wgmma_fence\(\);$", re.MULTILINE)
+_ONE = 90
 
 
 @functools.cache
@@ -38,6 +44,18 @@ def _places() -> Iterator[Path]:
                 yield path
     for version in (13, 12, 11):  # wherever the loader looks
         yield Path(f"libnvrtc.so.{version}")
+
+
+def machine_of(source: str, architecture: int) -> str:
+    """The machine that a source is compiled for: ``sm_90``, or ``sm_90a``, whose code runs on no
+    other, where its kernels need that. Raises BackendError where the architecture is another."""
+    if _OF_ONE.search(source) is None:
+        return f"sm_{architecture}"
+    if architecture != _ONE:
+        raise BackendError(f"the kernels use wgmma, which compute capability {_ONE / 10} alone "
+                           f"has, not {architecture / 10}; compile the program for this GPU, with "
+                           f"architecture= left out")
+    return f"sm_{architecture}a"
 
 
 class CompileFailed(BackendError):
@@ -67,23 +85,24 @@ class Nvrtc:
         return tuple(found)
 
     def compile(self, source: str, architecture: int) -> tuple[bytes, str]:
-        """Machine code for ``sm_architecture``, and what the compiler says of it: registers,
-        spills, shared memory of each kernel. Raises CompileFailed with the compiler's words."""
+        """Machine code for ``machine_of`` an architecture, and what the compiler says of it:
+        registers, spills, shared memory of each kernel. Raises CompileFailed with the compiler's
+        words."""
         if architecture not in self.architectures:
             raise BackendError(f"NVRTC {self.version} does not know sm_{architecture}; it knows "
                                f"{', '.join(f'sm_{a}' for a in self.architectures)}; install a "
                                f"CUDA toolkit, or a wheel of nvidia-cuda-nvrtc, that does")
-        program = ctypes.c_void_p()
+        machine, program = machine_of(source, architecture), ctypes.c_void_p()
         self._check(self._lib.nvrtcCreateProgram(ctypes.byref(program), source.encode(),
                                                  b"kernels.cu", 0, None, None))
         try:
-            flags = [f.encode() for f in (f"--gpu-architecture=sm_{architecture}",
+            flags = [f.encode() for f in (f"--gpu-architecture={machine}",
                                           "--ptxas-options=-v", *FLAGS)]
             failed = self._lib.nvrtcCompileProgram(program, len(flags),
                                                    (ctypes.c_char_p * len(flags))(*flags))
             if failed:
-                raise CompileFailed(f"NVRTC {self.version} does not compile kernels for sm_"
-                                    f"{architecture}: {self._text(program)[:2000]}")
+                raise CompileFailed(f"NVRTC {self.version} does not compile kernels for "
+                                    f"{machine}: {self._text(program)[:2000]}")
             return self._bytes(program, "CUBIN"), self._text(program)
         finally:
             self._lib.nvrtcDestroyProgram(ctypes.byref(program))

@@ -278,9 +278,62 @@ INL void copy_start(void *to, const void *from, int filled) {
 INL void copies_commit() {}
 #define copies_wait(groups)
 #endif
+// ---- products of four warps at once, of compute capability 9.0 alone: d += a b for 64 rows of a and N
+// columns of b, 16 deep, operands in shared memory. They go on while threads do: neither d nor what a
+// and b lie in may be touched before they have been waited for. Thread 32 w + 4 g + t has of d rows
+// 16 w + g and 8 further down, and columns 2 t, 2 t + 1 of every eight: four values for each eight.
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+INL uint32_t shared_address(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
+#define TEN(n) "%" #n "0,%" #n "1,%" #n "2,%" #n "3,%" #n "4,%" #n "5,%" #n "6,%" #n "7,%" #n "8,%" #n "9,"
+#define TO_31 TEN() TEN(1) TEN(2) "%30,%31"
+#define TO_63 TEN() TEN(1) TEN(2) TEN(3) TEN(4) TEN(5) "%60,%61,%62,%63"
+#define TO_127 TEN() TEN(1) TEN(2) TEN(3) TEN(4) TEN(5) TEN(6) TEN(7) TEN(8) TEN(9) TEN(10) TEN(11) \
+  "%120,%121,%122,%123,%124,%125,%126,%127"
+#define SUMS_8(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), \
+  "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
+#define SUMS_32(i) SUMS_8(i), SUMS_8(i + 8), SUMS_8(i + 16), SUMS_8(i + 24)
+#define SUMS_64 SUMS_32(0), SUMS_32(32)
+#define SUMS_128 SUMS_64, SUMS_32(64), SUMS_32(96)
+#define WGMMA(NAME, TYPE, N, ALL, GIVEN, ...) \
+  template <int X, int Y> INL void NAME##_##N(float *d, uint64_t a, uint64_t b) { \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" ALL "}, " GIVEN ";" \
+                 : __VA_ARGS__ : "l"(a), "l"(b), "n"(X), "n"(Y)); \
+  }
+#define WGMMAS(NAME, TYPE) \
+  WGMMA(NAME, TYPE, 64, TO_31, "%32, %33, 1, 1, 1, %34, %35", SUMS_32(0)) \
+  WGMMA(NAME, TYPE, 128, TO_63, "%64, %65, 1, 1, 1, %66, %67", SUMS_64) \
+  WGMMA(NAME, TYPE, 256, TO_127, "%128, %129, 1, 1, 1, %130, %131", SUMS_128)
+WGMMAS(wgmma_h, "f16")
+WGMMAS(wgmma_g, "bf16")
+#undef WGMMAS
+#undef WGMMA
+// Sums that other instructions have touched may be added to; products are a group, and are waited for
+// but for the last `groups`; sums of N values are read and written here, and not moved past this.
+INL void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+INL void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+#define wgmma_wait(groups) asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(groups) : "memory")
+template <int N> INL void wgmma_settle(float *d) {
+  UNROLL
+  for (int i = 0; i < N; i++) asm volatile("" : "+f"(d[i]) :: "memory");
+}
+// What this thread has written to shared memory is what products read, once a barrier follows.
+INL void shown_to_products() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+#endif
 #else
 #define UNROLL
 #define UNROLL_BY(n)
+#endif
+#if !defined(__CUDACC__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
+// Where a matrix of halves lies: lines of 128 bytes, the chunks of 16 of line i exchanged by i % 8, eight
+// lines each a multiple of 1024 bytes. Bits 0 to 13 its address, 16 to 29 and 32 to 45 the leading and
+// the other step, all in 16 bytes, 62 and 63 that exchange. Lines along the depth: `other` from eight
+// places to the next. Along 64 places: `leading` to the next 64, `other` from eight terms to the next.
+INL uint64_t matrix_at(const void *p, int leading, int other) {
+  return (shared_address(p) & 0x3ffffu) >> 4 | (uint64_t)(leading >> 4) << 16
+      | (uint64_t)(other >> 4) << 32 | (uint64_t)1 << 62;
+}
+// The first byte of a room that begins at a multiple of 1024 bytes.
+INL uint8_t *whole_lines(uint8_t *room) { return room + ((0u - shared_address(room)) & 1023u); }
 #endif
 INL uint32_t f_to_t(float x) {  // the nearest of ten bits, away from zero where two are as near
   return ((uint32_t)__float_as_int(x) & 0x7f800000u) == 0x7f800000u

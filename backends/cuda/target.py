@@ -33,6 +33,10 @@ from .emit import cuda_c
 from .mma import lower_mma
 from .mma_forms import MmaForms, mma_row, mma_tile_of
 from .program import Loaded, prelude
+from .wgmma import lower_wgmma
+from .wgmma_forms import ARCHITECTURE as WGMMA
+from .wgmma_forms import NAME as ROW
+from .wgmma_forms import WgmmaForms, wgmma_row, wgmma_tile_of
 
 _PROFILES = (90,)  # architectures with a cost profile of their own
 
@@ -41,15 +45,17 @@ class Cuda:
     """Kernels in CUDA C for compute capability ``architecture / 10``.
 
     Planning needs no GPU; building a plan opens the one of this number. results, graph, blas: see
-    ``tegg.Cuda``. model: the GPU's name, by which its measured costs are found.
+    ``tegg.Cuda``. model: the GPU's name, by which its measured costs are found. wgmma: offer
+    products of four warps at once though no profile says what they take, so as to measure them.
     """
 
     name = "cuda"
 
     def __init__(self, architecture: int, number: int = 0, results: str = "numpy",
-                 graph: bool = True, model: str = "", blas: bool = False) -> None:
+                 graph: bool = True, model: str = "", blas: bool = False,
+                 wgmma: bool = False) -> None:
         self.architecture, self.number, self.model = architecture, number, model
-        self.results, self.graph, self.blas = results, graph, blas
+        self.results, self.graph, self.blas, self.wgmma = results, graph, blas, wgmma
         self.language = cuda_c(architecture)
         self.features = frozenset({f"sm={architecture}"})
         self.ops: tuple[Op, ...] = (*templates("Cuda"), mma_row(), rows_row("Cuda"),
@@ -58,6 +64,10 @@ class Cuda:
             Forms("cuda"), MmaForms(architecture), RowForms("cuda"),
             CudaAttention("cuda", frozenset({"f32", "f64"}), architecture), Attending())
         self.rules: tuple[str, ...] = ("lower.copies", "lower.cuda", "lower.tensorcore")
+        if architecture == WGMMA:
+            self.rules += ("lower.wgmma",)
+            self.ops += (wgmma_row(),)
+            self.providers += (WgmmaForms(self.offers_wgmma),)
         if blas:
             self.rules += ("lower.cublas",)
             self.ops += (blas_row(),)
@@ -65,7 +75,16 @@ class Cuda:
         self.copies = copies(results == "numpy")
 
     def identity(self) -> str:
-        return f"cuda {self.architecture} {self.results} {self.blas}\n{prelude()}"
+        return f"cuda {self.architecture} {self.results} {self.blas} {self.wgmma}\n{prelude()}"
+
+    def offers_wgmma(self) -> bool:
+        """Whether products may be made by four warps at once: where that has a measured price."""
+        return self.wgmma or ROW in self.costs().templates
+
+    def complete(self) -> Cuda:
+        """With all forms, priced or not."""
+        return Cuda(self.architecture, self.number, self.results, self.graph, self.model,
+                    self.blas, wgmma=True)
 
     def costs(self) -> Costs:
         """``TEGG_COSTS``, what was measured on a GPU of this model, or what is shipped."""
@@ -129,6 +148,9 @@ class Cuda:
         if first.op is blas_row():
             return lower_blas(graph, outputs, fragment.anchors, name, self.language,
                               kind_of(first.attrs), self.architecture)
+        if first.op is wgmma_row():
+            return lower_wgmma(graph, outputs, fragment.anchors, name, self.language,
+                               wgmma_tile_of(first.attrs))
         if first.op is mma_row():
             return lower_mma(graph, outputs, fragment.anchors, name, self.language,
                              mma_tile_of(first.attrs))

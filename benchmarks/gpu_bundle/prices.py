@@ -32,7 +32,7 @@ def write_prices(folder: Path, architecture: int, sizes: Sizes,
                  compile_: Callable[[str, int], tuple[bytes, str]] | None) -> None:
     """The measuring kernels of a device, and all cases as one program."""
     folder.mkdir(parents=True)
-    target = Cuda(architecture, blas=True)
+    target = Cuda(architecture, blas=True, wgmma=True)
     wanted = cases(target, sizes)
     plan, made = plan_of([c for c in wanted if not c.of.startswith(LIBRARY)], target)
     library = plan_of([c for c in wanted if c.of.startswith(LIBRARY)], target)
@@ -81,7 +81,7 @@ def calls(plan: Plan, made: Sequence[Case]) -> list[dict[str, Any]]:
 
 def profile(found: dict[str, Any], sizes: Sizes = FULL) -> Profile:
     """What ``tune.py`` measured, as a profile. Times of cases that are no longer made are left."""
-    target = Cuda(found["architecture"], model=found["device"], blas=True)
+    target = Cuda(found["architecture"], model=found["device"], blas=True, wgmma=True)
     base = from_figures(load_costs(target.shipped()), figures.Figures(**found["figures"]),
                         found["multiprocessors"], found["l2_bytes"])
     by_name = {c.name: c for c in cases(target, sizes)}

@@ -2,7 +2,8 @@
 
 A compilation makes many objects that live until it ends, and each pass of the collector of cycles
 looks at all of them: a tenth of the time, and more in a process that holds a large library. Hardly
-any of them is garbage before the end. Then an e-graph is freed, which the C library would keep.
+any of them is garbage before the end. Then the young objects are looked at once, and what was freed
+goes back to the system: the C library would keep the pages.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ _resume = False   # whether the collector ran before the first of them
 @contextmanager
 def deferred() -> Iterator[None]:
     """No collection until the block ends, in whatever way; blocks may nest, and threads share one
-    count. A collector that was off before stays off."""
+    count. A collector that was off before stays off. After the last block the system is given what
+    was freed, where the C library offers to (glibc)."""
     global _inside, _resume
     with _lock:
         if _inside == 0:
@@ -35,15 +37,13 @@ def deferred() -> Iterator[None]:
     finally:
         with _lock:
             _inside -= 1
-            if _inside == 0 and _resume:
+            last = _inside == 0
+            if last and _resume:
                 gc.enable()
-
-
-def hand_back() -> None:
-    """Give the system what was freed, where the C library offers to (glibc)."""
-    trim = _trim()
-    if trim is not None:
-        trim(0)
+                gc.collect(0)  # as it would soon, but before the pages of garbage are kept
+        trim = _trim() if last else None
+        if trim is not None:
+            trim(0)
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ class Spec:
     out: Axes
 
     @staticmethod
+    @lru_cache(maxsize=1024)
     def parse(text: str) -> Spec:
         """The spec of a text. An operand of rank 0 is written ``-``."""
         x, y, out = (() if p == "-" else tuple(p.split(",")) for p in text.split(";"))
@@ -35,26 +37,22 @@ class Spec:
     @property
     def batch(self) -> str:
         """Variables of x, y and out."""
-        return "".join(c for c in "".join(self.out) if self._in(c, self.x) and self._in(c, self.y))
+        return _letters(self)[0]
 
     @property
     def m(self) -> str:
         """Variables of x and out only."""
-        return "".join(c for c in "".join(self.out) if not self._in(c, self.y))
+        return _letters(self)[1]
 
     @property
     def n(self) -> str:
         """Variables of y and out only."""
-        return "".join(c for c in "".join(self.out) if not self._in(c, self.x))
+        return _letters(self)[2]
 
     @property
     def k(self) -> str:
         """Variables that are summed, in the order of x."""
-        return "".join(c for c in "".join(self.x) if not self._in(c, self.out))
-
-    @staticmethod
-    def _in(c: str, axes: Axes) -> bool:
-        return any(c in a for a in axes)
+        return _letters(self)[3]
 
     def sizes(self, x: tuple, y: tuple) -> dict[str, Any]:
         """Size of each variable, given the shapes of the operands."""
@@ -79,6 +77,14 @@ class Spec:
         out = out.reshape([size[c] for c in order])
         wanted = "".join(self.out)
         return out.transpose([order.index(c) for c in wanted]).reshape(shape)
+
+
+@lru_cache(maxsize=1024)
+def _letters(spec: Spec) -> tuple[str, str, str, str]:
+    """The variables of a spec, by what they index: all, x and out, y and out, x and y."""
+    x, y, out = ("".join(axes) for axes in (spec.x, spec.y, spec.out))
+    return ("".join(c for c in out if c in x and c in y), "".join(c for c in out if c not in y),
+            "".join(c for c in out if c not in x), "".join(c for c in x if c not in out))
 
 
 def _product(sizes) -> int:

@@ -10,6 +10,7 @@ from typing import Any, overload
 import numpy as np
 
 from tegg.runtime.buckets import Buckets
+from tegg.collecting import deferred
 from tegg.dtype import DType
 from tegg.errors import ArgumentError
 from tegg.ir.graph import Graph
@@ -82,6 +83,7 @@ class Function:
                                 f"{', '.join(names) or 'none'}")
         return {n: d for n, d in self.dims.items() if n in names}
 
+    @deferred()
     def _compile(self, specs: Mapping[str, ArraySpec], tree: Tree) -> Entry:
         from tegg.runtime.driver import Options, compile_graph
         traced = record(self._fn, self._signature, specs, tree)

@@ -25,7 +25,8 @@ def load(group: str, what: str, name: str, error: type[TeggError], *arguments: s
     that nobody offers, or two packages do, and for a package that fails to import.
     """
     found = list(dict.fromkeys(e for e in _entries(group) if e.name == name))
-    found = list({(_package(e), e.value): e for e in found}.values())
+    if len(found) > 1:  # a package's name is a file to be read
+        found = list({(_package(e), e.value): e for e in found}.values())
     if not found:
         known = offered(group)
         near = get_close_matches(name, known, 1)

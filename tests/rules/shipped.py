@@ -9,5 +9,5 @@ from tegg.backends.metal.target import Metal
 from tegg.rewrite.compiler import Bf16, Fp16, Generic, Tf32, Winograd, lowering, stack
 
 COMPILERS = (Generic(), Bf16(), Fp16(), Tf32(), Winograd(), lowering(Cpu().complete()),
-             lowering(Cuda(80, blas=True)), lowering(Metal("M1", "metal")))
+             lowering(Cuda(90, blas=True, wgmma=True)), lowering(Metal("M1", "metal")))
 STACK = stack(COMPILERS)

@@ -13,6 +13,7 @@ from tegg.dtype import DTYPES, bool_
 from tegg.ir.classes import ENode
 from tegg.ir.graph import Graph, Node
 from tegg.ir.oracle import evaluate
+from tegg.rewrite import ranges as module
 from tegg.rewrite.compiler import Generic
 from tegg.rewrite.egraph import saturate
 from tegg.rewrite.encode import Codec
@@ -198,3 +199,26 @@ def test_proven_comparisons_are_constants():
     (i < 9).output("y")
     classes = saturate(g, Generic()).classes
     assert {n.op.name for n in classes.nodes[classes.outputs["y"]]} >= {"Full"}
+
+
+def test_classes_in_order_are_settled_once_and_those_in_a_cycle_again(monkeypatch):
+    seen: list[int] = []
+    real = module._Settling._refined
+    monkeypatch.setattr(module._Settling, "_refined",
+                        lambda self, c, get: (seen.append(c), real(self, c, get))[1])
+    g = Graph()
+    i = g.iota(6)
+    g.outputs["y"] = g.op("Permute", g.op("Permute", g.reshape(i, (2, 3)), (1, 0)), (1, 0))
+    nodes = {n.id: [ENode(n.op, tuple(a.id for a in n.args), n.attrs)] for n in g.nodes}
+
+    def settled() -> Ranges:
+        seen.clear()
+        return Ranges(View(g.table, Codec(g.facts), nodes, {n.id: n.shape for n in g.nodes},
+                           {n.id: n.dtype for n in g.nodes}, dict, {}, frozenset()))
+
+    ranges = settled()
+    assert sorted(seen) == sorted(ranges.known)
+    first, last = g.outputs["y"].args[0].id, g.outputs["y"].id
+    nodes[first].append(ENode(g.outputs["y"].op, (last,), ((1, 0),)))
+    cyclic = settled()
+    assert cyclic.known == ranges.known and len(seen) == 2 * len(ranges.known)

@@ -122,6 +122,21 @@ template <bool TURNED> SIMT_PLAIN static void simt_squares(uint32_t *r, const vo
 #define copy_start(TO, FROM, FILLED) simt_copy(TO, FROM, 16, FILLED, __LINE__)
 #define copies_commit() simt_commit()
 #define copies_wait(GROUPS) simt_wait(GROUPS)
+#define shared_address(P) simt_shared_address(P)
+#define shown_to_products() simt_shown()
+#define wgmma_fence() simt_products_fence(__LINE__)
+#define wgmma_commit() simt_products_commit(__LINE__)
+#define wgmma_wait(GROUPS) simt_products_wait(GROUPS, __LINE__)
+template <int N> SIMT_PLAIN static void wgmma_settle(float *d) {
+  simt_read(d, N * sizeof(float));
+}
+#define SIMT_PRODUCTS(NAME, COLUMNS, BRAIN) \
+  template <int X, int Y> SIMT_PLAIN static void NAME##_##COLUMNS(float *d, uint64_t a, uint64_t b, \
+                                                                  int line = __builtin_LINE()) { \
+    simt_products(d, a, b, COLUMNS, X + 2 * Y, BRAIN, line); \
+  }
+SIMT_PRODUCTS(wgmma_h, 64, 0) SIMT_PRODUCTS(wgmma_h, 128, 0) SIMT_PRODUCTS(wgmma_h, 256, 0)
+SIMT_PRODUCTS(wgmma_g, 64, 1) SIMT_PRODUCTS(wgmma_g, 128, 1) SIMT_PRODUCTS(wgmma_g, 256, 1)
 
 // A kernel as a function of a table of pointers to its arguments.
 template <class... A, size_t... I>

@@ -2,6 +2,7 @@
 // the hooks that this puts at every access are defined here: they know which memory exists, who wrote
 // it, and which barriers stand between.
 #include "machine.h"
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +13,7 @@
 #include <vector>
 
 namespace {
-enum State { READY, AT_BARRIER, AT_WARP, DONE };
+enum State { READY, AT_BARRIER, AT_WARP, AT_GROUP, DONE };
 enum { MOST = 1024, LANES = 32 };
 const size_t STACK = 128 << 10;
 
@@ -34,6 +35,8 @@ struct Cell {
   uint32_t wrote_sync, read_sync;  // warp barriers passed by then
   uint16_t writer, reader;
   bool known, flying;              // flying: an asynchronous copy may write it at any time
+  uint16_t products;               // how many read it that have not been waited for
+  uint32_t shown;                  // how often its writer had shown its writes to products by then
 };
 const uint16_t ANY = 0xffff;
 const size_t ROOM = 4096;
@@ -52,10 +55,11 @@ struct Copy {
   size_t n;
   char bytes[16];
 };
-typedef std::vector<Copy> Group;
+typedef std::vector<Copy> Copies;
 
 Fiber fibers[MOST];
-std::vector<Group> flights[MOST];  // the last group is not committed yet
+std::vector<Copies> flights[MOST];  // the last group is not committed yet
+std::vector<uint32_t> shown[MOST];  // when a thread has shown its writes to products: epochs
 Warp warps[MOST / LANES];
 ucontext_t launcher;
 char *stacks;
@@ -93,10 +97,10 @@ void deadlock() {
   int at = -1, in = -1;
   for (unsigned i = 0; i < thread_count; i++) {
     if (fibers[i].state == AT_BARRIER) at = i;
-    if (fibers[i].state == AT_WARP) in = i;
+    if (fibers[i].state == AT_WARP || fibers[i].state == AT_GROUP) in = i;
   }
-  simt_fail("threads wait for ever: thread %d at a barrier (line %d), thread %d in a warp operation "
-            "(line %d)", at, at < 0 ? 0 : fibers[at].line, in, in < 0 ? 0 : fibers[in].line);
+  simt_fail("threads wait for ever: thread %d at a barrier (line %d), thread %d in an operation of its "
+            "warp or group (line %d)", at, at < 0 ? 0 : fibers[at].line, in, in < 0 ? 0 : fibers[in].line);
 }
 void wait_as(State state) {
   fibers[me].state = state;
@@ -163,6 +167,7 @@ bool clashes(const Region &r, uint32_t when, uint16_t who, uint32_t sync) {
   if (when >= (r.shared ? shared_since : device_since)) return !ordered(who, sync);
   return !r.shared && when >= launch_first && when < block_first;
 }
+void touch_stack(char *p, size_t n);
 void touch(Region &r, size_t at, bool write) {
   Cell &c = r.cells[at];
   if (c.flying)
@@ -172,6 +177,10 @@ void touch(Region &r, size_t at, bool write) {
   if (c.wrote && clashes(r, c.wrote, c.writer, c.wrote_sync))
     race(r, at, write ? "two writes" : "write and read", c.wrote, c.writer);
   if (write) {
+    if (c.products)
+      simt_fail("write of %s at byte %zu, which products read that have not been waited for",
+                r.name.data(), at);
+    c.shown = shown[me].size();
     if (c.read && clashes(r, c.read, c.reader, c.read_sync))
       race(r, at, "read and write", c.read, c.reader);
     c.wrote = epoch, c.writer = me, c.wrote_sync = sync, c.known = true;
@@ -184,7 +193,11 @@ void touch(Region &r, size_t at, bool write) {
 }
 void access(void *pointer, size_t n, bool write) {
   char *p = (char *)pointer;
-  if (me < 0 || (p >= stacks && p < stacks + STACK * MOST)) return;
+  if (me < 0) return;
+  if (p >= stacks && p < stacks + STACK * MOST) {
+    touch_stack(p, n);
+    return;
+  }
   Region *r = find(p);
   if (!r || p + n > r->low + r->size) outside(p, n, write ? "write" : "read");
   if ((n & (n - 1)) == 0 && n <= 16 && (uintptr_t)p % n)
@@ -193,6 +206,9 @@ void access(void *pointer, size_t n, bool write) {
   if (!r->shared && r->counted) moved[write] += n;
   for (size_t i = 0; i < n; i++) touch(*r, p - r->low + i, write);
 }
+}  // namespace
+#include "groups.h"
+namespace {
 
 // ---- a launch
 void arrange(int how) {
@@ -208,7 +224,8 @@ void run_block() {
   if (shared_low) memset(shared_low, 0xff, shared_high - shared_low);
   if (dynamic_size) memset(dynamic_low, 0xff, dynamic_size);
   live = thread_count, waiting = 0;
-  for (unsigned i = 0; i < thread_count; i++) flights[i].assign(1, Group());
+  groups_begin();
+  for (unsigned i = 0; i < thread_count; i++) flights[i].assign(1, Copies());
   for (unsigned w = 0; w * LANES < thread_count; w++) warps[w] = Warp{};
   for (unsigned i = 0; i < thread_count; i++) {
     Fiber &f = fibers[i];
@@ -299,9 +316,9 @@ void simt_copy(void *to, const void *from, int n, int filled, int line) {
   flights[me].back().push_back(c);
 }
 void simt_read(const void *from, size_t n) { access((void *)from, n, false); }
-void simt_commit(void) { flights[me].push_back(Group()); }
+void simt_commit(void) { flights[me].push_back(Copies()); }
 void simt_wait(int groups) {
-  std::vector<Group> &f = flights[me];
+  std::vector<Copies> &f = flights[me];
   while ((int)f.size() - 1 > groups) {
     for (const Copy &c : f.front()) {
       Region *r = find(c.to);
@@ -355,43 +372,5 @@ int simt_launch(void (*kernel)(void *), void *args, unsigned blocks, unsigned th
   dynamic_size = 0;
   return failed;
 }
-
-// ---- the hooks that -fsanitize=thread calls
-#define ACCESS(N) \
-  void __tsan_read##N(void *p) { access(p, N, false); } \
-  void __tsan_write##N(void *p) { access(p, N, true); } \
-  void __tsan_unaligned_read##N(void *p) { access(p, N, false); } \
-  void __tsan_unaligned_write##N(void *p) { access(p, N, true); } \
-  void __tsan_volatile_read##N(void *p) { access(p, N, false); } \
-  void __tsan_volatile_write##N(void *p) { access(p, N, true); }
-ACCESS(1) ACCESS(2) ACCESS(4) ACCESS(8) ACCESS(16)
-// ... and those of -fsanitize=alignment,bounds
-struct Mismatch {
-  const char *file;
-  uint32_t line, column;
-  const void *type;
-  unsigned char log_alignment, kind;
-};
-void __ubsan_handle_type_mismatch_v1(Mismatch *m, uintptr_t p) {
-  simt_fail("access at line %u to an address that is no multiple of %d", m->line,
-            1 << m->log_alignment);
 }
-void __ubsan_handle_out_of_bounds(Mismatch *m, uintptr_t index) {
-  simt_fail("line %u reads or writes index %ld of a fixed array, beyond its end", m->line,
-            (long)index);
-}
-void __tsan_read_range(void *p, size_t n) { access(p, n, false); }
-void __tsan_write_range(void *p, size_t n) { access(p, n, true); }
-// What clang makes of structures that are copied: bytes, of no alignment of their own.
-void *__tsan_memcpy(void *to, const void *from, size_t n) {
-  for (size_t i = 0; i < n; i++) access((char *)from + i, 1, false), access((char *)to + i, 1, true);
-  return memcpy(to, from, n);
-}
-void *__tsan_memset(void *to, int value, size_t n) {
-  for (size_t i = 0; i < n; i++) access((char *)to + i, 1, true);
-  return memset(to, value, n);
-}
-void __tsan_func_entry(void *) {}
-void __tsan_func_exit(void) {}
-void __tsan_init(void) {}
-}
+#include "hooks.h"

@@ -24,6 +24,14 @@ void simt_copy(void *to, const void *from, int n, int filled, int line);
 void simt_commit(void);
 void simt_read(const void *from, size_t n);  // what the compiler does not see
 void simt_wait(int groups);  // for all but the last groups
+// Products of four warps, all of whose threads call these. Sums of 64 rows and so many columns, 16 deep;
+// left, right: where the operands lie; turned: 1, 2: whose lines go along rows, along columns.
+uint32_t simt_shared_address(const void *p);
+void simt_shown(void);  // what this thread has written is what products read, once a barrier follows
+void simt_products_fence(int line);
+void simt_products(float *d, uint64_t left, uint64_t right, int columns, int turned, int brain, int line);
+void simt_products_commit(int line);
+void simt_products_wait(int batches, int line);
 void simt_fail(const char *format, ...);
 }
 // Where the memory of a block lies in a translation unit.

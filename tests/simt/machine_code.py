@@ -26,7 +26,7 @@ _SPILLED = {75: 512}
 REPORT = "TEGG_KERNEL_REPORT"  # the environment's name for a file that gets a line for each kernel
 # Words of kernels that older devices are not given, and the first that are: functions of the prelude
 # that they have no instruction for, attention on tensor cores.
-_SINCE = {"mma_g(": 80, "mma_t(": 80, "mma_h(s[j]": 80}
+_SINCE = {"mma_g(": 80, "mma_t(": 80, "mma_h(s[j]": 80, "wgmma_fence(": 90}
 _NAME = re.compile(r"^(?:KERNEL\([\d, ]+\)|extern \"C\" __global__ void "
                    r"__launch_bounds__\([\d, ]+\)) (\w+)\(", re.MULTILINE)
 _allowed: list[bool] = []

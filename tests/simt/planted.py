@@ -52,11 +52,12 @@ def planted(code: KernelCode) -> Iterator[Planted]:
                 continue
             new = m.expand(wrong) if isinstance(wrong, str) else wrong(m)
             text = f"{code.source[:m.start()]}{new}{code.source[m.end():]}"
-            yield Planted(kind, line, _renamed(replace(code, source=text), f"m{number}"))
+            yield Planted(kind, line, renamed(replace(code, source=text), f"m{number}"))
             number += 1
 
 
-def _renamed(code: KernelCode, suffix: str) -> KernelCode:
+def renamed(code: KernelCode, suffix: str) -> KernelCode:
+    """The same, whose functions have other names."""
     text, stages = code.source, []
     for s in code.stages:
         text = re.sub(rf"\b{s.function}\b(?=\()", f"{s.function}_{suffix}", text)

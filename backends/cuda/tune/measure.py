@@ -39,7 +39,7 @@ def tune(target: Cuda, quick: bool = False, step: Step = lambda name: None) -> P
     architecture = device.architecture
     found = figures(device, cubin(prelude() + source(architecture), architecture).code, quick,
                     step=step)
-    target = with_library(target)
+    target = with_all_forms(target)
     plan, made = plan_of(cases(target, QUICK if quick else FULL), target)
     program = Loaded(plan, device, graph=False)
     step("kernels are compiled")
@@ -51,14 +51,17 @@ def tune(target: Cuda, quick: bool = False, step: Step = lambda name: None) -> P
                    figures=shown(found), unrest=_unrest(times))
 
 
-def with_library(target: Cuda) -> Cuda:
-    """The target with the products of cuBLAS, where it is there to be timed."""
+def with_all_forms(target: Cuda) -> Cuda:
+    """The target with forms that have no price yet, and with the products of cuBLAS where it is
+    there to be timed."""
+    blas = target.blas
     try:
         library()
+        blas = True
     except BackendError:
-        return target
+        pass
     return type(target)(target.architecture, target.number, target.results, target.graph,
-                        target.model, blas=True)
+                        target.model, blas, wgmma=True)
 
 
 def steps(quick: bool) -> int:

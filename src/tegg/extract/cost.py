@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
+from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -216,23 +218,37 @@ def load_costs(source: str | Path, threads: int | None = None) -> Costs:
     """
     where = _locate(source)
     try:
-        data = tomllib.loads(where.read_text(encoding="utf-8"))
+        stamp = os.stat(where)
+        return _loaded(where, str(source), threads, stamp.st_mtime_ns, stamp.st_size)
     except OSError as e:
         raise ArgumentError(f"no cost profile {source!s}: {e}; shipped ones are named as in "
                             f"'cpu/generic'") from None
+
+
+@lru_cache(maxsize=32)
+def _loaded(where: Path, source: str, threads: int | None, changed: int, size: int) -> Costs:
+    """The profile of a file in one state: all compilations ask for it."""
+    try:
+        data = tomllib.loads(where.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
         raise ArgumentError(f"the cost profile {source!s} is not TOML: {e}") from None
     data.pop(MEASURED, None)
     if threads is not None:
         data["threads"] = threads
-    return checked_costs(data, str(source))
+    return checked_costs(data, source)
 
 
-def _locate(source: str | Path):
+def _locate(source: str | Path) -> Path:
     if isinstance(source, str) and not source.endswith(".toml"):
         device, _, profile = source.partition("/")
-        return files("tegg.backends").joinpath(device, "costs", f"{profile or 'generic'}.toml")
+        return _shipped() / device / "costs" / f"{profile or 'generic'}.toml"
     return Path(source)
+
+
+@cache
+def _shipped() -> Path:
+    """The folder of the devices."""
+    return Path(str(files("tegg.backends")))
 
 
 def checked_costs(data: dict, source: str) -> Costs:

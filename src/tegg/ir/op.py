@@ -73,6 +73,10 @@ class Op:
         """Whether rules reach it, rather than the recorder."""
         return self.expand is not None
 
+    def __hash__(self) -> int:
+        """By name: rows are looked up all the time, and those of one name hardly ever differ."""
+        return hash(self.name)
+
     def __repr__(self) -> str:
         return self.name
 

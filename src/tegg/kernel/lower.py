@@ -231,17 +231,13 @@ def lower(graph: Graph, outputs: Sequence[Node], name: str, language: Language,
 def kernel_symbols(graph: Graph, outputs: Sequence[Node]) -> tuple[str, ...]:
     """The names of the sizes that nodes depend on, sorted."""
     found: set[str] = set()
-
-    def collect(x: object) -> None:
+    todo: list[object] = [x for n in graph.reachable(outputs) for x in (n.shape, n.attrs)]
+    while todo:
+        x = todo.pop()
         if isinstance(x, tuple):
-            for y in x:
-                collect(y)
+            todo.extend(x)
         elif isinstance(x, Poly):
             found.update(s.name for s in symbols(x) | symbols(graph.facts.canonical(x)))
-
-    for n in graph.reachable(outputs):
-        collect(n.shape)
-        collect(n.attrs)
     return tuple(sorted(found))
 
 

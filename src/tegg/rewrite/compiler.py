@@ -25,7 +25,7 @@ from tegg.rewrite.providers.multiplying import Multiplying
 from tegg.rewrite.providers.rounding import Rounding
 from tegg.rewrite.rulefile import Rule, RuleSet
 from tegg.rewrite.ruletext import rule_texts
-from tegg.rewrite.sources import content, known, read_source, rule_files, text_of
+from tegg.rewrite.sources import digest, known, read_source, rule_files
 from tegg.rewrite.stackcheck import check_stack
 from tegg.rewrite.vocabulary import Word
 
@@ -111,7 +111,7 @@ class Compiler:
             if isinstance(source, RuleSet):
                 parts.append(source.text)
             else:
-                parts += [text_of(path) for path, _ in rule_files(source)]
+                parts += [_digest(path) for path, _ in rule_files(source)]
         parts += [f"{op.name} {op.kind} {op.arity} {op.attrs} {op.cost} {op.commutative} "
                   f"{op.staged} {op.same_bits} {op.code}"
                   for op in self.ops]
@@ -293,15 +293,24 @@ def op_costs(compilers: Iterable[Compiler], table: OpTable) -> dict[str, float]:
     return {name: value for name, (value, _) in found.items()}
 
 
+def _digest(path: Path) -> str:
+    """The digest of a rule file, or nothing: reading it as rules says what is wrong with one that
+    has none."""
+    try:
+        return digest(path)
+    except OSError:
+        return ""
+
+
 def _written(thing: Any) -> str:
-    """What a function or class is made of: the text of its file, and what it closes over.
+    """What a function or class is made of: the bytes of its file, and what it closes over.
 
     What has no file of Python is named; what was typed in is like nothing else.
     """
     if not isinstance(thing, type) and not hasattr(thing, "__code__"):
         return repr(thing)
     try:
-        text = content(Path(inspect.getfile(thing)))
+        text = digest(inspect.getfile(thing))
     except (TypeError, OSError):
         return f"{thing!r} {time.time_ns()}"
     if isinstance(thing, type):

@@ -27,31 +27,42 @@ class Declaration:
 class _Kept(threading.local):
     """An engine belongs to its thread, and so does what is kept."""
 
-    last: tuple[tuple[str, ...], Engine] | None = None
+    last: tuple[tuple[str, ...], Engine, set[str]] | None = None
 
 
 _KEPT = _Kept()
 
 
 @contextmanager
-def declared(declarations: Sequence[Declaration], keep: bool = True) -> Iterator[Engine]:
-    """An engine to which all this was declared, and nothing else. It is good until the block ends.
+def declared(declarations: Sequence[Declaration], own: Sequence[Declaration] = (),
+             keep: bool = True) -> Iterator[Engine]:
+    """An engine to which all this was declared, and nothing else but what stands for itself. It is
+    good until the block ends.
 
-    keep: whether the next block with the same declarations may have it. An engine on which a block
-    failed is not kept. Raises RuleError, with the place of the rule, for one that egglog refuses.
+    own: what not all programs with these declarations need. It stays declared, whatever comes
+    after it, so it must not change what other programs do. keep: whether the next block with the
+    same declarations may have the engine. One on which a block failed is not kept. Raises
+    RuleError, with the place of the rule, for a rule that egglog refuses.
     """
     key = tuple(d.text for d in declarations)
     kept, _KEPT.last = _KEPT.last, None  # a block inside this one declares for itself
-    engine = kept[1] if keep and kept is not None and kept[0] == key else _fresh(declarations)
+    if keep and kept is not None and kept[0] == key:
+        _, engine, known = kept
+    else:
+        engine, known = Engine(), set()
+        _declare(engine, declarations)
+    _declare(engine, [d for d in own if d.text not in known])
+    known.update(d.text for d in own)
     engine.push()
     yield engine
     if keep:
-        engine.pop()
-        _KEPT.last = key, engine
+        engine.pop()  # what it comes back to is a copy, which lies elsewhere
+        engine.push()
+        engine.pop()  # and a copy of that where it lay before: the heap ends as it began
+        _KEPT.last = key, engine, known
 
 
-def _fresh(declarations: Sequence[Declaration]) -> Engine:
-    engine = Engine()
+def _declare(engine: Engine, declarations: Sequence[Declaration]) -> None:
     for d in declarations:
         try:
             engine.run(d.text)
@@ -59,4 +70,3 @@ def _fresh(declarations: Sequence[Declaration]) -> Engine:
             if d.rule is None:
                 raise
             raise RuleError(f"{d.rule.place}: rule {d.rule.name!r}: {e}") from None
-    return engine

@@ -28,17 +28,8 @@ class Ranges:
     """``of(c)``: the interval of a class of integers or bools; None for any other class."""
 
     def __init__(self, view: View) -> None:
-        self.view = view
-        self.intervals = Intervals(view.codec.facts)
-        self.known: dict[int, Interval] = {c: whole(d) for c, d in view.dtype.items()
-                                           if not d.is_float and c in view.shape}
-        order = self._order()
-        for _ in range(PASSES):
-            before = dict(self.known)
-            for c in order:
-                self.known[c] = self._refined(c, self.known.__getitem__)
-            if self.known == before:
-                break
+        settled = _Settling(view)
+        self.intervals, self.known = settled.intervals, settled.known
 
     def of(self, c: int) -> Interval | None:
         return self.known.get(c)
@@ -48,21 +39,45 @@ class Ranges:
         x = self.known.get(c)
         return x is not None and x.low >= 0 and self.intervals.below(x, n)
 
-    def _order(self) -> list[int]:
-        """Operands before users, as far as there is such an order."""
+
+class _Settling:
+    """Works the intervals out. The view may keep what comes of it, so that holds no view."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self.intervals = Intervals(view.codec.facts)
+        self.known: dict[int, Interval] = {c: whole(d) for c, d in view.dtype.items()
+                                           if not d.is_float and c in view.shape}
+        order, cyclic = self._order()
+        for _ in range(PASSES if cyclic else 1):
+            before = dict(self.known)
+            for c in order:
+                self.known[c] = self._refined(c, self.known.__getitem__)
+            if self.known == before:
+                break
+
+    def _order(self) -> tuple[list[int], bool]:
+        """Operands before users, as far as there is such an order, and whether there is none: then
+        what is known of a class is better the second time."""
         seen: set[int] = set()
+        above: set[int] = set()  # classes that are seen, and not all that is below them
         out: list[int] = []
+        cyclic = False
         todo = [(c, False) for c in self.known]
         while todo:
             c, done = todo.pop()
             if done:
                 out.append(c)
+                above.discard(c)
             elif c not in seen:
                 seen.add(c)
+                above.add(c)
                 todo.append((c, True))
-                todo.extend((a, False) for n in self.view.nodes.get(c, ()) for a in n.args
-                            if a in self.known and a not in seen)
-        return out
+                operands = [a for n in self.view.nodes.get(c, ()) for a in n.args
+                            if a in self.known]
+                cyclic = cyclic or not above.isdisjoint(operands)
+                todo.extend((a, False) for a in operands if a not in seen)
+        return out, cyclic
 
     def _refined(self, c: int, get: Get) -> Interval:
         out = self.known[c]

@@ -45,7 +45,7 @@ def _declared(sets: Iterable[RuleSet], providers: Iterable[Provider], rows: OpTa
     """Relations and functions of rule sets and providers; the same twice is one. And the names of
     those that are declared in two ways."""
     found: dict[str, tuple[Word, str]] = {}
-    taken = {*rows, *(loader(op)[0] for op in rows.values()),
+    taken = {*rows, *(loader(op).relation for op in rows.values()),
              *(w.name for w in (*MEMORY, *FACT_WORDS)), *RESERVED}
     unsure: set[str] = set()
     sources = [(Word(n, tuple(sorts), "", "relation"), f"provider {p.name}")

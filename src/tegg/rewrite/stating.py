@@ -26,11 +26,12 @@ class Stater:
 
     def state(self, provider: Provider, view: View) -> int:
         """State the facts of a provider. How many were not stated before."""
-        facts = list(provider.facts(view))
-        classes = {a for f in facts for a, s in zip(f[1:], self._sorts(provider, f))
-                   if s == "Tensor"}
-        terms = self.terms(view, classes)
-        texts = [self._text(f, self._sorts(provider, f), terms) for f in facts]
+        facts = [(f, self._sorts(provider, f)) for f in provider.facts(view)]
+        if not facts:
+            return 0
+        terms = self.terms(view, {a for f, sorts in facts for a, s in zip(f[1:], sorts)
+                                  if s == "Tensor"})
+        texts = [self._text(f, sorts, terms) for f, sorts in facts]
         new = [t for t in dict.fromkeys(texts) if t not in self.known]
         for text in new:
             self.engine.run(text)
@@ -42,7 +43,7 @@ class Stater:
         if sorts is None or len(sorts) != len(fact) - 1:
             raise RuleError(f"provider {provider.name!r} states {fact!r}, which its relations "
                             f"{dict(provider.relations)!r} do not declare")
-        return tuple(sorts)
+        return sorts
 
     def _text(self, fact: Fact, sorts: tuple[str, ...], terms: dict[int, str]) -> str:
         def argument(value, sort: str) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from tegg.ir.classes import ENode
 from tegg.dim import Shape
@@ -12,6 +12,9 @@ from tegg.dtype import DType
 from tegg.rewrite.encode import Codec
 from tegg.rewrite.engine import Engine
 from tegg.ir.op import ATTR_SORTS, Op, OpTable
+
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -37,6 +40,8 @@ class View:
     weights: frozenset[int] = frozenset()
     values: list[Any] = field(default_factory=list)
     stated: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    _having: dict[str, list[tuple[int, ENode]]] = field(default_factory=dict)
+    _found: dict[Callable[[View], Any], Any] = field(default_factory=dict)
 
     @property
     def of(self) -> dict[int, int]:
@@ -44,9 +49,19 @@ class View:
         before rules run again."""
         return self.names()
 
-    def having(self, op: str) -> Iterable[tuple[int, ENode]]:
+    def having(self, op: str) -> Sequence[tuple[int, ENode]]:
         """Every class with an e-node of an op, and that e-node."""
-        return ((c, n) for c, nodes in self.nodes.items() for n in nodes if n.op.name == op)
+        if not self._having:
+            for c, nodes in self.nodes.items():
+                for n in nodes:
+                    self._having.setdefault(n.op.name, []).append((c, n))
+        return self._having.get(op, ())
+
+    def found(self, find: Callable[[View], T]) -> T:
+        """What a function finds in this view: it is called once, whoever asks."""
+        if find not in self._found:
+            self._found[find] = find(self)
+        return self._found[find]
 
 
 class _Once(dict):
@@ -60,6 +75,16 @@ class _Once(dict):
 
     def __missing__(self, key):
         value = self[key] = self._make(key)
+        return value
+
+
+class _Numbers(dict):
+    """Each key's number, in the order in which they are first asked for."""
+
+    __slots__ = ()
+
+    def __missing__(self, key):
+        value = self[key] = len(self)
         return value
 
 
@@ -81,7 +106,7 @@ class Reader:
     def look(self) -> View:
         """The e-graph as it is now."""
         rows = self.engine.rows([*self.table, *self.reads, "Store", "StoreAs"])
-        ids = _Once(lambda _: len(ids))
+        ids = _Numbers()
         nodes: dict[int, list[ENode]] = {}
         for op in self.table.values():
             if rows[op.name]:

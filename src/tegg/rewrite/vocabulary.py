@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 
 from tegg.ir.op import ATTR_SORTS, Op, OpTable
@@ -63,20 +64,32 @@ def prelude(words: Mapping[str, Word]) -> list[str]:
 
 # A class is named by (Node i). Loading states a row a node in a relation of its op, from which one
 # rule makes the term, its name and its type.
-NAMES = ["(constructor Node (i64) Tensor)", "(ruleset loading)"]
+NAMES = ["(constructor Node (i64) Tensor)"]
 RESERVED = ("Node",)
 
 
-def loader(op: Op) -> tuple[str, list[str]]:
-    """The relation that nodes of an op are loaded through, and the commands that declare it.
+@dataclass(frozen=True, slots=True)
+class Loader:
+    """The relation that nodes of an op are loaded through, the egglog rule set of the rule that
+    makes terms of its rows, and the text that declares both.
 
     Its columns: numbers of the operands, attributes, number, shape and dtype of the node.
     """
+
+    relation: str
+    ruleset: str
+    text: str
+
+
+@lru_cache(maxsize=512)
+def loader(op: Op) -> Loader:
+    """How nodes of an op are loaded."""
     name = f"loaded-{op.name}"
     sorts = ["i64"] * op.arity + [ATTR_SORTS[kind] for _, kind in op.attrs]
     given = [f"a{i}" for i in range(len(sorts))]
     term = " ".join([op.name, *(f"(Node {a})" for a in given[:op.arity]), *given[op.arity:]])
-    return name, [
-        f"(relation {name} ({' '.join([*sorts, 'i64 String String'])}))",
-        f"(rule (({name} {' '.join(given)} i s d)) ((union ({term}) (Node i)) "
-        f"(set (shape (Node i)) s) (set (dtype (Node i)) d)) :ruleset loading :name \"{name}\")"]
+    ruleset = f"load-{op.name}"
+    return Loader(name, ruleset, (
+        f"(ruleset {ruleset}) (relation {name} ({' '.join([*sorts, 'i64 String String'])})) "
+        f"(rule (({name} {' '.join(given)} i s d)) ((union ({term}) (Node i)) (set (shape (Node i))"
+        f" s) (set (dtype (Node i)) d)) :ruleset {ruleset} :name \"{name}\")"))

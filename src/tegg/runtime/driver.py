@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from tegg.runtime.buckets import Buckets, hinted
 from tegg.cache import Cache, content_key, default
-from tegg.collecting import hand_back
+from tegg.collecting import deferred
 from tegg.ir.classes import Cover, EClasses, KernelSpec
 from tegg.rewrite.compiler import Compiler, Generic, lowering, stack as stacked
 from tegg.env import DEBUG
@@ -77,6 +77,7 @@ class Options:
         return found + measured
 
 
+@deferred()
 def compile_graph(graph: Graph, options: Options) -> Compiled | Buckets:
     """The program that computes the graph's outputs and updates; one plan per combination where
     dims have several hints.
@@ -154,13 +155,13 @@ def resolve(options: Options) -> tuple[tuple[Compiler, ...], Target]:
 def _plan(graph: Graph, signature: Signature, stack: Sequence[Compiler], target: Target,
           options: Options) -> tuple[Plan, str]:
     cache = default() if options.cache else None
-    key = content_key(code_stamp(), describe(graph), target.identity(), repr(target.costs()),
-                      *(c.identity() for c in stack), *options.decide())
+    key = "" if cache is None else content_key(
+        code_stamp(), describe(graph), target.identity(), repr(target.costs()),
+        *(c.identity() for c in stack), *options.decide())
     found = _cached(cache, key)
     if found is not None:
         return found
     made = _make(graph, signature, stack, target, options)
-    hand_back()
     if cache is not None:
         cache.put("plan", key, pickle.dumps(made))
     return made

@@ -54,6 +54,15 @@ class Showing(Provider, Protocol):
 
 
 @runtime_checkable
+class Standing(Provider, Protocol):
+    """A provider whose facts hold whatever the program is: ``standing`` are all of them, of texts
+    and numbers. They are declared once with the rules, and nobody asks for ``facts``."""
+
+    @property
+    def standing(self) -> tuple[Fact, ...]: ...
+
+
+@runtime_checkable
 class Reading(Provider, Protocol):
     """A provider that heeds what rules state: ``reads`` are relations of one Tensor among its own,
     whose classes ``View.stated`` has."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from types import MappingProxyType
 
 import numpy as np
@@ -20,17 +20,26 @@ class DTypes:
     relations = MappingProxyType({"float-type": ("String",), "int-type": ("String",),
                                   "signed-int-type": ("String",), "widens": ("String", "String")})
 
+    @property
+    def standing(self) -> tuple[Fact, ...]:
+        """All of them."""
+        return tuple(_facts())
+
     def facts(self, view: View) -> Iterable[Fact]:
-        for d in DTYPES.values():
-            if d.is_float:
-                yield ("float-type", d.name)
-            elif d.kind == "int":
-                yield ("int-type", d.name)
-                if np.issubdtype(d.numpy, np.signedinteger):
-                    yield ("signed-int-type", d.name)
-            for wider in DTYPES.values():
-                if wider is not d and holds(d, wider):
-                    yield ("widens", d.name, wider.name)
+        return self.standing
+
+
+def _facts() -> Iterator[Fact]:
+    for d in DTYPES.values():
+        if d.is_float:
+            yield ("float-type", d.name)
+        elif d.kind == "int":
+            yield ("int-type", d.name)
+            if np.issubdtype(d.numpy, np.signedinteger):
+                yield ("signed-int-type", d.name)
+        for wider in DTYPES.values():
+            if wider is not d and holds(d, wider):
+                yield ("widens", d.name, wider.name)
 
 
 def holds(a: DType, b: DType) -> bool:

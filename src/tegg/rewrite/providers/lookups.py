@@ -49,7 +49,7 @@ class Lookups:
         "one-hot-sum-batched": ("Tensor",) * 3 + ("String",) * 11})
 
     def facts(self, view: View) -> Iterable[Fact]:
-        if not any(True for _ in view.having("Equal")):
+        if not view.having("Equal"):
             return
         masks = _Masks(view)
         memo: dict[int, list[tuple[int, Axes]]] = {}
@@ -85,7 +85,7 @@ class _Masks:
     """Reads masks: values that are 1 where a position equals an index, and 0 elsewhere."""
 
     def __init__(self, view: View) -> None:
-        self.view, self.ranges = view, Ranges(view)
+        self.view = view
 
     def lookups(self, body: int, out: Axes) -> Iterator[Lookup]:
         """The one-hot sums that a class is, summed over its variables that ``out`` lacks."""
@@ -130,7 +130,7 @@ class _Masks:
     def _counts(self, c: int) -> bool:
         """Whether a class is 0, 1, 2, ... and its dtype holds them all."""
         return (any(n.op.name == "Iota" for n in self.view.nodes[c])
-                and self.ranges.within(c, self.view.shape[c][0]))
+                and self.view.found(Ranges).within(c, self.view.shape[c][0]))
 
     def _all(self, c: int, value: int) -> bool:
         """Whether every element of a class is a number."""

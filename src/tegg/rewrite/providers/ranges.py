@@ -26,7 +26,7 @@ class RangeFacts:
                                   "within": ("Tensor", "String")})
 
     def facts(self, view: View) -> Iterable[Fact]:
-        ranges = Ranges(view)
+        ranges = view.found(Ranges)
         for c, x in ranges.known.items():
             if c in view.nodes and not x.empty and x != whole(view.dtype[c]):
                 yield ("range", c, x.low, x.high)

@@ -1,0 +1,132 @@
+"""What saturation needs of a stack is worked out once, and providers are asked no more than that."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+from tegg.ir.graph import Graph
+from tegg.ir.op import OPS
+from tegg.rewrite import declared as lent
+from tegg.rewrite.chosen import chosen
+from tegg.rewrite.compiler import Compiler, Generic, stack
+from tegg.rewrite.egraph import saturate
+from tegg.rewrite.engine import Engine
+from tegg.rewrite.providers import Standing
+from tegg.rewrite.providers.builtin import BUILTIN
+from tegg.rewrite.providers.dtypes import DTypes
+from tegg.rewrite.vocabulary import loader
+
+FEATURES = frozenset({"cpu"})
+
+
+def small() -> Graph:
+    g = Graph()
+    x, y = (g.input(n, (4, 8), "f32") for n in "xy")
+    g.outputs["z"] = g.expansion("Softmax", g.op("Add", x, y), 1)
+    return g
+
+
+@pytest.fixture
+def nothing_kept():
+    lent._KEPT.last = None
+    yield
+    lent._KEPT.last = None
+
+
+def test_the_rules_of_a_stack_are_chosen_once():
+    first, again = (chosen(stack(Generic()), False, "reals", FEATURES) for _ in range(2))
+    assert first is again
+    assert chosen(stack(Generic()), False, "bitwise", FEATURES) is not first
+    assert chosen(stack(Generic()), False, "reals", frozenset({"cuda", "sm=80"})) is not first
+
+
+def test_rounds_leave_out_rule_sets_that_have_grown_enough():
+    rules = chosen(stack(Generic()), False, "reals", FEATURES)
+    for phase, active in rules.active.items():
+        bounded = [s for s in active if s.header.grows is not None]
+        late = max((s.header.grows for s in bounded), default=0)
+        first, last = (set(rules.round(phase, n)[1]) for n in (0, late))
+        assert first - last == {m for s in bounded if s.header.grows for m in rules.members[s.name]}
+        assert rules.round(phase, late) == rules.round(phase, late + 7)
+        name, _ = rules.round(phase, 0)
+        assert any(d.text.startswith(f"(unstable-combined-ruleset {name} ")
+                   for d in rules.declarations)
+
+
+def test_what_holds_of_every_program_is_declared_and_not_asked_for(monkeypatch, nothing_kept):
+    def asked(self, view):
+        raise AssertionError("a standing provider was asked")
+
+    monkeypatch.setattr(DTypes, "facts", asked)
+    rules = chosen(stack(Generic()), False, "reals", FEATURES)
+    (standing,) = (p for p in BUILTIN if isinstance(p, Standing))
+    texts = {d.text for d in rules.declarations}
+    assert '(widens "f16" "f32")' in texts and '(float-type "bf16")' in texts
+    assert len(standing.standing) == sum(t.startswith(tuple(f"({r} " for r in standing.relations))
+                                         for t in texts)
+    assert all(standing not in p for p in rules.needed.values())
+    saturate(small(), Generic())
+
+
+class Counting:
+    """A provider that counts how often it is asked, and of which views."""
+
+    name = "counting"
+    relations = {"counted": ("Tensor",)}
+
+    def __init__(self) -> None:
+        self.views: list[object] = []
+
+    def facts(self, view):
+        self.views.append(view)
+        return [("counted", c) for c, _ in view.having("Exp2")]
+
+
+def test_a_provider_is_asked_in_phases_that_read_it_and_of_each_view_once(monkeypatch):
+    provider = Counting()
+    compilers = [Generic(), Compiler(providers=[provider])]
+    saturate(small(), compilers)
+    assert not provider.views  # no rule set reads what it states
+    rules = chosen(stack(compilers), False, "reals", FEATURES)
+    for phase in ("names", "idioms"):
+        monkeypatch.setitem(rules.needed, phase, [*rules.needed[phase], provider])
+    saturate(small(), compilers)
+    assert len(provider.views) > 1
+    assert len({id(v) for v in provider.views}) == len(provider.views)
+
+
+def test_loaders_are_declared_for_the_ops_of_programs_and_stay(nothing_kept):
+    saturate(small(), Generic())
+    engine = lent._KEPT.last[1]
+    declared = [t for t in engine.log if isinstance(t, str)]
+    assert loader(OPS["Add"]).text in declared and loader(OPS["Sin"]).text not in declared
+    g = Graph()
+    g.outputs["z"] = g.op("Sin", g.op("Add", *(g.input(n, (4,), "f32") for n in "xy")))
+    saturate(g, Generic())
+    assert lent._KEPT.last[1] is engine
+    declared = [t for t in engine.log if isinstance(t, str)]
+    assert [declared.count(loader(OPS[n]).text) for n in ("Add", "Sin")] == [1, 1]
+
+
+def test_an_engine_ends_as_often_copied_as_not(monkeypatch):
+    """Each copy lies elsewhere: after an even number of them memory is laid out as before."""
+    copies: list[str] = []
+    for name in ("push", "pop"):
+        real = getattr(Engine, name)
+        monkeypatch.setattr(Engine, name, lambda self, n=name, f=real: (copies.append(n), f(self)))
+    saturate(small(), Generic())
+    assert copies.count("push") == copies.count("pop") and copies.count("push") % 2 == 0
+
+
+def test_a_saturation_is_no_cyclic_garbage():
+    graph, kept = small(), []
+    saturate(graph, Generic())
+    gc.collect()
+    gc.disable()
+    try:
+        kept.append(saturate(graph, Generic()))
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
