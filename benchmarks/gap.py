@@ -16,6 +16,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -91,6 +92,7 @@ def main() -> int:
     args = p.parse_args()
     os.environ.setdefault("TEGG_THREADS", "2")
     sys.path[:0] = [str(HERE), str(HERE.parent / "tests")]
+    from run import cpu_name
     from tegg.extract.cost import load_costs
     from tegg.planning.target import find
     target, costs = find("cpu"), load_costs("cpu/generic", 2)
@@ -100,12 +102,15 @@ def main() -> int:
             rows[name] = measured(graph(), target, costs, args.seconds)
             print(".", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
-    out = (f"# Gaps to the best cover\n\nBy the profile {costs.name}, {costs.threads} threads; "
+    record = {"date": date.today().isoformat(), "machine": cpu_name(), "cores": os.cpu_count(),
+              "profile": costs.name, "threads": costs.threads, "graphs": rows}
+    out = (f"# Gaps to the best cover\n\n{record['machine']}, {record['cores']} cores, "
+           f"{record['date']}. By the profile {costs.name}, {costs.threads} threads; "
            f"what each way costs above the optimum.\n\n{text(rows)}")
     print(out)
     if not args.only:
         (HERE / "results" / "gap.md").write_text(out, encoding="utf-8")
-        (HERE / "results" / "gap.json").write_text(json.dumps(rows, indent=1) + "\n",
+        (HERE / "results" / "gap.json").write_text(json.dumps(record, indent=1) + "\n",
                                                    encoding="utf-8")
     return 0
 

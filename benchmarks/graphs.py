@@ -18,8 +18,8 @@ def names() -> list[str]:
 
 def workload(name: str) -> tuple[Callable, dict[str, np.ndarray]]:
     """A workload's function of the arguments that are no weights, and these arguments."""
+    suite = _suite()  # first: it says where the next module is
     from in_tegg import Tegg
-    suite = _suite()
     found = suite[name]
     given = found.inputs()
     free = {k: v for k, v in given.items() if k not in found.weights}

@@ -5,7 +5,9 @@
 Per workload of the suite: the median time with 1, 2, 4 ... threads, in turns, and the speed against
 one thread; then calls per second of 1, 2, 4 ... Python threads that call the program at once, and
 how many threads of the process exist then: one pool serves all, callers that find it busy run
-alone, and each who does takes a thread from the rounds of the others. Best run on a quiet machine.
+alone, and each who does takes a thread from the rounds of the others. Writes
+benchmarks/results/threads.md and .json, unless --only leaves workloads out. Takes some minutes;
+best run on a quiet machine.
 """
 
 from __future__ import annotations
@@ -83,12 +85,25 @@ def together(name: str, callers: int) -> dict:
             "threads": alive}
 
 
+def text(record: dict, threads: list[int]) -> str:
+    """The figures as Markdown."""
+    columns = ("workload", *(f"{n} threads" for n in threads),
+               *(f"{n} callers, calls/s (threads)" for n in threads))
+    lines = [f"# Threads\n\n{record['machine']}, {record['cores']} cores, {record['allowed']} "
+             f"allowed, {record['date']}: `python benchmarks/threads.py`. Speed against one "
+             f"thread; then calls a second of several Python threads, and the threads of the "
+             f"process.\n",
+             f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    for r in record["rows"]:
+        cells = (r["workload"], *(f"{v:.2f}" for v in r["speedup"].values()),
+                 *(f"{t['calls_per_s']:.0f} ({t['threads']})" for t in r["together"]))
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
 def main() -> int:
     args = parse()
     sys.path.insert(0, str(HERE))
-    from rich.console import Console
-    from rich.table import Table
-
     import graphs
     from run import cpu_name, versions
     from tegg.backends.cpu.threads import threads
@@ -105,20 +120,14 @@ def main() -> int:
                      "together": [together(name, n) for n in counts(most)]})
         print(".", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
-    table = Table(title=f"speed against one thread, {cpu_name()}, {available()} CPUs")
-    for column in ("workload", *(f"{n} threads" for n in counts(most)),
-                   *(f"{n} callers, calls/s (threads)" for n in counts(most))):
-        table.add_column(column)
-    for r in rows:
-        table.add_row(r["workload"], *(f"{v:.2f}" for v in r["speedup"].values()),
-                      *(f"{t['calls_per_s']:.0f} ({t['threads']})" for t in r["together"]))
-    Console(width=140).print(table)
     record = {"date": date.today().isoformat(), "machine": cpu_name(), "cores": os.cpu_count(),
               "allowed": available(), "versions": versions(), "rows": rows}
-    slug = "-".join("".join(c if c.isalnum() else " " for c in cpu_name()).lower().split())
-    path = args.json or HERE / "results" / f"{record['date']}-{slug}-{most}t-threads.json"
-    path.write_text(json.dumps(record, indent=1) + "\n")
-    print(f"wrote {path}")
+    out = text(record, counts(most))
+    print(out)
+    path = args.json or (None if args.only else HERE / "results" / "threads.json")
+    if path is not None:
+        path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        path.with_suffix(".md").write_text(out, encoding="utf-8")
     return 0
 
 

@@ -52,6 +52,8 @@ def test_a_transposed_operand_of_an_elementwise_body(dtype):
     x, y = g.x(70, 90, dtype=dtype), swapped(g, 90, 70, dtype=dtype)
     code = check(g, [g.add(g.mul(x, g.x(90, dtype=dtype)), y), g.mul(x, y)])
     assert TILED in code.notes
+    (stage,) = code.stages
+    assert (stage.reads, stage.writes) == ({0, 1, 2}, {3, 4})  # what is turned is read, too
 
 
 def test_what_is_not_along_the_strip_is_gathered():

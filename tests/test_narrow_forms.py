@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
+import hypothesis.strategies as st
 import ml_dtypes
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from profiles import examples
 
 from tegg.backends.cpu.instructions import BYTE_TILES, BYTES, PAIRS, TILES
 from tegg.backends.cpu.target import Cpu
@@ -14,6 +17,7 @@ from tegg.dim import dim
 from tegg.extract import extract
 from tegg.extract.cost import load_costs
 from tegg.ir.graph import Graph
+from tegg.ir.oracle import evaluate
 from tegg.rewrite.compiler import Bf16, Compiler, Fp16, Generic
 from tegg.rewrite.egraph import saturate
 from tegg.runtime.driver import Options, compile_graph, resolve
@@ -105,9 +109,22 @@ def test_what_a_machine_lacks_is_never_offered():
     assert Cpu(8).features & set(ALL) <= {TILES, BYTE_TILES}
 
 
-def test_sums_of_nothing_and_single_rows_keep_their_forms():
+def test_sums_of_nothing_keep_their_forms():
     assert offered(matmul(64, 96, 1), Having(ALL), Bf16()) == set()
-    assert offered(matmul(1, 96, 80), Having(ALL), Bf16()) == set()
+
+
+def test_one_row_is_offered_what_streams_its_panels():
+    assert offered(matmul(1, 96, 80), Having(ALL), Bf16()) == {"CpuHalves"}
+    assert offered(matmul(1, 96, 80, "u8", other="i8"), Having(ALL)) == {"CpuBytes"}
+
+
+def test_one_row_reads_a_weight_as_a_stream_of_its_few_bits():
+    weight = dict(weight=True)
+    assert chosen(matmul(1, 4096, 4096, **weight), Having(), Bf16()) == {"CpuHalves"}
+    assert chosen(matmul(1, 4096, 4096, "u8", other="i8", **weight),
+                  Having((BYTES,))) == {"CpuBytes"}
+    # what is no weight would be packed for a single use
+    assert chosen(matmul(1, 4096, 4096), Having(), Bf16()) == {"CpuRows"}
 
 
 def test_the_cheapest_wins():
@@ -124,13 +141,15 @@ def test_panels_of_weights_that_no_cache_holds_are_kept_narrow():
 
 @pytest.mark.parametrize("lanes", (None, *(pytest.param(n, marks=pytest.mark.long)
                                            for n in (8, 4))))
-@pytest.mark.parametrize("sizes", ((64, 96, 80), (33, 17, 71), (2, 1, 9)))
-@pytest.mark.parametrize("form", ("CpuHalves", "CpuPairs", "CpuTiles"))
+@pytest.mark.parametrize("form, sizes", (
+    *((f, s) for f in ("CpuHalves", "CpuPairs", "CpuTiles") for s in ((64, 96, 80), (33, 17, 71))),
+    ("CpuHalves", (2, 1, 9)), ("CpuHalves", (1, 65, 33))))
 def test_products_of_rounded_operands(form, sizes, lanes):
     m, n, k = sizes
     rng = np.random.default_rng(0)
     x, w = (rng.normal(size=s).astype(np.float32) for s in ((m, k), (k, n)))
     run = compile_graph(matmul(m, n, k), options(Having(ALL, form, lanes), Bf16()))
+    assert form in run.explain()
     got = run(x, w)["y"]
     near = [a.astype(ml_dtypes.bfloat16).astype(np.float64) for a in (x, w)]
     assert np.abs(got - near[0] @ near[1]).max() <= 0.02 * np.sqrt(k)
@@ -140,12 +159,12 @@ def test_products_of_rounded_operands(form, sizes, lanes):
 
 @pytest.mark.parametrize("turned", (False, True))
 @pytest.mark.parametrize("dtypes", (("u8", "i8"), ("i8", "u8")))
-@pytest.mark.parametrize("form", ("CpuBytes", "CpuByteTiles"))
-def test_products_of_bytes_are_exact(form, dtypes, turned):
+@pytest.mark.parametrize("form, m", (("CpuBytes", 70), ("CpuByteTiles", 70), ("CpuBytes", 1)))
+def test_products_of_bytes_are_exact(form, m, dtypes, turned):
     rng = np.random.default_rng(0)
     x, w = (rng.integers(np.iinfo(d).min, np.iinfo(d).max + 1, s).astype(d) for d, s in zip(
-        ("uint8" if t == "u8" else "int8" for t in dtypes), ((70, 130), (130, 50))))
-    g = matmul(70, 50, 130, dtypes[0], other=dtypes[1], turned=turned)
+        ("uint8" if t == "u8" else "int8" for t in dtypes), ((m, 130), (130, 50))))
+    g = matmul(m, 50, 130, dtypes[0], other=dtypes[1], turned=turned)
     run = compile_graph(g, options(Having(ALL, form)))
     assert form in run.explain()
     want = x.astype(np.int32) @ w.astype(np.int32)
@@ -163,3 +182,65 @@ def test_rows_that_are_a_symbol():
     for rows in (1, 5, 16, 33, 200):
         x = rng.integers(-8, 9, (rows, 80)).astype(np.float32)
         assert np.array_equal(run(x, w)["y"], x @ w)
+
+
+# ---- sizes at borders of tiles, groups and vectors, against the oracle
+BORDERS = st.sampled_from(sorted({max(0, n + d) for n in (0, 2, 16, 32, 48, 64, 96)
+                                  for d in (-1, 0, 1)}))
+STACKS = {"bf16": (Bf16(),), "f16": (Fp16(),), "both": (Fp16(), Bf16())}
+ERROR = {"bf16": 2.0 ** -7, "f16": 2.0 ** -10, "both": 2.0 ** -7}  # of the sum of absolute terms
+
+
+def agrees(graph: Graph, run, stack: str, x: np.ndarray, w: np.ndarray, sizes=None) -> None:
+    """A product, whose operands may have been rounded, is as far from the oracle as it may be."""
+    (node,), inputs = graph.outputs.values(), {0: x, 1: w}
+    got = run(*(inputs[i] for i, spec in enumerate(graph.inputs) if spec.kind != "weight"))["y"]
+    want = evaluate([node], inputs, sizes or {})[0]
+    size = np.matmul(*(np.abs(np.sin(a) if stack == "f16" else a).astype(np.float64)
+                       for a in (x, w)))
+    assert got.shape == want.shape and got.dtype == want.dtype
+    assert (np.abs(got.astype(np.float64) - want) <= 1.01 * ERROR[stack] * size + 1e-6).all()
+
+
+def drawn(m: int, k: int, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Operands of several magnitudes, with zeros."""
+    rng = np.random.default_rng(seed)
+    x, w = (rng.normal(size=s) * 10.0 ** rng.integers(-2, 3, s) * (rng.random(s) < 0.9)
+            for s in ((m, k), (k, n)))
+    return x.astype(np.float32), w.astype(np.float32)
+
+
+@settings(max_examples=examples(6), deadline=None)
+@given(BORDERS, BORDERS, BORDERS, st.sampled_from(sorted(STACKS)), st.booleans(),
+       st.sampled_from(("", "CpuHalves", "CpuPairs", "CpuTiles")))
+def test_products_of_any_known_size(m, n, k, stack, weight, form):
+    x, w = drawn(m, k, n, m + 100 * n + 10_000 * k)
+    g = matmul(m, n, k, weight=weight, bounded=stack == "f16")
+    if weight:
+        g.inputs[1].source = w
+    run = compile_graph(g, options(Having(ALL, form), *STACKS[stack]))
+    agrees(g, run, stack, x, w)
+
+
+def _symbolic(form: str, stack: str) -> tuple:
+    """A product whose three sizes only a run knows."""
+    m, n, k = (dim(name, 0, 4096, hint=hint) for name, hint in (("m", 64), ("n", 96), ("k", 128)))
+    g = Graph()
+    x, w = g.input("x", (m, k), "f32"), g.input("w", (k, n), "f32")
+    if stack == "f16":
+        x, w = g.op("Sin", x), g.op("Sin", w)
+    g.outputs["y"] = g.op("Contract", x, w, "a,k;k,n;a,n", (m, n))
+    run = compile_graph(g, options(Having(ALL, form), *STACKS[stack]))
+    assert form in run.explain()
+    return g, run
+
+
+SYMBOLIC = {key: _symbolic(*key) for key in (
+    ("CpuHalves", "bf16"), ("CpuHalves", "f16"), ("CpuPairs", "bf16"), ("CpuTiles", "bf16"))}
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(BORDERS, BORDERS, BORDERS, st.sampled_from(sorted(SYMBOLIC)))
+def test_products_of_sizes_that_only_a_run_knows(m, n, k, key):
+    x, w = drawn(m, k, n, m + 100 * n + 10_000 * k)
+    agrees(*SYMBOLIC[key], key[1], x, w, {"m": m, "n": n, "k": k})

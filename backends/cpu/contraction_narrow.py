@@ -35,6 +35,36 @@ def products_of(held: Held | None) -> str:
     return "product" if held is None else f"product_{held.multiply}"
 
 
+def in_tiles(held: Held | None) -> bool:
+    """Whether whole tiles are multiplied."""
+    return held is not None and held.multiply == "tiles"
+
+
+def around_tiles(held: Held | None) -> dict[str, str]:
+    """What stands around products by tiles, once in a stage."""
+    if not in_tiles(held):
+        return dict(begin="", end="")
+    return dict(begin="  tiles_begin();\n", end="  tiles_end();\n")
+
+
+def fill_tiles(p: GemmParams, call: str, row_pointers: str) -> str:
+    """Evaluate as many rows of A as a tile has behind all rows, and put them where they belong, in
+    the order in which tiles read them. call: the beginning of the one that evaluates rows."""
+    assert p.held is not None
+    last = f"rows - i < {p.mr} ? rows - i : {p.mr}"
+    return (f"          for (int64_t i = 0; i < rows; i += {p.mr}) {{\n"
+            f"            {call}row + i, {last}, ko0, ko1, as, a + {p.rows} * as{row_pointers});\n"
+            f"            tiles_order(a + i * as, a + {p.rows} * as, {p.mr}, as * sizeof(*a), "
+            f"(kc + {p.held.grain - 1}) / {p.held.grain});\n          }}")
+
+
+def shares(p: GemmParams, sums: DType) -> dict[str, str]:
+    """LINES of a panel in a step; A_ROWS: rows of A that scratch has room for."""
+    size = p.held.itemsize * p.held.group if p.held else sums.itemsize
+    return dict(LINES=str(max(1, p.nr * size // 64)),
+                A_ROWS=str(p.rows + (p.mr if in_tiles(p.held) else 0)))
+
+
 @cache
 def _text(name: str) -> str:
     return files("tegg.backends.cpu").joinpath(name).read_text()

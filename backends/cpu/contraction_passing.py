@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tegg.backends.cexpr import dim
 from tegg.backends.cpu.c_templates import indented, within
+from tegg.backends.cpu.contraction_narrow import around_tiles
 from tegg.backends.cpu.contraction_text import Text
 from tegg.dim import product
 
@@ -25,7 +26,8 @@ class Passing:
         return t.fill(
             "stage_passing", panel_counts=t.panel_counts(), panels=f"from{len(t.hooks.columns)}",
             TERMS=str(t.most_terms()), TALL=str(t.params.tall), DEEP_BLOCK=self._deep("kc"),
-            panel_sizes=indented(sizes, 2), packs=indented(packs, 10), **t.tiles(),
+            panel_sizes=indented(sizes, 2), packs=indented(packs, 10),
+            **around_tiles(t.params.held),
             array_sizes=t.array_room("most"), batch_arrays=t.batch_arrays(),
             array_pointers="\n".join(filter(None, [indented(pointers, 2), t.array_pointers()])),
             row_arrays=t.row_arrays(), row_every=self._rows("every_{0} = {0}", 2),

@@ -10,7 +10,8 @@ from tegg.backends.cpu.c_templates import indented, template, within
 from tegg.backends.cpu.contraction_extents import (
     depth_of_blocks, multiple, outer_loops, vectors_of_panels, whole_vectors)
 from tegg.backends.cpu.contraction_hooks import Axis, Hooks, RowValue
-from tegg.backends.cpu.contraction_narrow import ask, deep, header, held_words, products_of
+from tegg.backends.cpu.contraction_narrow import (
+    around_tiles, ask, deep, fill_tiles, header, held_words, in_tiles, products_of, shares)
 from tegg.dim import product
 from tegg.kernel.contraction_classify import Group, Term
 from tegg.kernel.contraction_shape import GemmParams, GemmShape
@@ -49,7 +50,7 @@ class Text:
             DEEP=deep(h.k.count, p.held),
             LANES=str(p.lanes), MC=str(p.rows), SPAN=str(p.span), PIECE=str(p.piece),
             BYTES=str(p.lanes * d.itemsize), GROUPS=str(p.nr // h.dialect.width),
-            LINES=str(max(1, p.nr * (p.held.itemsize if p.held else d.itemsize) // 64)),
+            **shares(p, d),
             M=dim(h.m.count), K=dim(h.k.count), B=dim(h.batch.count), KO=steps, AS=stride,
             K_outer=dim(h.k.extents[0]),
             k_inner=dim(inner), k_open=outer_loops(h.k), k_last=h.k.names[-1],
@@ -310,6 +311,8 @@ class Text:
         """Evaluate the rows at hand; of an A that is read in place, those short of a tile."""
         h, first = self.hooks, f"{self.hooks.name}_fill({self.hooks.args(self.symbols)}, "
         if not self.params.in_place:
+            if in_tiles(self.params.held):
+                return fill_tiles(self.params, first + h.batch.args, self.row_pointers(rows, "i"))
             return (f"          {first}{h.batch.args}row, rows, ko0, ko1, as, "
                     f"a{self.row_pointers(rows)});")
         assert not rows, "a plain load has no row values"
@@ -401,13 +404,8 @@ class Text:
         return self.fill(
             "stage_packed", panel_counts=self.panel_counts(), TERMS=str(self.most_terms()),
             panels=f"from{len(self.hooks.columns)}",
-            **self.tiles(), inline_sizes=indented(sizes, 2),
+            **around_tiles(self.params.held), inline_sizes=indented(sizes, 2),
             inline_packs=indented(packs, 4), panel_args="".join(args),
             array_sizes=self.array_room(str(self.params.rows)),
             array_pointers=self.array_pointers(), batch_arrays=self.batch_arrays(),
             array_args=self.row_pointers(self.kept_rows()))
-
-    def tiles(self) -> dict[str, str]:
-        """What stands around products by tiles."""
-        tiles = self.params.held is not None and self.params.held.multiply == "tiles"
-        return dict(begin="tiles_begin(); " if tiles else "", end=" tiles_end();" if tiles else "")

@@ -135,14 +135,16 @@ class NarrowForms:
 
     def _stated(self, relation: str, x: Shape, y: Shape, spec: str, d: DType) -> list[tuple]:
         m, n, k = _sizes(x, y, spec)
-        if hint(k) < 2 or (hint(m) if isinstance(m, int) else TILE) < 2:
-            return []  # nothing is summed, or each number is read once
+        if hint(k) < 2:
+            return []  # nothing is summed
         if relation == "cpu-halves":
             return [(to, *t) for to in ("bf16", "f16") for t in self._registers(m, n)
                     if d in (f32, bf16, f16)]
         needs, dtypes = _NEEDS[relation]
         if needs not in self.features or d not in dtypes:
             return []
+        if relation != "cpu-bytes" and (hint(m) if isinstance(m, int) else TILE) < 2:
+            return []  # memory is waited for, not products: halves that widen are as soon there
         if relation in ("cpu-pairs", "cpu-bytes"):
             return self._registers(m, n)
         return [(r, v) for r in ((32, 16) if hint(m) > TILE else (16,))

@@ -2,6 +2,12 @@
 // told of them, else the same in C.
 #ifndef TEGG_TILES
 #define TEGG_TILES
+// `lines` lines of each of some rows, `stride` bytes apart: the first of all rows, then the second.
+INL void tiles_order(void *to, const void *from, int rows, int64_t stride, int64_t lines) {
+  for (int64_t l = 0; l < lines; l++)
+    for (int r = 0; r < rows; r++)
+      memcpy((char *)to + (l * rows + r) * 64, (const char *)from + r * stride + l * 64, 64);
+}
 #if defined(__AMX_TILE__) && defined(__AMX_BF16__) && defined(__AMX_INT8__) && !defined(TEGG_PLAYED_TILES)
 // Whoever else runs on this thread may have left tiles of another shape.
 INL void tiles_begin(void) {

@@ -15,6 +15,7 @@ Unit = Literal["free", "k", "none"]  # which variable of an operand is contiguou
 _DEPTH = 512       # products summed before partial sums are set aside: a panel of B stays in L1/L2
 _LONGEST = 512     # depth that still is one block
 _ROWS = 144        # rows of A that are kept in L2 together
+_TILED_ROWS = 256  # the same for tiles, which wait longer for a panel that is not in L2 yet
 _CLOSE = 1 << 16   # bytes of an operand that stay in L1
 _FAR = 1 << 20     # bytes of panels that no cache of a thread keeps
 _MANY = 1024       # rows of A that may be read again for each piece of B
@@ -144,8 +145,9 @@ def blocked(shape: GemmShape, tile: Tile, width: int) -> GemmParams:
         stretch = max(1, _STRETCH // hint(shape.m) // (nv * lanes)) if hint(shape.m) else 1
         return GemmParams(form, lanes, 1, nv, _STRETCH, 1, stretch, 1, True, True, mr,
                           tile.parts)
-    rows = _rows(shape, mr, size)
-    if tile.held is not None and tile.held.multiply == "tiles":
+    tiles = tile.held is not None and tile.held.multiply == "tiles"
+    rows = _rows(shape, mr, size, _TILED_ROWS if tiles else _ROWS)
+    if tiles:
         lanes = TILE
     sums = rows * nv * lanes * size * max(shape.terms)
     in_place = (tile.held is None or tile.held.rows is None) and _in_place(shape, nv * lanes)
@@ -192,9 +194,9 @@ def fitted_rows(m: Dim, most: int) -> int:
     return min(range(most, most // 2, -1), key=lambda r: -(-m // r) * (r + 0.5))
 
 
-def _rows(shape: GemmShape, mr: int, size: int) -> int:
+def _rows(shape: GemmShape, mr: int, size: int, most: int) -> int:
     """Rows of A kept together: few where all of B stays close by anyway, so that both are."""
-    most = min(_ROWS, _top(shape.m) + mr - 1)
+    most = min(most, _top(shape.m) + mr - 1)
     if (isinstance(shape.k, int) and all(isinstance(n, int) for n in shape.n)
             and shape.k * sum(shape.n) * size <= _CLOSE):
         most = min(most, _CLOSE // 2 // (max(1, shape.k) * size))
