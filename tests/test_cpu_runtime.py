@@ -322,15 +322,42 @@ def test_scratch_is_aligned_and_of_each_thread():
         assert not memory.arrays[0].any()
 
 
-def test_large_scratch_fills_huge_pages():
-    body = "*(int64_t *)b[0] = (uintptr_t)rt_scratch(n[0]) % (1 << 21) != 0;"
-    run = program([kernel("large", body, set(), {0}, ("m",), parallel=False)], [call(0, 0)], ("m",))
-    for m in (1 << 18, 3 << 20):
-        memory = Memory(np.ones(1, np.int64))
-        fresh = threading.Thread(target=run.run, args=(memory.pointers, sizes(m), 1))
+def places_of_scratch(m: int, threads: int) -> list[int]:
+    """Where the blocks of so many bytes lie, of a team whose first thread is a fresh one."""
+    body = "((int64_t *)b[0])[tid] = (uintptr_t)rt_scratch(n[0]);"
+    run = program([kernel("large", body, set(), {0}, ("m",))], [call(0, 0)], ("m",))
+    memory = Memory(np.zeros(threads, np.int64))
+    fresh = threading.Thread(target=run.run, args=(memory.pointers, sizes(m), threads))
+    fresh.start()
+    fresh.join()
+    return [int(x) for x in memory.arrays[0]]
+
+
+def test_large_scratch_of_a_team_lies_side_by_side_in_huge_pages():
+    first, second = places_of_scratch(5 << 20, 2)
+    assert abs(first - second) == 5 << 20 and min(first, second) % (1 << 21) == 0
+
+
+def test_scratch_that_would_leave_a_huge_page_half_empty_lies_in_small_ones():
+    (alone,) = places_of_scratch((1 << 20) - (1 << 16), 1)
+    (most,) = places_of_scratch((1 << 20) + (1 << 18), 1)
+    assert alone % (1 << 21) != 0 and most % (1 << 21) == 0
+
+
+def test_scratch_grows_and_is_given_back():
+    """Blocks of regions and blocks of their own, in any order: each holds what was asked for."""
+    body = "memset(rt_scratch(n[0]), 7, n[0]); *(int64_t *)b[0] += 1;"
+    run = program([kernel("grown", body, set(), {0}, ("m",), parallel=False)], [call(0, 0)], ("m",))
+    memory = Memory(np.zeros(1, np.int64))
+
+    def work():
+        for m in (100, 1 << 18, 1 << 19, 5000, 3 << 20, 1 << 20, 4 << 20):
+            run.run(memory.pointers, sizes(m), 1)
+    for _ in range(3):
+        fresh = threading.Thread(target=work)
         fresh.start()
         fresh.join()
-        assert not memory.arrays[0][0]
+    assert memory.arrays[0][0] == 21
 
 
 # ---- libraries

@@ -17,6 +17,8 @@
 #include <unistd.h>
 #endif
 
+#include "scratch.h"
+
 #define EXPORT __attribute__((visibility("default")))
 #define LINE __attribute__((aligned(128)))  // two cache lines: the prefetcher fetches pairs
 #define THREAD_BITS 10                      // of a round's word; the rest counts rounds
@@ -107,6 +109,7 @@ static rt_task round_task;
 static void *round_arg;
 static int team;                    // threads of the running round
 static int workers;                 // that were started
+static _Thread_local int mates = 1; // threads of the task that this one does its share of
 static unsigned first_seen[1 << THREAD_BITS];
 
 static void *work(void *p) {
@@ -116,6 +119,7 @@ static void *work(void *p) {
     word = await(&rounds, word);
     int nt = (int)(word & ((1u << THREAD_BITS) - 1));
     if (tid >= nt) continue;
+    mates = nt;
     round_task(round_arg, tid, nt);
     if (atomic_fetch_sub(&running, 1) == 1) post(&finished, atomic_load(&finished.word) + 1);
   }
@@ -156,6 +160,7 @@ static void run(rt_task task, void *arg, int nt) {
       round_task = task, round_arg = arg, team = nt;
       atomic_store(&running, nt - 1);
       post(&rounds, number << THREAD_BITS | (unsigned)nt);
+      mates = nt;
       task(arg, 0, nt);
       await(&finished, before);
       atomic_store(&busy, 0);
@@ -164,6 +169,7 @@ static void run(rt_task task, void *arg, int nt) {
     atomic_store(&busy, 0);
   }
   atomic_fetch_add(&alone, 1);
+  mates = 1;
   task(arg, 0, 1);
   atomic_fetch_sub(&alone, 1);
 }
@@ -185,6 +191,7 @@ int rt_generation(void) { return generation; }
 // Only the thread that forked lives on in the child: it starts with an idle pool without workers.
 static void forget_workers(void) {
   generation++;
+  forget_regions();
   workers = 0;
   atomic_store(&rounds.sleepers, 0);
   atomic_store(&finished.sleepers, 0);
@@ -198,46 +205,7 @@ static void forget_workers(void) {
 #endif
 }
 
-// ---- scratch memory of a thread
-#define SMALL_PAGE ((size_t)4096)
-#define LARGE_PAGE ((size_t)1 << 21)
-#define LARGE ((size_t)1 << 18)
-
-struct block {
-  void *memory;
-  size_t bytes;
-};
-static pthread_key_t block_key;
-static _Thread_local struct block *own;
-
-static void release(void *p) {
-  free(((struct block *)p)->memory);
-  free(p);
-}
-
-static void *scratch(size_t bytes) {
-  if (own && bytes <= own->bytes) return own->memory;
-  if (!own) {
-    own = calloc(1, sizeof *own);
-    if (own) pthread_setspecific(block_key, own);  // freed when the thread ends
-  }
-  // What is large lies in pages of 2 MB where the system has them: hardware fetches ahead to the end
-  // of a page, and what shares a page does not share sets of a cache by chance.
-  size_t size = bytes + bytes / 2, page = size < LARGE ? SMALL_PAGE : LARGE_PAGE;
-  size = (size + page - 1) & ~(page - 1);
-  if (own) {
-    free(own->memory);
-    own->bytes = size;
-    if (!posix_memalign(&own->memory, page == LARGE_PAGE ? page : 64, size)) {
-#ifdef MADV_HUGEPAGE
-      if (page == LARGE_PAGE) madvise(own->memory, size, MADV_HUGEPAGE);
-#endif
-      return own->memory;
-    }
-  }
-  fprintf(stderr, "tegg: no memory for %zu bytes of a kernel's scratch\n", size);
-  abort();  // a kernel has no way to fail
-}
+static void *scratch(size_t bytes) { return scratch_of(bytes, mates); }
 
 // ---- the table
 static const struct rt_table table = {run, barrier, scratch, now};

@@ -1,0 +1,141 @@
+"""What the templates of ``gemm/`` are filled with: the words of a kernel, and its row values.
+
+A *row value* is computed once per row, per column or per batch, beside the products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tegg.backends.cexpr import REGISTER, dim
+from tegg.backends.cpu.c_templates import indented, template
+from tegg.backends.cpu.contraction_extents import depth_of_blocks, outer_loops
+from tegg.backends.cpu.contraction_hooks import Axis, Hooks, RowValue
+from tegg.backends.cpu.contraction_narrow import deep, held_words, shares
+from tegg.dim import product
+from tegg.kernel.contraction_classify import Group
+from tegg.kernel.contraction_shape import GemmParams, GemmShape
+
+
+@dataclass(slots=True)
+class Words:
+    """``slots``: anchor number -> the temporary with its panels, if it has one. ``counted``: panels
+    are those of the contraction, of which none but a last one falls short."""
+
+    hooks: Hooks
+    shape: GemmShape
+    params: GemmParams
+    symbols: tuple[str, ...]
+    slots: Mapping[int, int]
+    counted: bool = False
+    _common: dict[str, str] = field(default_factory=dict)
+
+    # ---- what all templates know
+    def common(self) -> Mapping[str, str]:
+        if not self._common:
+            self._common = self._words()
+        return self._common
+
+    def _words(self) -> dict[str, str]:
+        h, p = self.hooks, self.params
+        d = self.shape.accumulator
+        letter = REGISTER[d.name]
+        inner = product(h.k.extents[1:])
+        steps, stride = depth_of_blocks(h.k, p, d, h.dialect.width)
+        return dict(
+            **held_words(p.held, h, d),
+            k=h.name, T=h.scalar(d), V=h.vector(d), W=str(h.dialect.width),
+            SEL=f"v{letter}_sel", HADD=f"v{letter}_hadd", STORE=f"v{letter}_store",
+            LOAD=f"v{letter}_load", MR=str(p.mr), R=str(p.abreast), NR=str(p.nr),
+            DEEP=deep(h.k.count, p.held),
+            LANES=str(p.lanes), MC=str(p.rows), SPAN=str(p.span), PIECE=str(p.piece),
+            BYTES=str(p.lanes * d.itemsize), GROUPS=str(p.nr // h.dialect.width),
+            **shares(p, d),
+            M=dim(h.m.count), K=dim(h.k.count), B=dim(h.batch.count), KO=steps, AS=stride,
+            K_outer=dim(h.k.extents[0]),
+            k_inner=dim(inner), k_open=outer_loops(h.k), k_last=h.k.names[-1],
+            k_low="ko0" if len(h.k.names) == 1 else "0",
+            k_high="ko1" if len(h.k.names) == 1 else dim(h.k.extents[-1]),
+            params=h.params(self.symbols), args=h.args(self.symbols),
+            unpack=h.unpack(self.symbols), b_params=h.batch.params, b_args=h.batch.args,
+            b_of=h.batch.of("batch") if h.batch.vars else "const int64_t z0 = batch; (void)z0;",
+            m_args=h.m.args, k_args_end=h.k.args.rstrip(", "),
+            k_args_plus=h.k.args.rstrip(", ") + " + u",
+            m_last=h.m.names[-1], m_extent=dim(h.m.extents[-1]))
+
+    def fill(self, name: str, **more: str) -> str:
+        return template(name).substitute(self.common(), **more)
+
+    # ---- row values
+    def _params_of(self, rows: Sequence[RowValue]) -> str:
+        return "".join(f", const {self.hooks.scalar(r.value.dtype)} *{r.name}" for r in rows)
+
+    def _args_of(self, rows: Sequence[RowValue], at: Mapping[str, str],
+                 lanes: str = "") -> str:
+        """Row values as arguments: an element, or a vector where lanes follow the side."""
+        out = ""
+        for r in rows:
+            if r.side == lanes:
+                out += f", v{REGISTER[r.value.dtype.name]}_load({r.name} + {at[r.side]})"
+            else:
+                out += f", {r.name}[{at.get(r.side, '0')}]"
+        return out
+
+    def _row_call(self, r: RowValue, axis: Axis | None) -> str:
+        args = self.hooks.batch.args + (axis.args if axis else "")
+        every = ", ".join(filter(None, [self.hooks.args(self.symbols), args.rstrip(", ")]))
+        return f"{self.hooks.name}_{r.name}({every})"
+
+    def _side(self, side: str, rows: Sequence[RowValue] | None = None) -> list[RowValue]:
+        return [r for r in (self.hooks.rows if rows is None else rows) if r.side == side]
+
+    def _room(self, r: RowValue) -> int:
+        width = self.hooks.dialect.width
+        panels = self.params.piece if self.params.form == "packed" else self.params.span
+        return panels * self.params.nr + width if r.side == "n" else 1
+
+    def result_rows(self, group: Group) -> list[RowValue]:
+        return self.hooks.rows_in([v for w in group.writes for v in w.needs()])
+
+    def kept_rows(self) -> list[RowValue]:
+        """Row values that the block computes: those of A and of the results."""
+        c = self.hooks.contraction
+        return self.hooks.rows_in([c.a, *(v for g in c.groups for w in g.writes
+                                          for v in w.needs())])
+
+    def row_pointers(self, rows: Sequence[RowValue], at: str = "") -> str:
+        return "".join(f", {r.name}{f' + {at}' if at and r.side == 'm' else ''}" for r in rows)
+
+    def row_arrays(self, kept: Sequence[RowValue] | None = None) -> str:
+        """Fill the arrays over rows for the rows at hand."""
+        rows = self._side("m", self.kept_rows() if kept is None else kept)
+        if not rows:
+            return ""
+        m = self.hooks.m
+        fills = " ".join(f"{r.name}[i] = {self._row_call(r, m)};" for r in rows)
+        return f"    for (int64_t i = 0; i < rows; i++) {{ {m.of('row + i')} {fills} }}"
+
+    def batch_arrays(self, kept: Sequence[RowValue] | None = None) -> str:
+        return indented([f"{r.name}[0] = {self._row_call(r, None)};"
+                         for r in self._side("batch", self.kept_rows() if kept is None else kept)],
+                        4)
+
+    def array_room(self, rows: str, kept: Sequence[RowValue] | None = None) -> str:
+        """Declarations of the arrays behind the rest of the scratch memory."""
+        out = []
+        for r in self.kept_rows() if kept is None else kept:
+            size = f"({rows} + {self.hooks.dialect.width})" if r.side == "m" else "1"
+            kind = self.hooks.scalar(r.value.dtype)
+            out.append(f"const int64_t at_{r.name} = bytes; "
+                       f"bytes += ({size} * sizeof({kind}) + 63) / 64 * 64;")
+        return indented(out, 2)
+
+    def array_pointers(self, kept: Sequence[RowValue] | None = None) -> str:
+        return indented([f"{self.hooks.scalar(r.value.dtype)} *const {r.name} = (void *)(ws + "
+                         f"at_{r.name});" for r in (self.kept_rows() if kept is None else kept)],
+                        2)
+
+    def array_params(self) -> str:
+        return "".join(f", {self.hooks.scalar(r.value.dtype)} *{r.name}"
+                       for r in self.kept_rows())
