@@ -53,16 +53,16 @@ def fill_tiles(p: GemmParams, call: str, row_pointers: str) -> str:
     assert p.held is not None
     last = f"rows - i < {p.mr} ? rows - i : {p.mr}"
     return (f"          for (int64_t i = 0; i < rows; i += {p.mr}) {{\n"
-            f"            {call}row + i, {last}, ko0, ko1, as, a + {p.rows} * as{row_pointers});\n"
-            f"            tiles_order(a + i * as, a + {p.rows} * as, {p.mr}, as * sizeof(*a), "
+            f"            {call}row + i, {last}, ko0, ko1, as, a + tall * as{row_pointers});\n"
+            f"            tiles_order(a + i * as, a + tall * as, {p.mr}, as * sizeof(*a), "
             f"(kc + {p.held.grain - 1}) / {p.held.grain});\n          }}")
 
 
 def shares(p: GemmParams, sums: DType) -> dict[str, str]:
-    """LINES of a panel in a step; A_ROWS: rows of A that scratch has room for."""
+    """LINES of a panel in a step; A_MORE: rows of A that scratch has room for beyond a block."""
     size = p.held.itemsize * p.held.group if p.held else sums.itemsize
     return dict(LINES=str(max(1, p.nr * size // 64)),
-                A_ROWS=str(p.rows + (p.mr if in_tiles(p.held) else 0)))
+                A_MORE=str(p.mr if in_tiles(p.held) else 0))
 
 
 @cache

@@ -112,6 +112,12 @@ PRODUCT(k_product_3, 3)
 #undef CONTRACT
 #undef PRODUCT
 
+// Rows of a block, of so many: blocks are equally tall, for each reads all panels.
+static int64_t k_tall(int64_t rows) {
+  const int64_t tiles = (rows + 8 - 1) / 8, cuts = (tiles + 64 / 8 - 1) / (64 / 8);
+  return (tiles + cuts - 1) / cuts * 8;
+}
+
 // How many bytes of the coming panel are asked for at a step, while so many rows meet this one: all of
 // it, evenly, for what is far away comes as fast as that and no faster.
 static int64_t k_pace(int64_t rows) {
@@ -201,14 +207,11 @@ static void k_block(const float *const b0, const float *const b1, const float *c
   const int64_t from0 = 0;
   const int64_t from1 = from0 + (96 + 47) / 48;
   const int64_t steps = 48, blocks = 48 > steps ? (48 + steps - 1) / steps : 1;
-  const int64_t as = 80, deep = 48, span = blocks > 1 ? 85 : q1 - q0;
+  const int64_t as = 80, deep = 48, tall = k_tall(row1 - row0), span = blocks > 1 ? 85 : q1 - q0;
   float *const a = (float *)ws;
-  float *const tile = (float *)(ws + (64 * as * sizeof(float) + 63) / 64 * 64), *const sums = tile + 1 * 8 * 48;
-  // Blocks of rows are equally tall, for each reads all panels.
-  const int64_t tiles = (row1 - row0 + 8 - 1) / 8, cuts = (tiles + 64 / 8 - 1) / (64 / 8);
-  const int64_t most = (tiles + cuts - 1) / cuts * 8;
-  for (int64_t row = row0; row < row1; row += most) {
-    const int64_t rows = row1 - row < most ? row1 - row : most, pace = k_pace(rows);
+  float *const tile = (float *)(ws + ((tall + 0) * as * sizeof(float) + 63) / 64 * 64), *const sums = tile + 1 * 8 * 48;
+  for (int64_t row = row0; row < row1; row += tall) {
+    const int64_t rows = row1 - row < tall ? row1 - row : tall, pace = k_pace(rows);
 
     for (int64_t c0 = q0; c0 < q1; c0 += span) {
       const int64_t c1 = q1 - c0 > span ? c0 + span : q1;
@@ -226,7 +229,7 @@ static void k_block(const float *const b0, const float *const b1, const float *c
           const int64_t col = (q - from0) * 48, cols = 96 - col < 48 ? 96 - col : 48;
           for (int64_t i = 0; i < rows; i += 8) {
             const int64_t ahead = i / 8 * (kc / 1) * pace;
-            float *const t = blocks == 1 ? tile : sums + ((q - c0) * (64 / 8) + i / 8) * (1 * 8 * 48);
+            float *const t = blocks == 1 ? tile : sums + ((q - c0) * (tall / 8) + i / 8) * (1 * 8 * 48);
 
             {
               const float *const b = panels0 + ((q - from0) * deep + at) * 48;
@@ -274,9 +277,10 @@ void k(void *const *buffers, const int64_t *sizes, int tid, int nt) {
   const struct k_share s = k_split(1, row_panels, from1, 8, 48, tid, nt);
   const int64_t row0 = s.i0 * 8, row1 = s.i1 * 8 < 64 ? s.i1 * 8 : 64;
   if (s.b0 >= s.b1 || row0 >= row1 || s.q0 >= s.q1) return;
-  const int64_t steps = 48, as = 80, span = 48 > steps ? (s.q1 - s.q0 < 85 ? s.q1 - s.q0 : 85) : 0;
-  const int64_t head = (64 * as * sizeof(float) + 63) / 64 * 64
-      + (1 + span * (64 / 8)) * (1 * 8 * 48) * sizeof(float) + 256;
+  const int64_t steps = 48, as = 80, tall = k_tall(row1 - row0);
+  const int64_t span = 48 > steps ? (s.q1 - s.q0 < 85 ? s.q1 - s.q0 : 85) : 0;
+  const int64_t head = ((tall + 0) * as * sizeof(float) + 63) / 64 * 64
+      + (1 + span * (tall / 8)) * (1 * 8 * 48) * sizeof(float) + 256;
   int64_t bytes = (head + 63) / 64 * 64;
 
 
