@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import tegg
-from tegg.collecting import hand_back
 from tegg.nn import Linear
 
 M, K, N = 40, 96, 80
@@ -185,7 +184,3 @@ def test_runs_in_flight_keep_the_panels_that_they_began_with():
         t.join()
     assert not wrong
     near(only(program(x)), wants[2])
-
-
-def test_memory_can_be_handed_back():
-    assert hand_back() is None

@@ -55,7 +55,7 @@ def test_values_between_kernels_take_half_the_memory():
 
 
 def test_a_weight_that_is_read_once_a_run_rests_in_the_form():
-    """One row against a matrix: its bytes are the cost, so it is converted ahead."""
+    """One row against a matrix: its bytes are the cost, so they are halved ahead."""
     wide = Parameter(RNG.standard_normal((1024, 4096), np.float32) * 0.05)
     run = tegg.compile(lambda x: x @ wide, tegg.Generic(), tegg.Bf16(), cache=False)
     x = RNG.standard_normal((1, 1024), np.float32)
@@ -63,8 +63,8 @@ def test_a_weight_that_is_read_once_a_run_rests_in_the_form():
     scale = np.abs(x).astype(np.float64) @ np.abs(wide.data)
     assert np.all(np.abs(got - want) <= 2 ** -8 * scale)
     program = run.program(x)
-    assert stored(program, "ahead") == {"bf16"} and "convert" in program.plan.show()
-    wide.data = wide.data * 2  # converted again
+    assert stored(program, "ahead") == {"bf16"} and "CpuHalves" in program.plan.show()
+    wide.data = wide.data * 2  # halved again
     np.testing.assert_allclose(run(x), 2 * got, 1e-6)
 
 

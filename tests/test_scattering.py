@@ -15,7 +15,7 @@ from tegg.errors import ArgumentError, DTypeError, ShapeError
 
 
 def scattered(x, axis, index, src, reduce=None):
-    """One element after the other; outside is dropped."""
+    """One element after the other; outside is dropped. Sums of integers wrap."""
     out = x.copy()
     for at in np.ndindex(index.shape):
         to = list(at)
@@ -24,8 +24,9 @@ def scattered(x, axis, index, src, reduce=None):
             continue
         to = tuple(to)
         new = src[at] if np.ndim(src) else src
-        out[to] = (new if reduce is None else out[to] + new if reduce == "add" else
-                   max(out[to], new) if reduce == "max" else min(out[to], new))
+        with np.errstate(over="ignore"):
+            out[to] = (new if reduce is None else out[to] + new if reduce == "add" else
+                       max(out[to], new) if reduce == "max" else min(out[to], new))
     return out
 
 
