@@ -1,7 +1,7 @@
 """``make bench-peers``: tegg beside what users pick instead, in one interleaved run.
 
     python benchmarks/peers/run.py [--threads 1,2] [--peers torch,jax] [--only softmax,mlp]
-                                   [--rounds 7] [--json FILE]
+                                   [--rounds 7] [--weigh numpy,jax] [--json FILE]
 
 Every contender runs in a process of its own. Each workload is checked against float64 NumPy, then
 timed in rounds, in which contenders take turns in rotating order. Reported is the median over
@@ -20,6 +20,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 
@@ -85,6 +86,8 @@ def parse() -> argparse.Namespace:
     p.add_argument("--also", action="append", default=[], metavar="FILE.py:Class")
     p.add_argument("--only", default="", help="comma-separated workload names")
     p.add_argument("--rounds", type=int, default=7)
+    p.add_argument("--weigh", default="", help="of which others peak memory is measured; default:"
+                                               " all")
     p.add_argument("--budget", type=float, default=0.15, help="seconds per contender and round")
     p.add_argument("--json", type=Path, default=None, help="default: results/peers.json")
     return p.parse_args()
@@ -112,7 +115,7 @@ def built(peers: list[Peer], names: list[str], folder: Path,
     return said, live
 
 
-def weighed(chosen: list[str], names: list[str], threads: int, said: dict, folder: Path,
+def weighed(chosen: Sequence[str], names: list[str], threads: int, said: dict, folder: Path,
             log) -> None:
     """Add to the replies the peaks of memory, each from a process of its own: of those in float32,
     which are compared. What torch.max tunes holds what torch.compile does."""
@@ -162,7 +165,9 @@ def one_run(args: argparse.Namespace, threads: int, names: list[str], folder: Pa
             for p in peers:
                 p.stop()
         if weigh:
-            weighed([*chosen, *args.also], names, threads, said, folder, log)
+            ours = [n for n in chosen if n.split(".")[0] == "tegg"]
+            others = args.weigh.split(",") if args.weigh else [*chosen, *args.also]
+            weighed(list(dict.fromkeys([*ours, *others])), names, threads, said, folder, log)
     rows = rows_of(said, times, {n: limits.seconds(SUITE[n]) for n in names})
     return rows, {"threads": threads, "flops_per_s": limits.flops,
                   "read_bytes_per_s": {str(int(k)): v for k, v in limits.bytes.items()}}
