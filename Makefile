@@ -34,7 +34,7 @@ metal: $(VENV)/.metal  ## on a Mac: are the kernels right on its GPU, and how fa
 pycuda-wheel: $(VENV)/.dev  ## a wheel of PyCUDA in dist/, without a GPU: minutes, once
 	$(BIN)/python tools/pycuda_wheel.py dist
 
-cuda-report: $(VENV)/.dev  ## registers, spills, widths of accesses, bytes moved of CUDA kernels: minutes
+cuda-report: $(VENV)/.nvdisasm  ## registers, spills, widths of accesses, bytes moved of CUDA kernels: minutes
 	$(BIN)/python tools/cuda_report.py
 
 gpu-bundle: $(VENV)/.dev  ## programs and a runner for a machine with a GPU, in build/gpu
@@ -64,6 +64,10 @@ $(VENV)/.models: pyproject.toml | $(BIN)/python
 
 $(VENV)/.peers: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[peers]'
+	@touch $@
+
+$(VENV)/.nvdisasm: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --editable '.[nvdisasm]'
 	@touch $@
 
 $(VENV)/.metal: pyproject.toml | $(BIN)/python

@@ -63,7 +63,7 @@ def test_no_disassembler(fresh, monkeypatch):
     monkeypatch.setenv("CUDA_HOME", "/nowhere")
     monkeypatch.setattr(disassembly.Path, "is_file", lambda _: False)
     monkeypatch.setattr("shutil.which", lambda _: None)
-    with pytest.raises(BackendError, match="pip install nvidia-cuda-nvdisasm"):
+    with pytest.raises(BackendError, match=r"pip install 'tegg\[nvdisasm\]'"):
         instructions_of(b"")
 
 

@@ -52,7 +52,7 @@ def disassembler() -> str:
     found = shutil.which("nvdisasm")
     if found is None:
         raise BackendError("nvdisasm is not here to read machine code; "
-                           "pip install nvidia-cuda-nvdisasm, or install a CUDA toolkit")
+                           "pip install 'tegg[nvdisasm]', or install a CUDA toolkit")
     return found
 
 
