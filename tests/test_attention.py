@@ -117,6 +117,16 @@ def test_large_and_late_maxima() -> None:
     agree(made, {}, 0, 16, Blocks(12, 64))
 
 
+def test_a_single_row_without_a_loop() -> None:
+    """What is above the product is no number of the key alone, though no row decides it."""
+    g = Draw()
+    q, k, v, bias = g.x(4), g.x(70, 4), g.x(70, 3), g.x(70)
+    scores = g.op("Contract", q, k, "e;s,e;s", (70,))
+    above = g.add(g.mul(scores, 0.125), g.mul(bias, 2.0))
+    out = g.op("Attention", above, v, "s;s,n;n", (3,))
+    agree(Drawn(g, [scores, out], [out]), {}, 0, 16, Blocks(12, 64))
+
+
 # ---- what is no attention of this form
 def test_keys_in_several_loops_are_refused() -> None:
     g = Draw()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tegg.bits import value_of
 from tegg.dtype import i64
 from tegg.kernel.index import Form, Var
-from tegg.kernel.value import Val, Values
+from tegg.kernel.value import Val, Values, reachable
 
 _FAR = 1 << 62  # sums with what is no farther away than this do not wrap
 _NEGATED = {"LessThan": "LessEqual", "LessEqual": "LessThan"}  # of integers, sides exchanged
@@ -122,7 +122,11 @@ def _affine(values: Values, form: Form, other: Val | None, sign: int,
 
 def columns(scores: Val, product: Val, key: Var, rows: frozenset[Var]) -> tuple[Val, ...]:
     """The largest numbers inside scores that take work and are the same for all rows: they can be
-    computed once for each key."""
+    computed once for each key. What the product is part of is none, even of a single row."""
+    over = {product.id}
+    for v in reachable([scores]):
+        if any(a.id in over for a in v.args):
+            over.add(v.id)
     found: dict[Val, None] = {}
     todo, seen = [scores], set()
     while todo:
@@ -130,7 +134,8 @@ def columns(scores: Val, product: Val, key: Var, rows: frozenset[Var]) -> tuple[
         if v.id in seen or v is product or key not in v.deps:
             continue
         seen.add(v.id)
-        if v.dtype.is_float and not v.deps & rows and v.op not in ("load", "index"):
+        if v.dtype.is_float and v.id not in over and not v.deps & rows \
+                and v.op not in ("load", "index"):
             found[v] = None
         else:
             todo.extend(v.args)
