@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -63,3 +64,32 @@ def test_the_engine_is_loaded_alone_and_once():
     subprocess.run([sys.executable, "-c", text], check=True)
     subprocess.run([sys.executable, "-c", "import egglog\n" + text.replace("not in", "in")],
                    check=True)
+
+
+FORKED = """
+import os, sys
+import numpy as np
+import tegg
+
+x = np.ones((4, 4), np.float32)
+first = tegg.compile(lambda x: (x @ x).softmax(-1))
+want = first(x)
+if os.fork():
+    sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
+assert np.array_equal(first(x), want)
+try:
+    tegg.compile(lambda x: x * 3)(x)
+except tegg.BackendError as e:
+    print(e, flush=True)  # and the child ends, though an e-graph of its parent is kept
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here")
+def test_the_child_of_a_fork_runs_and_refuses_to_compile(tmp_path):
+    with open(tmp_path / "out", "w+") as out:
+        done = subprocess.run([sys.executable, "-c", FORKED], timeout=60, stdout=out, stderr=out,
+                              env=os.environ | {"TEGG_CACHE": str(tmp_path)}, check=False)
+        out.seek(0)
+        text = out.read()
+    assert done.returncode == 0, text
+    assert "compile before the fork, or start processes by multiprocessing's 'spawn'" in text

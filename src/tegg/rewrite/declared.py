@@ -6,6 +6,7 @@ loaded after a ``push``, and ``pop`` takes it back; both copy tables that hold n
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -31,6 +32,15 @@ class _Kept(threading.local):
 
 
 _KEPT = _Kept()
+
+
+def _forget() -> None:
+    """The child of a fork cannot use an engine of its parent's."""
+    _KEPT.last = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
 
 
 @contextmanager

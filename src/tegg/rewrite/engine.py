@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import tempfile
+import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +17,22 @@ Row = tuple[int | str, ...]
 
 
 def _open() -> Any:
-    from tegg.rewrite.bindings import OPTIONS, EGraph
-    return EGraph(**OPTIONS)
+    from tegg.rewrite.bindings import opened
+    return opened()
+
+
+_ALIVE: weakref.WeakSet[Engine] = weakref.WeakSet()
+
+
+def _abandon() -> None:
+    """In the child of a fork: to free an e-graph of the parent's would wait for threads that are
+    not there, so they stay."""
+    for engine in _ALIVE:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(engine._egraph))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_abandon)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +51,11 @@ class Conflict(RuleError):
 class Engine:
     """One egglog e-graph. It belongs to the thread that made it, and must die there."""
 
-    __slots__ = ("_egraph", "_pushed", "changes", "log")
+    __slots__ = ("__weakref__", "_egraph", "_pushed", "changes", "log")
 
     def __init__(self) -> None:
         self._egraph = _open()
+        _ALIVE.add(self)
         # Everything that was run or inserted, so that a failure can be replayed.
         self.log: list[str | tuple[str, list[Row]]] = []
         self.changes = 0  # grows whenever rules changed something
