@@ -14,6 +14,7 @@ from tegg.dtype import DType
 from tegg.kernel.index import Algebra, Form, Gathered, Guard, Quotient, Var
 from tegg.kernel.lane import Lanes
 from tegg.kernel.loops import Array
+from tegg.kernel.straight import END, run
 from tegg.kernel.value import Load, Val
 
 # How each dtype lives in a register: one letter names its scalar and vector types and functions.
@@ -104,6 +105,7 @@ class Expressions:
         self.algebra = algebra
         self.lanes = Lanes(algebra, dialect.width)
         self.names: dict[Var, str] = {}
+        self.scopes: list[set[int]] = [set()]  # the values that have a name, by open brace
         self.at = Context()
 
     # ---- names
@@ -257,7 +259,9 @@ class Expressions:
                     else text)
         if letter in self.dialect.gathers and (at := self._positions(load.form, copy)) is not None:
             text, kind = at
-            return f"v{letter}_gather_{kind}(b{load.slot}, {text}, {self._lanes_read(load, copy)})"
+            text = f"v{letter}_gather_{kind}(b{load.slot}, {text}, {self._lanes_read(load, copy)})"
+            straight = self._run(load, letter, follow, copy)
+            return text if straight is None else f"{straight} : {text}"
         sign = "-" if v.dtype.kind == "bool" else ""
 
         def lane(i: int) -> str:
@@ -292,6 +296,31 @@ class Expressions:
                          f"floor_div({dim(g.high)} - {at}, 2))")
         return (f"vf_load_every_other(b{load.slot} + {self.form(load.form, copy)}, "
                 f"{' & '.join(masks) or '-1'})")
+
+    def _run(self, load: Load, letter: str, follow: list[Dim], copy: int) -> str | None:
+        """``all lanes are neighbours ? what they load``, where most vectors are such a run."""
+        found = run(self.lanes, load.form, self.at.vector, self._named)
+        if found is None or any(c not in (0, 1) for c in follow):
+            return None
+        tests = [t for g in dict.fromkeys(found.guards) for t in self._in_all_lanes(g, copy)]
+        straight = Load(load.slot, found.form, load.guards)
+        text = self._contiguous_load(straight, letter, follow, copy)
+        return f"{' && '.join(tests) or '1'} ? {text}"
+
+    def _named(self, v: Val) -> bool:
+        return v.id in self.at.given or any(v.id in names for names in self.scopes)
+
+    def _in_all_lanes(self, g: Guard, copy: int) -> list[str]:
+        """Tests of a guard in the first lane and in the last one, between which it is linear. What
+        is proven is not tested."""
+        if self.algebra.within(g.form, g.low, g.high):
+            return []
+        k, first = self.lanes.coefficient(g.form, self.at.vector), self.form(g.form, copy)
+        last = "(left - 1)" if self.at.masked else number(self.dialect.width - 1)
+        ends = [first] if k == 0 else [first, f"{first} + {dim(k)} * {last}"]
+        if g.high == END:
+            return [f"{at} >= {dim(g.low)}" for at in ends]
+        return [f"in_range({at}, {dim(g.low)}, {dim(g.high)})" for at in ends]
 
     def _lanes_read(self, load: Load, copy: int) -> str:
         """The mask of the lanes that a load reads."""

@@ -31,7 +31,9 @@ class Memory(Expressions):
         """A block ``head { ... }``."""
         self.line(f"{head} {{" if head else "{")
         self.depth += 1
+        self.scopes.append(set())
         yield
+        self.scopes.pop()
         self.depth -= 1
         self.line("}")
 
@@ -44,6 +46,7 @@ class Memory(Expressions):
 
     def _define(self, v: Val, text) -> None:
         lanes = self.is_vector(v)
+        self.scopes[-1].add(v.id)
         for u in self._copies_of(v):
             name = f"v{v.id}_{u}" if lanes else f"v{v.id}"
             self.line(f"const {self._type(v.dtype, lanes)} {name} = {text(u)};")
