@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 
-from tegg.backends.cexpr import MEMORY, REGISTER, Dialect, Expressions, dim
+from tegg.backends.cexpr import MEMORY, REGISTER, Dialect, dim
+from tegg.backends.cload import Loads
 from tegg.dtype import DType
 from tegg.kernel.domain import Write, spread
 from tegg.kernel.index import Algebra, variable
@@ -14,7 +15,7 @@ from tegg.kernel.value import Val
 _LINE = 64  # bytes that move between caches together
 
 
-class Memory(Expressions):
+class Memory(Loads):
     """Prints definitions, and what is moved between registers and memory, into lines."""
 
     def __init__(self, dialect: Dialect, algebra: Algebra) -> None:

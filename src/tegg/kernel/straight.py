@@ -56,6 +56,8 @@ class Runs:
         if v.op == "const":
             n = int(value_of(v.attr, v.dtype))
             return Straight(Form(n)) if abs(n) <= _MOST else None
+        if v.op == "size":
+            return Straight(Form(v.attr))
         if v.op == "index" and not v.attr.gathered():
             return Straight(v.attr)
         if self.var not in v.deps:
