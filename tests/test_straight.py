@@ -141,6 +141,19 @@ def test_what_does_not_run_straight_is_not_said_to():
     assert run(lanes, form, var, lambda v: False) is None and run(lanes, form, var) is not None
 
 
+def test_what_could_wrap_is_not_said_to_run():
+    """The lowest integer is less than all others, but its distance to them is no 64-bit number."""
+    algebra = Algebra(Facts(()))
+    values, var = Values(algebra), Var(40, 0)
+    at, scalar = values.index(Form(0, {var: 1}), i64), values.load(0, i64, Form(3))
+    far = values.const(2 ** 62, i64)
+    for other in (scalar, far):
+        test = values.make("LessThan", (other, at), i64)
+        for value in (values.make("Select", (test, at, at), i64),
+                      values.make("Maximum", (other, at), i64)):
+            assert run(Lanes(algebra, WIDTH), Form(0, {Gathered(value, 9): 1}), var) is None
+
+
 # ---- in C
 def around(g: Graph, x, axis: int, before: int, after: int, mode: str):
     """An axis with its own values around it, as ``tegg.pad`` records it."""

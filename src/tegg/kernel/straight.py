@@ -100,7 +100,8 @@ class Runs:
         more = self._difference(a, b) if v.op == "Maximum" else self._difference(b, a)
         if more is None:
             return None
-        return (a.where(more, 0) if self._mostly(more) else b.where(more * -1, 0))
+        taken, more = (a, more) if self._mostly(more) else (b, more * -1)
+        return Straight(taken.form, a.guards + b.guards).where(more, 0)
 
     def _select(self, v: Val, depth: int) -> Straight | None:
         """The operand that is taken at more places."""
