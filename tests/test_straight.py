@@ -164,8 +164,8 @@ def around(g: Graph, x, axis: int, before: int, after: int, mode: str):
 
     at = plus(g.iota(before + n + after, i64), -before)
     if mode == "reflect":
-        folded = g.idiom("Abs", plus(g.mul(at, -1), n - 1))
-        at = g.idiom("Abs", plus(g.mul(folded, -1), n - 1))
+        folded = g.named("Abs", plus(g.mul(at, -1), n - 1))
+        at = g.named("Abs", plus(g.mul(folded, -1), n - 1))
     elif mode == "circular":
         late, early = plus(at, -n), plus(at, n)
         at = g.select(g.less(at, 0), early, g.select(g.less(late, 0), at, late))
@@ -205,7 +205,7 @@ def test_rows_that_begin_anywhere(width):
     x, start, more = g.x(2, 50), g.x(9, dtype="i64"), g.x(4, dtype="i64")
     at = g.broadcast("Add", g.reshape(start, (9, 1)), g.iota(23, i64))
     out = g.op("Gather", x, at, 1)
-    bent = g.idiom("Abs", g.broadcast("Add", g.reshape(more, (4, 1)), g.iota(20, i64)))
+    bent = g.named("Abs", g.broadcast("Add", g.reshape(more, (4, 1)), g.iota(20, i64)))
     begins = [0, 27, 28, -1, -23, 50, 2 ** 63 - 3, -2 ** 63, -2 ** 63 + 5]
     check(g, [out, g.op("Gather", x, bent, 1)], width=width, inputs={
         0: np.arange(100, dtype=np.float32).reshape(2, 50), 1: np.array(begins), 2: np.array([-7, 3, -2 ** 63, 2 ** 63 - 9])})
@@ -216,3 +216,13 @@ def test_padded_images_that_are_gathered_read_no_memory_beside_them():
     g = Draw()
     inner = g.padded(g.x(4, 30), (0, 0), (3, 5), fill=0)
     check(g, [around(g, inner, 1, 6, 7, mode) for mode in ("reflect", "replicate")])
+
+
+def test_straight_rows_are_walked_along():
+    """Positions that only ends need are no reason to walk down columns."""
+    g = Draw()
+    code = lower(g, [around(g, around(g, g.x(3, 64, 64), 1, 2, 2, "reflect"), 2, 2, 2,
+                            "reflect")], "k", C(16))
+    loops = [line for line in code.source[:code.source.index("? vf_load(")].splitlines()
+             if "for (" in line]
+    assert "+= 64" in loops[-1] and "+= 64" not in "".join(loops[:-1])
