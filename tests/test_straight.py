@@ -179,9 +179,12 @@ def test_axes_around_which_their_own_values_stand(mode, width):
     g, outputs = Draw(), []
     for rows, n, before, after, dtype in [
             (3, 64, 2, 2, "f32"), (2, 5, 4, 3, "f32"), (1, 33, 0, 16, "f32"), (4, 17, 1, 0, "f64"),
-            (2, 40, 3, 9, "u8"), (2, 19, 2, 2, "f16"), (3, 31, 5, 1, "bool"), (2, 48, 1, 1, "i64")]:
+            (2, 40, 3, 9, "u8"), (2, 19, 2, 2, "f16"), (3, 31, 5, 1, "bool"), (2, 48, 1, 1, "i64"),
+            (0, 20, 2, 2, "f32"), (5, 1, 0, 0, "f32"), (2, 2, 1, 1, "bf16"), (1, 18, 0, 0, "i8")]:
         x = g.x(rows, n, dtype=dtype)
         outputs.append(around(g, x, 1, before, after, mode))
+    if mode == "replicate":
+        outputs.append(around(g, g.x(3, 1), 1, 20, 30, mode))
     x = g.x(2, 21, 18)
     outputs.append(around(g, around(g, x, 1, 2, 3, mode), 2, 3, 2, mode))
     code = check(g, outputs, width=width)
