@@ -16,7 +16,8 @@ from tegg.testing.programs import programs
 
 from tegg.extract import extract
 from tegg.extract.heuristic import search
-from tegg.extract.milp import TOLERANCE, solve
+from tegg.extract.covering import TOLERANCE
+from tegg.extract.milp import solve
 
 
 def cheapest(problem) -> float:

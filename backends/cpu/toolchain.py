@@ -10,7 +10,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache as remembered
 from importlib.util import find_spec
@@ -18,7 +17,7 @@ from pathlib import Path
 
 from tegg import env
 from tegg.cache import Cache, content_key
-from tegg.cores import available
+from tegg.cores import side_by_side
 from tegg.errors import BackendError
 
 
@@ -83,8 +82,7 @@ class Toolchain:
         each = [{name: text} for name, text in units.items()]
         if len(each) == 1:
             return [self._built(cache, each[0], label)]
-        with ThreadPoolExecutor(max(1, min(len(each), available()))) as pool:
-            return list(pool.map(lambda unit: self._built(cache, unit, label), each))
+        return side_by_side(lambda unit: self._built(cache, unit, label), each)
 
     def _built(self, cache: Cache, units: Mapping[str, str], label: str) -> tuple[str, Path]:
         """The key and the file of a shared object, which is compiled where it is not there yet."""
@@ -101,9 +99,8 @@ class Toolchain:
                 self._compile(cache, sources[0], label, [*link, str(sources[0]), "-lm"])
                 return
             objects = [s.with_suffix(".o") for s in sources]
-            with ThreadPoolExecutor(min(len(sources), available())) as pool:
-                list(pool.map(lambda s, o: self._compile(cache, s, label, [
-                    "-c", "-o", str(o), str(s)]), sources, objects))
+            side_by_side(lambda s, o: self._compile(cache, s, label, [
+                "-c", "-o", str(o), str(s)]), sources, objects)
             self._compile(cache, sources[0], label, [*link, *map(str, objects), "-lm"])
 
     def _compile(self, cache: Cache, source: Path, label: str, arguments: Sequence[str]) -> None:
