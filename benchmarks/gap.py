@@ -64,7 +64,7 @@ def measured(graph, target, costs, seconds: float) -> dict:
 
 def _share(cost: float, least: float) -> float:
     """How much more a cover costs; below the solver's tolerance, nothing."""
-    from tegg.extract.covering import TOLERANCE
+    from tegg.extract.milp import TOLERANCE
     share = cost / least - 1.0
     return share if share > TOLERANCE else 0.0
 

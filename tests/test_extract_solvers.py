@@ -16,8 +16,7 @@ from tegg.testing.programs import programs
 
 from tegg.extract import extract
 from tegg.extract.heuristic import search
-from tegg.extract.covering import TOLERANCE
-from tegg.extract.milp import solve
+from tegg.extract.milp import TOLERANCE, solve
 
 
 def cheapest(problem) -> float:

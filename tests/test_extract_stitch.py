@@ -15,7 +15,6 @@ from tegg.testing.programs import programs
 
 from tegg.extract import extract
 from tegg.extract.heuristic import search
-from tegg.extract.covering import Solved
 from tegg.extract.milp import solve
 from tegg.extract.stitch import stitch
 
@@ -53,11 +52,12 @@ def test_a_missed_budget_stitches_and_says_so():
 
 def test_a_stitched_cover_computes_what_the_program_does(monkeypatch):
     """The whole is legal: every kernel reads what was written before, and values agree."""
+    from tegg.extract import milp
     graph = Encoder(5, 2, 4, width=8, heads=2, inner=12, words=9, positions=6).g
     classes = classes_of(graph)
 
     def late(*_):
-        return Solved(None, 0.0, False, 0, 0)
+        return milp.Solved(None, 0.0, False, 0, 0)
 
     monkeypatch.setattr("tegg.extract.solve", late)
     cover = extract(classes, COSTS)
@@ -66,10 +66,11 @@ def test_a_stitched_cover_computes_what_the_program_does(monkeypatch):
 
 
 def test_what_does_not_repeat_is_left_to_the_search(monkeypatch):
+    from tegg.extract import milp
     problem = Stages(classes_of(encoder(1))).problem
     assert stitch(problem, INF) is None
     monkeypatch.setattr("tegg.extract.solve",
-                        lambda *_: Solved(None, 0.0, False, 0, 0))
+                        lambda *_: milp.Solved(None, 0.0, False, 0, 0))
     cover = extract(classes_of(encoder(1)), COSTS)
     assert "blocks" not in cover.stats and cover.gap is None
     assert cover.stats["missed_budget"] == 1 and cover.stats["heuristic_s"] > 0

@@ -16,11 +16,11 @@ from tegg.extract.borders import inner
 from tegg.extract.candidate import Candidate, Pricer
 from tegg.extract.candidates import Candidates
 from tegg.extract.cones import Cones
-from tegg.extract.covering import TOLERANCE
 from tegg.extract.fragment import fragment
 from tegg.extract.heuristic import search
 from tegg.extract.limits import Limits
 from tegg.extract.exact import solve
+from tegg.extract.milp import TOLERANCE
 from tegg.extract.problem import Problem
 from tegg.extract.prune import Lowerable, anything
 from tegg.extract.roles import assign

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-TOLERANCE = 1e-6  # relative gap that counts as solved: prices are not known that well
-
 
 class Covering:
     """Kernels read keys and write keys, by number; a value that is given is no key.
@@ -61,14 +57,3 @@ class Covering:
         written = {w for k in used for w in self.writes[k]}
         return written.issuperset(self.wanted) and all(
             written.issuperset(self.reads[k]) for k in used)
-
-
-@dataclass(frozen=True, slots=True)
-class Solved:
-    """``used`` is None where no cover was found in time. bound: no cover counts less."""
-
-    used: list[int] | None
-    bound: float
-    optimal: bool
-    columns: int
-    rows: int

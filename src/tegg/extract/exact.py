@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tegg.extract.covering import TOLERANCE, Covering, Solved
+from tegg.extract import milp
+from tegg.extract.covering import Covering
+from tegg.extract.milp import TOLERANCE, Solved
 from tegg.extract.sweep import sweep
 
 
@@ -12,7 +14,6 @@ def solve(problem: Covering, seconds: float, without: int | None = None,
     integer program finds it as far as ``seconds`` allow, but for a relative ``gap``."""
     swept = sweep(problem, without)
     if swept is None:
-        from tegg.extract import milp  # most programs are narrow, and need no solver
         return milp.solve(problem, seconds, without, gap)
     kernels, keys = len(problem.cost), len(problem.rank)
     if swept.used is None:

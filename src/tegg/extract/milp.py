@@ -7,12 +7,26 @@ what comes before all that they write, so no constraint on time is needed.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import highspy
 import numpy as np
 
-from tegg.extract.covering import TOLERANCE, Covering, Solved
+from tegg.extract.covering import Covering
 
+TOLERANCE = 1e-6     # relative gap that counts as solved: prices are not known that well
 MICROSECONDS = 1e6  # the unit in which HiGHS sees costs: its tolerances are absolute
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """``used`` is None where no cover was found in time. bound: no cover counts less."""
+
+    used: list[int] | None
+    bound: float
+    optimal: bool
+    columns: int
+    rows: int
 
 
 def solve(problem: Covering, seconds: float, without: int | None = None,
