@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -43,6 +44,7 @@ _FEATURES = {
     "__x86_64__": "x86-64", "__aarch64__": "aarch64", "__riscv": "riscv", "__powerpc64__": "ppc64",
 }
 _SHOWN = 30  # lines of a compiler's complaint that an error repeats
+_LOOK = 2e-3  # seconds between looks at whether a compiler has ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,12 +213,13 @@ def _run_all(commands: Sequence[Sequence[str]]) -> list[tuple[int, str]]:
     """Run compilers side by side, on the CPUs that are allowed: the status of each, and what it
     said. Without threads, for what a thread allocates stays in memory that it does not give back.
     """
-    done, most = [], available()
-    for k in range(0, len(commands), most):
-        with ExitStack() as stack:
-            running = [stack.enter_context(_running(c)) for c in commands[k:k + most]]
-            done += [(process.wait(), _said(words)) for process, words in running]
-    return done
+    started: list[tuple[subprocess.Popen, IO[bytes]]] = []
+    with ExitStack() as stack:
+        for command in commands:
+            while sum(process.poll() is None for process, _ in started) >= available():
+                time.sleep(_LOOK)
+            started.append(stack.enter_context(_running(command)))
+        return [(process.wait(), _said(words)) for process, words in started]
 
 
 @contextmanager
