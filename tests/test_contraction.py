@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from contractions import CASES, FORMS, SYMBOLIC, lowered, matmul
+from tegg.kernel.contraction_held import HELD
+from tegg.kernel.contraction_shape import Tile
 from tegg.testing.draw import Draw
 from kernels import build, check
 
@@ -74,3 +76,39 @@ def test_every_form_with_symbolic_sizes(name: str, form: str) -> None:
     code = lowered(g, outputs, anchors, tile=FORMS[form])
     for sizes in SIZES:
         check(g, outputs, sizes, code=code, library=build(code, 16))
+
+
+def gated(g: Draw, rows: int, depth: int, columns: int):
+    """Two products that one group sums, with what both are added to."""
+    x = g.x(rows, depth)
+    a, b = (matmul(g, x, g.x(depth, columns)) for _ in range(2))
+    return [g.add(g.mul(a, b), g.expand(g.x(columns), (rows, columns)))], [a, b]
+
+
+@pytest.mark.parametrize("rows, depth, columns", [
+    (1, 300, 128), (1, 300, 200), (1, 9001, 131), (3, 3001, 260), (2, 40, 64)])
+def test_rows_of_one_tile_meet_two_panels_at_once(rows, depth, columns) -> None:
+    """As many as are left: even and odd numbers of panels, a last one that falls short, a depth
+    that takes several blocks."""
+    g = Draw()
+    outputs, anchors = gated(g, rows, depth, columns)
+    code = lowered(g, outputs, anchors, tile=Tile("packed", rows, 4), constant=(1, 2))
+    assert ("k_product_8(kc" in code.source) == (columns > 64)
+    check(g, outputs, code=code, threads=(1, 2, 3))
+
+
+@pytest.mark.parametrize("held", ("bf16", "pairs"))
+def test_so_do_rows_whose_panels_are_narrow(held: str) -> None:
+    g = Draw()
+    outputs, anchors = gated(g, 2, 301, 330)
+    code = lowered(g, outputs, anchors, tile=Tile("packed", 2, 4, held=HELD[held]))
+    assert "k_product_8(kc" in code.source
+    check(g, outputs, code=code, threads=(1, 2, 3), slack=1000)
+
+
+def test_panels_that_are_read_once_are_asked_for_a_page_on() -> None:
+    g = Draw()
+    near, far = (lowered(g, *gated(g, 1, k, 128), tile=Tile("packed", 1, 4)).source
+                 for k in (40, 1000))
+    assert "prefetch" not in near.split("$products")[0].split("PRODUCT(k_product_4, 4)")[0]
+    assert far.count("+ 4288, 0, 3)") == 2  # the last line of a step, of both panels
