@@ -85,16 +85,17 @@ def gated(g: Draw, rows: int, depth: int, columns: int):
     return [g.add(g.mul(a, b), g.expand(g.x(columns), (rows, columns)))], [a, b]
 
 
-@pytest.mark.parametrize("rows, depth, columns", [
-    (1, 300, 128), (1, 300, 200), (1, 9001, 131), (3, 3001, 260), (2, 40, 64)])
-def test_rows_of_one_tile_meet_two_panels_at_once(rows, depth, columns) -> None:
+@pytest.mark.parametrize("rows, depth, columns, width, vectors", [
+    (1, 300, 128, 16, 4), (1, 300, 200, 16, 4), (1, 9001, 131, 16, 4), (3, 3001, 260, 16, 4),
+    (2, 40, 64, 16, 4), (2, 300, 75, 8, 3), (1, 40, 75, 4, 2)])
+def test_rows_of_one_tile_meet_two_panels_at_once(rows, depth, columns, width, vectors) -> None:
     """As many as are left: even and odd numbers of panels, a last one that falls short, a depth
     that takes several blocks."""
     g = Draw()
     outputs, anchors = gated(g, rows, depth, columns)
-    code = lowered(g, outputs, anchors, tile=Tile("packed", rows, 4), constant=(1, 2))
-    assert ("k_product_8(kc" in code.source) == (columns > 64)
-    check(g, outputs, code=code, threads=(1, 2, 3))
+    code = lowered(g, outputs, anchors, width, Tile("packed", rows, vectors), constant=(1, 2))
+    assert (f"k_product_{2 * vectors}(kc" in code.source) == (columns > vectors * width)
+    check(g, outputs, code=code, width=width, threads=(1, 2, 3))
 
 
 @pytest.mark.parametrize("held", ("bf16", "pairs"))
