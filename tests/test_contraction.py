@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from contractions import CASES, FORMS, SYMBOLIC, lowered, matmul
+from tegg.dim import dim
 from tegg.kernel.contraction_held import HELD
 from tegg.kernel.contraction_shape import Tile
 from tegg.testing.draw import Draw
@@ -113,3 +114,5 @@ def test_panels_that_are_read_once_are_asked_for_a_page_on() -> None:
                  for k in (40, 1000))
     assert "prefetch" not in near.split("$products")[0].split("PRODUCT(k_product_4, 4)")[0]
     assert far.count("+ 4288, 0, 3)") == 2  # the last line of a step, of both panels
+    unknown = lowered(g, *gated(g, 1, dim("s", 0, 4096, hint=4), 128), tile=Tile("packed", 1, 4))
+    assert unknown.source.count("+ 4288, 0, 3)") == 2

@@ -7,7 +7,7 @@ from importlib.resources import files
 
 from tegg.backends.cexpr import MEMORY, REGISTER, dim
 from tegg.backends.cpu.contraction_hooks import Hooks
-from tegg.dim import Dim, hint, product
+from tegg.dim import Dim, product
 from tegg.dtype import DType
 from tegg.kernel.contraction_held import Held
 from tegg.kernel.contraction_shape import GemmParams, GemmShape
@@ -82,7 +82,8 @@ def ask(p: GemmParams, shape: GemmShape) -> str:
     if not once(p, shape):
         return "__builtin_prefetch(next, 0, 2); next += pace;"
     size = p.held.itemsize if p.held else shape.accumulator.itemsize
-    if hint(shape.k) * sum(map(hint, shape.n)) * size <= _CLOSE:
+    elements = shape.k * sum(shape.n, 0)  # of sizes that are not known nothing is near
+    if isinstance(elements, int) and elements * size <= _CLOSE:
         return ""
     panels = ["b", *(f"b + {u} * apart" for u in range(1, p.panels))]
     lines = range(0, int(shares(p, shape.accumulator)["LINES"]) * 64, 64)
