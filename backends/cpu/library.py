@@ -28,10 +28,15 @@ void tegg_bind(const struct rt_table *t) { tegg_rt = t; }
 class Library:
     """Loaded kernels. They stay loaded until the process ends."""
 
-    source: str
+    kernels: tuple[KernelCode, ...]  # those that differ by more than their names
     functions: dict[str, int]  # name of a stage's function -> its address
     found: int                 # how many kernels were in the cache
     units: int                 # how many translation units were compiled for the rest
+
+    @property
+    def source(self) -> str:
+        """The text of all kernels."""
+        return "\n".join(k.source for k in self.kernels)
 
 
 @cache
@@ -65,7 +70,7 @@ def load(kernels: Sequence[KernelCode], compiler: Toolchain | None = None,
     addresses = _addresses(distinct, places)
     functions = {s.function: addresses[twin.get(s.function, s.function)]
                  for k in kernels for s in k.stages}
-    return Library("\n".join(k.source for k in distinct), functions, found, len(groups))
+    return Library(tuple(distinct), functions, found, len(groups))
 
 
 def _addresses(kernels: Sequence[KernelCode], places: dict[str, Place]) -> dict[str, int]:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 
-from tegg.cores import available
+from tegg.cores import side_by_side
 from tegg.ir.graph import Graph
 from tegg.planning.plan import Plan
 from tegg.planning.target import find
@@ -39,8 +38,7 @@ def prepare(device: str = "cpu", step: Callable[[str], None] = lambda name: None
         step(told)
     first, *rest = plans.values()
     target.build(first)  # the library that all are linked with is compiled once
-    with ThreadPoolExecutor(available()) as pool:
-        list(pool.map(target.build, rest))
+    side_by_side(target.build, rest)
     return len(plans)
 
 
