@@ -59,6 +59,19 @@ def test_tile_rows_follow_a_known_number_of_rows() -> None:
     assert [r for r, _ in register_tiles(dim("m", hint=5), 1000, f32, 16)] == [6, 8, 12]
 
 
+def test_two_panels_at_once_where_each_is_read_once_and_registers_have_room() -> None:
+    assert [blocked(shape(m, 1024, 64), Tile("packed", m, v), 16).panels
+            for m, v in ((1, 4), (3, 4), (4, 4), (5, 2), (8, 2), (9, 1))] == [2, 2, 1, 2, 1, 2]
+    assert [blocked(shape(m, 1024, 64), Tile("packed", m, v), 8).panels
+            for m, v in ((1, 3), (2, 3), (3, 2))] == [2, 2, 2]
+    one = Tile("packed", 1, 4)
+    assert blocked(shape(2, 1024, 64), one, 16).panels == 1           # panels are read again
+    assert blocked(shape(1, 64, 64), one, 16).panels == 1             # there is one
+    assert blocked(shape(dim("m"), 1024, 64), one, 16).panels == 1
+    assert blocked(shape(1, dim("n"), 64), one, 16).panels == 2
+    assert blocked(shape(1, 1024, 64), Tile("packed", 1, 4, 2), 16).panels == 1
+
+
 def test_batched_weights_are_packed_ahead() -> None:
     assert packed(shape(64, 64, 64, batch=4, b_batched=True)).inline
     assert not packed(shape(64, 64, 64, batch=4, b_batched=True, b_constant=True)).inline

@@ -28,6 +28,7 @@ from tegg.kernel.value import Val, reachable
 from tegg.kernel.work import bytes_read, bytes_written
 
 
+_TOGETHER = {"dots": 4, "rows": 8}  # runs of a B that is not packed, read side by side
 _LONG = 8  # steps of the innermost of several variables from which vectors may follow it
 
 
@@ -176,7 +177,7 @@ class _Kernel:
                 along_k[t.anchor] = next(units) == "k" if packed else self.params.form == "dots"
                 kinds = ("_n", "_n_left") if not along_k[t.anchor] else (
                     "_k", "" if packed else "_k_left")
-                hooks.operand_b(params, t, axis, kinds)
+                hooks.operand_b(params, t, axis, kinds, _TOGETHER.get(self.params.form, 0))
         transposes = packed and (along_m or any(along_k.values()))
         parts = [text.transpose()] if transposes else []
         parts += [text.fill("split", A_COST=str(4 + int(self.shape.a_cost)),

@@ -83,9 +83,10 @@ class GemmParams:
 
     depth: k per block. rows: rows of A kept together. span: panels per pass where partial sums are
     set aside. piece: panels packed together. inline: B is packed by the thread that uses it.
-    in_place: A is read where it lies. abreast: rows of A that ``dots`` takes at once. held: as of
-    the tile. passing: a thread packs one piece of a block of B, multiplies it by ``tall`` rows,
-    and packs the next in its place.
+    in_place: A is read where it lies. abreast: rows of A that ``dots`` takes at once. panels: that
+    are multiplied at once where one tile holds all rows. held: as of the tile. passing: a thread
+    packs one piece of a block of B, multiplies it by ``tall`` rows, and packs the next in its
+    place.
     """
 
     form: Form
@@ -102,6 +103,7 @@ class GemmParams:
     parts: int = 1
     passing: bool = False
     held: Held | None = None
+    panels: int = 1
 
     @property
     def nr(self) -> int:
@@ -156,7 +158,18 @@ def blocked(shape: GemmShape, tile: Tile, width: int) -> GemmParams:
     depth = whole or _depth(shape.k, tile.held, size)
     return GemmParams(form, lanes, mr, nv, depth, rows,
                       max(1, _SUMS // sums), max(1, 256 // (nv * lanes)), inline, in_place,
-                      parts=tile.parts, passing=passing, held=tile.held)
+                      parts=tile.parts, passing=passing, held=tile.held,
+                      panels=1 if passing else _panels(shape, tile, lanes, width))
+
+
+def _panels(shape: GemmShape, tile: Tile, lanes: int, width: int) -> int:
+    """Panels that are multiplied at once: two where each is read once, if the registers have room
+    for the sums of both. Memory gives more where it is read in several places."""
+    held, vectors = tile.held, tile.rows * tile.vectors
+    once = isinstance(shape.m, int) and shape.m <= tile.rows and tile.parts == 1
+    several = any(_top(n) > tile.vectors * lanes for n in shape.n)
+    fits = 2 * vectors + tile.vectors < (32 if width == 16 else 16)
+    return 2 if once and several and fits and not (held and held.multiply == "tiles") else 1
 
 
 def _passing(shape: GemmShape, tile: Tile) -> bool:
