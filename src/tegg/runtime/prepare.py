@@ -18,11 +18,12 @@ from tegg.planning.target import find
 from tegg.runtime.driver import Options, plan_graph
 
 # Rows of x, and both sides of w: one row and few (a token, a batch), one tile and many.
-_USUAL = tuple((m, n) for m in (1, 64, 1024) for n in (1024, 4096))
+_USUAL = tuple((m, n) for m in (1, 64, 1024) for n in (1024, 1536, 4096))
+_ENDS = ((False, False), (False, True), (True, True))  # of a product: computed before, and after
 # Depths of a head, which stay in the text: of most models, of larger ones, of small encoders. Which
 # keys a row sees by its position is an argument, whether heads share keys is not.
 _HEADS = ((64, 1), (64, 4), (128, 1), (128, 4), (32, 1))  # and how many share a head of keys
-STEPS = 2 * len(_USUAL) + len(_HEADS)  # how many times ``prepare`` tells of a step
+STEPS = 2 * len(_ENDS) * len(_USUAL) + len(_HEADS)  # how many times ``prepare`` tells of a step
 
 
 def prepare(device: str = "cpu", step: Callable[[str], None] = lambda name: None) -> int:
@@ -35,7 +36,7 @@ def prepare(device: str = "cpu", step: Callable[[str], None] = lambda name: None
     target = find(device)
     for graph, told in _usual():
         plan = plan_graph(graph, Options(device=device))
-        plans.setdefault(tuple(k.source for k in plan.kernels), plan)
+        plans.setdefault(tuple((k.core or k).source for k in plan.kernels), plan)
         step(told)
     first, *rest = plans.values()
     target.build(first)  # the library that all are linked with is compiled once
@@ -48,17 +49,22 @@ def _usual() -> Iterator[tuple[Graph, str]]:
     """Programs of one kernel each, and what they are."""
     for m, n in _USUAL:
         for linear in (False, True):
-            yield _product(m, n, linear), f"{m} rows, {n} columns"
+            for ends in _ENDS:
+                yield _product(m, n, linear, *ends), f"{m} rows, {n} columns"
     for depth, shared in _HEADS:
         yield _attention(depth, shared), f"attention, heads of {depth}"
 
 
-def _product(m: int, n: int, linear: bool) -> Graph:
-    """x @ w, or x @ w.T, for a weight w of n x n."""
+def _product(m: int, n: int, linear: bool, computed: bool = False, more: bool = False) -> Graph:
+    """x @ w, or x @ w.T, for a weight w of n x n. ``computed``: x is computed on the way. ``more``:
+    something becomes of the product."""
     graph = Graph()
     x, w = graph.input("x", (m, n), "f32"), graph.input("w", (n, n), "f32", "weight")
+    if computed:
+        x = graph.op("Neg", x)
     spec = "a,c;b,c;a,b" if linear else "a,c;c,b;a,b"
-    graph.outputs["out"] = graph.expansion("Contract", x, w, spec, (m, n))
+    out = graph.expansion("Contract", x, w, spec, (m, n))
+    graph.outputs["out"] = graph.op("Exp2", out) if more else out
     return graph
 
 
