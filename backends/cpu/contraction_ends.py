@@ -129,6 +129,7 @@ def _core(text: Text, a: Matrix | None, b: Matrix) -> Core:
                                  text.hooks.dialect.width)
     symbol("steps", int(steps))
     symbol("row", int(row))
+    symbol("span", params.span)
 
     def load(slot: int, name: str, at: Matrix | None, free: Sequence[Var]) -> Val:
         """An operand at a new slot, with a symbol for the stride that is not 1."""
@@ -182,7 +183,8 @@ class CoreText(Text):
     __slots__ = ()
 
     def _words(self) -> dict[str, str]:
-        return Words._words(self) | {"KO": "S_steps", "AS": "S_row", "ends": str(_ENDS)}
+        return Words._words(self) | {"KO": "S_steps", "AS": "S_row", "SPAN": "S_span",
+                                     "ends": str(_ENDS)}
 
     def operand_a(self, along_m: bool) -> str:
         assert isinstance(self.hooks, CoreHooks)
