@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
-from tegg.backends.cpu.contraction_ends import Core, CoreHooks, CoreText, Ends, FIRST, core_of, declared
+from tegg.backends.cpu.contraction_ends import (
+    FIRST, Core, CoreHooks, CoreText, Ends, core_of, declared)
 from tegg.backends.cpu.contraction_hooks import Axis, Hooks
 from tegg.backends.cpu.contraction_narrow import room
 from tegg.backends.cpu.contraction_parts import Parts

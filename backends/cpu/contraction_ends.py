@@ -2,8 +2,8 @@
 
 Most of what a compiler takes for a product are its loops: packing, blocks, register tiles. Between
 programs these differ by sizes and strides alone, so they are a text of their own (the *core*), one
-for all programs, which takes them when it is called. The *ends* are the program's own: how rows of A
-are computed where they are not read as they lie, and what becomes of a tile of sums. The core is
+for all programs, which takes them when it is called. The *ends* are the program's own: how rows of
+A are computed where they are not read as they lie, and what becomes of a tile of sums. The core is
 handed them as functions, and calls them once a tile or once a block.
 """
 
@@ -29,9 +29,10 @@ from tegg.kernel.domain import Write, spread
 from tegg.kernel.index import Form, Var
 from tegg.kernel.value import Reduction, Val
 
-# Elements of the second operand from which on loops that know no size ahead are as fast.
-_LARGE = 1 << 20
+# Elements of the second operand, and the depth, from which loops that know no size are as fast.
+_LARGE, _DEEP = 1 << 15, 64
 _A, _B, _ENDS, FIRST = range(4)  # the core's buffers; the first of its panels
+_LEAST = -(1 << 40)        # of strides: views may run backwards
 _COMPUTED = 12.0          # operations of an element of A that ends compute, for threads' shares
 
 
@@ -68,7 +69,7 @@ def core_of(text: Text) -> Core | None:
         return None
     (term,), n, k = c.groups[0].terms, c.groups[0].n, c.k
     a, b = _matrix(c.a, c.m, k, shape), _matrix(term.b, n, k, shape)
-    if b is None or a is None and (len(k) > 1 or params.in_place):
+    if b is None or a is None and params.in_place:
         return None
     return _core(text, a, b)
 
@@ -80,7 +81,7 @@ def _is_single(c: Contraction, shape: GemmShape, params: GemmParams) -> bool:
     return (params.form == "packed" and params.parts == 1 and params.held is None
             and len(terms) == 1 and not c.batch and shape.batch == 1 and bool(c.k)
             and bool(c.groups[0].n) and isinstance(columns, int) and isinstance(depth, int)
-            and columns * depth >= _LARGE)
+            and columns * depth >= _LARGE and depth >= _DEEP)
 
 
 def _beside(text: Text) -> bool:
@@ -125,9 +126,9 @@ def _core(text: Text, a: Matrix | None, b: Matrix) -> Core:
     rows = shape.m if few else symbol("rows", shape.m)
     m = () if rows == 1 else (Var(rows, 0),)
     n, k = Var(symbol("columns", spread(c.groups[0].n)), 1), Var(symbol("depth", c.depth), 2)
-    steps, row = depth_of_blocks(Axis("k", (k,), k.extent), params, shape.accumulator,
-                                 text.hooks.dialect.width)
-    symbol("steps", int(steps))
+    deep = text.hooks.k if a is None else Axis("k", (k,), k.extent)  # ends fill whole outer steps
+    steps, row = depth_of_blocks(deep, params, shape.accumulator, text.hooks.dialect.width)
+    symbol("steps", int(steps) * _inner(deep))
     symbol("row", int(row))
     symbol("span", params.span)
 
@@ -136,7 +137,7 @@ def _core(text: Text, a: Matrix | None, b: Matrix) -> Core:
         along_k = at is None or at.depth == 1 and not (at.free == 1 and slot == _B)
         unit, far = ([k], free) if along_k else (free, [k])
         stride = 0 if at is None else at.free if along_k else at.depth
-        step = symbol(name, stride, -_WIDEST)
+        step = symbol(name, stride, _LEAST)
         return propagation.values.load(slot, shape.accumulator, Form(
             0, {**dict.fromkeys(unit, 1), **dict.fromkeys(far, step)}))
 
@@ -156,7 +157,10 @@ def _core(text: Text, a: Matrix | None, b: Matrix) -> Core:
                 tuple(given.values()))
 
 
-_WIDEST = 1 << 40  # strides: views may run backwards
+def _inner(k: Axis) -> int:
+    """Steps of the depth in one of its outer variable, which are known where the depth is."""
+    return int(product(k.extents[1:]))
+
 
 
 # ---- the text of a core
@@ -221,8 +225,8 @@ class Ends:
         own += [text.result(0, group, axis), text.fill("ends_finish", g="0"), self._ask(axis)]
         table = f"void (*{h.name}_at[{len(functions)}])(void *const *, const int64_t *, int, int);"
         stages = [self._stage(i, f, panels) for i, f in enumerate(functions)]
-        return "\n".join([f"// Over {content_key(anonymous(over))}.", declared(), *h.lines, *own, table,
-                          *stages])
+        below = f"// Over {content_key(anonymous(over))}."
+        return "\n".join([below, declared(), *h.lines, *own, table, *stages])
 
     def _rows_of_a(self, params: str) -> str:
         text, h = self.text, self.text.hooks
@@ -231,11 +235,10 @@ class Ends:
         rows = h.rows_in([h.contraction.a])
         room = self.core.params.rows + h.dialect.width
         arrays = [f"{h.scalar(r.value.dtype)} {r.name}[{room}];" for r in rows]
-        return "\n".join([
-            text.transpose() if along_m else "", text.operand_a(along_m),
-            text.fill("ends_fill", arrays=indented(arrays, 2), row_arrays="\n".join(filter(None, [
-                text.batch_arrays(rows), text.row_arrays(rows)])),
-                      row_pointers=text.row_pointers(rows))])
+        kept = filter(None, [text.batch_arrays(rows), text.row_arrays(rows)])
+        adapter = text.fill("ends_fill", inner=str(_inner(h.k)), arrays=indented(arrays, 2),
+                            row_arrays="\n".join(kept), row_pointers=text.row_pointers(rows))
+        return "\n".join([text.transpose() if along_m else "", text.operand_a(along_m), adapter])
 
     def _ask(self, axis: Axis) -> str:
         h = self.text.hooks
