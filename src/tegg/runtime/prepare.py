@@ -1,7 +1,7 @@
 """Compiling ahead what programs share: the machine's own part of a first call.
 
-Large products of plain operands, and attention, take their sizes as arguments, so that a handful of
-kernels serves most of them. Which forms these are is what the rules and the costs of this machine
+Large products, or their loops where something is computed before or after them, and attention take
+their sizes as arguments, so that a handful of kernels serves most of them. Which forms these are is what the rules and the costs of this machine
 choose for usual sizes.
 """
 
