@@ -1,8 +1,8 @@
 """Compiling ahead what programs share: the machine's own part of a first call.
 
 Large products, or their loops where something is computed before or after them, and attention take
-their sizes as arguments, so that a handful of kernels serves most of them. Which forms these are is what the rules and the costs of this machine
-choose for usual sizes.
+their sizes as arguments, so that a handful of kernels serves most of them. Which forms these are is
+what the rules and the costs of this machine choose for usual sizes.
 """
 
 from __future__ import annotations
