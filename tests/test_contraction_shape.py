@@ -31,7 +31,18 @@ def test_large_tiles_fill_the_registers() -> None:
     assert register_tiles(1024, 1024, f32, 8) == [(4, 3), (6, 2), (8, 1)]
     assert register_tiles(9, 9, f32, 8) == [(5, 2), (5, 1)]
     p = blocked(shape(1024, 1024, 1024), Tile("packed", 8, 3), 16)
-    assert (p.form, p.mr, p.nv, p.lanes, p.rows) == ("packed", 8, 3, 16, 144)
+    assert (p.form, p.mr, p.nv, p.lanes, p.rows) == ("packed", 8, 3, 16, 96)
+
+
+def test_blocks_fit_the_second_cache_level() -> None:
+    """Rows and depth are of bytes, blocks of one depth are equally deep, and a plain A lies where
+    it lies, at any distance between its rows."""
+    for dtype, rows, depth in ((f32, 96, 1024), (f64, 48, 512)):
+        found = [packed(shape(1024, 1024, k, dtype=dtype, a_plain=True))
+                 for k in (depth, depth + 1, 4096)]
+        assert [p.depth for p in found] == [depth, -(-(depth + 1) // 16) * 8, depth]
+        assert all(p.rows == rows and p.in_place for p in found)
+    assert not packed(shape(1024, 1024, 1024)).in_place
 
 
 def test_panels_are_whole_vectors_of_the_printer() -> None:

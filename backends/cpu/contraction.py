@@ -180,13 +180,12 @@ class _Kernel:
         """A temporary for the panels of each B. Its size counts a last panel as full."""
         slots = {}
         for g in self.contraction.groups:
-            n = spread(g.n)
-            width = (-(-n // self.params.nr) * self.params.nr if isinstance(n, int)
-                     else n + (self.params.nr - 1))
-            deep = room(self.contraction.depth, self.params.held)
+            n, nr = spread(g.n), self.params.nr
+            width = -(-n // nr) * nr if isinstance(n, int) else n + (nr - 1)
+            column = self.shape.batch * room(self.contraction.depth, self.params.held)
             for t in g.terms:
                 slots[t.anchor] = self.first + len(self.temporaries)
-                self.temporaries.append(Temporary(self._panel, self.shape.batch * width * deep))
+                self.temporaries.append(Temporary(self._panel, column * width, column * nr))
         return slots
 
     @property

@@ -28,10 +28,15 @@ void tegg_bind(const struct rt_table *t) { tegg_rt = t; }
 class Library:
     """Loaded kernels. They stay loaded until the process ends."""
 
-    source: str
+    kernels: tuple[KernelCode, ...]  # those that differ by more than their names
     functions: dict[str, int]  # name of a stage's function -> its address
     found: int                 # how many kernels were in the cache
     units: int                 # how many translation units were compiled for the rest
+
+    @property
+    def source(self) -> str:
+        """The text of all kernels."""
+        return "\n".join(k.source for k in self.kernels)
 
 
 @cache
@@ -69,7 +74,7 @@ def load(kernels: Sequence[KernelCode], compiler: Toolchain | None = None,
     for k in distinct:
         if k.core is not None:
             _join(places[k.name], [functions[s.function] for s in k.core.stages])
-    return Library("\n".join(k.source for k in distinct), functions, found, len(groups))
+    return Library(tuple(distinct), functions, found, len(groups))
 
 
 def _addresses(kernels: Sequence[KernelCode], places: dict[str, Place]) -> dict[str, int]:

@@ -12,10 +12,20 @@ from tegg.kernel.gemm import Gemm
 
 @dataclass(frozen=True, slots=True)
 class Temporary:
-    """Memory that a kernel needs while it runs, shared between threads: ``size`` elements."""
+    """Memory that a kernel needs while it runs, shared between threads: ``size`` elements.
+
+    unit: it is used in whole units, and no more of them than ``size`` holds: a polynomial cannot
+    round, so of sizes that a call gives it may count a part of one too many.
+    """
 
     dtype: DType
     size: Dim
+    unit: Dim = 1
+
+    def at(self, sizes: Mapping[str, int]) -> Temporary:
+        """As large as these sizes need."""
+        unit = max(1, evaluate(self.unit, sizes))
+        return Temporary(self.dtype, evaluate(self.size, sizes) // unit * unit)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 from tegg.contraction import Spec
-from tegg.cores import available
+from tegg.cores import side_by_side
 from tegg.dim import Shape
 from tegg.ir.graph import Graph
 from tegg.planning.plan import Plan
 from tegg.planning.target import find
 from tegg.runtime.driver import Options, plan_graph
 
-# Rows of x, and both sides of w: one row and few (a token, a batch), one tile and many; rows of x
-# that lie a multiple of a page apart, and others.
-_USUAL = tuple((m, n) for m in (1, 64, 1024) for n in (1024, 1536, 4096))
+# Rows of x, and both sides of w: one row and few (a token, a batch), one tile and many.
+_USUAL = tuple((m, n) for m in (1, 64, 1024) for n in (1024, 4096))
 _ENDS = ((False, False), (False, True), (True, True))  # of a product: computed before, and after
 # Where weights are learnt: rows of a batch, and both sides of w.
 _LEARNT = ((128, 768, 512), (128, 512, 256))
@@ -47,8 +45,7 @@ def prepare(device: str = "cpu", step: Callable[[str], None] = lambda name: None
         step(told)
     first, *rest = plans.values()
     target.build(first)  # the library that all are linked with is compiled once
-    with ThreadPoolExecutor(available()) as pool:
-        list(pool.map(target.build, rest))
+    side_by_side(target.build, rest)
     return len(plans)
 
 
