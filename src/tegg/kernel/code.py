@@ -90,6 +90,8 @@ class KernelCode:
     takes: which of the kernel's buffers each pointer is that its functions take; all of them in
     their order where it is empty.
     moves: of a copy between two memories, which has no source, where to: ``device`` or ``host``.
+    core: what its functions call, stage by stage, through a table ``NAME_at`` that is filled where
+    they are loaded; the digest of its text is in the source.
     """
 
     name: str
@@ -102,6 +104,7 @@ class KernelCode:
     moves: str = ""
     given: tuple[Dim, ...] = ()
     takes: tuple[int, ...] = ()
+    core: KernelCode | None = None
 
     @property
     def symbolic(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from tegg.dim import Dim, hint
@@ -204,6 +204,13 @@ def fitted_rows(m: Dim, most: int) -> int:
     if m <= most:
         return max(m, 1)
     return min(range(most, most // 2, -1), key=lambda r: -(-m // r) * (r + 0.5))
+
+
+def of_many_rows(params: GemmParams, accumulator: DType) -> GemmParams:
+    """The sizes of blocks where as many rows are kept together as ever are."""
+    size = accumulator.itemsize
+    rows = max(params.rows, _ROWS // size // params.mr * params.mr)
+    return replace(params, rows=rows, span=max(1, _SUMS // (rows * params.nr * size)))
 
 
 def _rows(shape: GemmShape, mr: int, size: int, most: int) -> int:
