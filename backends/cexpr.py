@@ -14,7 +14,7 @@ from tegg.dtype import DType
 from tegg.kernel.index import Algebra, Form, Gathered, Guard, Quotient, Var
 from tegg.kernel.lane import Lanes
 from tegg.kernel.loops import Array
-from tegg.kernel.value import Load, Val
+from tegg.kernel.value import Val
 
 # How each dtype lives in a register: one letter names its scalar and vector types and functions.
 REGISTER = {"f32": "f", "f64": "d", "f16": "f", "bf16": "f", "i32": "i", "i64": "l", "u8": "u",
@@ -104,6 +104,7 @@ class Expressions:
         self.algebra = algebra
         self.lanes = Lanes(algebra, dialect.width)
         self.names: dict[Var, str] = {}
+        self.scopes: list[set[int]] = [set()]  # the values that have a name, by open brace
         self.at = Context()
 
     # ---- names
@@ -183,13 +184,11 @@ class Expressions:
         return f"{'v' if lanes else 's'}{REGISTER[product.dtype.name]}_fma({a}, {b}, {term})"
 
     def value(self, v: Val, copy: int = 0, fused: Val | None = None) -> str:
-        """The expression that computes a value from its operands."""
+        """The expression that computes a value from its operands; loads are said elsewhere."""
         lanes = self.is_vector(v)
         if fused is not None:
             term = next(a for a in v.args if a is not fused)
             return self.multiply_add(fused, self.ref(term, copy, lanes), copy, lanes)
-        if v.op == "load":
-            return self._vector_load(v, copy) if lanes else self._scalar_load(v)
         if v.op == "index":
             return self._vector_index(v, copy) if lanes else self._cast_scalar(
                 self.form(v.attr), v.dtype)
@@ -232,104 +231,6 @@ class Expressions:
         if to.is_float and to.itemsize == 2 and source is not to:
             return f"{prefix}{MEMORY[to.name]}_round({out})"
         return out
-
-    # ---- memory
-    def _scalar_load(self, v: Val) -> str:
-        load: Load = v.attr
-        text = f"s{MEMORY[v.dtype.name]}_load(b{load.slot} + {self.form(load.form)})"
-        return f"{self.condition(load.guards)} ? {text} : 0" if load.guards else text
-
-    def _vector_load(self, v: Val, copy: int) -> str:
-        load: Load = v.attr
-        var, letter = self.at.vector, MEMORY[v.dtype.name]
-        k = self.lanes.coefficient(load.form, var)
-        follow = [self.lanes.coefficient(g.form, var) for g in load.guards]
-        if k == 1 and all(c in (0, 1) for c in follow):
-            return self._contiguous_load(load, letter, follow, copy)
-        if k == 2 and letter == "f" and all(c in (0, 2) for c in follow):
-            return self._every_other(load, follow, copy)
-        if k == -1 and not self.at.masked and all(c == 0 for c in follow):
-            width = self.dialect.width
-            text = f"v{REGISTER[v.dtype.name]}_reverse(v{letter}_load(b{load.slot} + " \
-                   f"{self.form(load.form, copy)} - {width - 1}))"
-            zero = f"({self.dialect.vector[REGISTER[v.dtype.name]]}){{0}}"
-            return (f"{self.condition(load.guards, copy)} ? {text} : {zero}" if load.guards
-                    else text)
-        if letter in self.dialect.gathers and (at := self._positions(load.form, copy)) is not None:
-            text, kind = at
-            return f"v{letter}_gather_{kind}(b{load.slot}, {text}, {self._lanes_read(load, copy)})"
-        sign = "-" if v.dtype.kind == "bool" else ""
-
-        def lane(i: int) -> str:
-            tests = [self._in_lanes(i)] if self.at.masked else []
-            if load.guards:
-                tests.append(self.condition(load.guards, copy, i))
-            text = f"{sign}s{letter}_load(b{load.slot} + {self.form(load.form, copy, i)})"
-            return f"{' && '.join(tests)} ? {text} : 0" if tests else text
-
-        return self.each(v.dtype, lane)
-
-    def _contiguous_load(self, load: Load, letter: str, follow: list[Dim], copy: int) -> str:
-        address = f"b{load.slot} + {self.form(load.form, copy)}"
-        masks = ["mask"] if self.at.masked else []
-        for g, c in zip(load.guards, follow):
-            if c == 0:
-                masks.append(f"-(int){self.condition((g,), copy)}")
-            else:
-                at = self.form(g.form, copy)
-                masks.append(f"lane_mask({dim(g.low)} - {at}, {dim(g.high)} - {at})")
-        if masks:
-            return f"v{letter}_loadm({address}, {' & '.join(masks)})"
-        return f"v{letter}_load({address})"
-
-    def _every_other(self, load: Load, follow: list[Dim], copy: int) -> str:
-        """Two vectors whose even lanes are one; lanes that are not read touch no memory."""
-        masks = ["mask"] if self.at.masked else []
-        for g, c in zip(load.guards, follow):
-            at = self.form(g.form, copy)
-            masks.append(f"-(int){self.condition((g,), copy)}" if c == 0 else
-                         f"lane_mask(-floor_div({at} - {dim(g.low)}, 2), "
-                         f"floor_div({dim(g.high)} - {at}, 2))")
-        return (f"vf_load_every_other(b{load.slot} + {self.form(load.form, copy)}, "
-                f"{' & '.join(masks) or '-1'})")
-
-    def _lanes_read(self, load: Load, copy: int) -> str:
-        """The mask of the lanes that a load reads."""
-        masks = ["lanes"] if self.at.masked else []
-        masks += [self._vector_condition(load.guards, copy)] if load.guards else []
-        return " & ".join(masks) or "vb_splat(1)"
-
-    def _positions(self, f: Form, copy: int) -> tuple[str, str] | None:
-        """A vector of positions of which some are gathered values, and the letter of its integers.
-
-        None where nothing is gathered from lane to lane, or a quotient follows the lanes.
-        """
-        var = self.at.vector
-        inside = {a: k for a, k in f.terms.items() if isinstance(a, Gathered)
-                  and self.is_vector(a.value)}
-        base = Form(f.const, {a: k for a, k in f.terms.items() if a not in inside})
-        step = self.lanes.coefficient(base, var)
-        if not inside or step is None:
-            return None
-        long = any(a.value.dtype.name == "i64" for a in inside)
-        letter = "i" if self._fits(f, step) and not long else "l"
-        kind = self.dialect.scalar[letter]
-        terms = ([f"v{letter}_splat(({kind}){self.form(base, copy)})"]
-                 if base.terms or base.const != 0 else [])
-        terms += [f"v{letter}_iota() * ({kind}){dim(step)}"] if step != 0 else []
-        for a, k in inside.items():
-            text = self._clamped(a, letter, copy)
-            terms.append(text if k == 1 else f"{text} * ({kind}){dim(k)}")
-        return f"({' + '.join(terms)})", letter
-
-    def _clamped(self, a: Gathered, letter: str, copy: int) -> str:
-        """A vector of gathered values inside of their axis."""
-        of, text = REGISTER[a.value.dtype.name], self.ref(a.value, copy)
-        if of not in "il":
-            of, text = "i", f"v{of}_to_i({text})"
-        if a.clamped:
-            text = f"v{of}_clamp({text}, {dim(a.extent)})"
-        return text if of == letter else f"v{of}_to_{letter}({text})"
 
     # ---- vectors of indices and conditions
     def _fits(self, f: Form, reach: Dim) -> bool:

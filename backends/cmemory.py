@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 
-from tegg.backends.cexpr import MEMORY, REGISTER, Dialect, Expressions, dim
+from tegg.backends.cexpr import MEMORY, REGISTER, Dialect, dim
+from tegg.backends.cload import Loads
 from tegg.dtype import DType
 from tegg.kernel.domain import Write, spread
 from tegg.kernel.index import Algebra, variable
@@ -14,7 +15,7 @@ from tegg.kernel.value import Val
 _LINE = 64  # bytes that move between caches together
 
 
-class Memory(Expressions):
+class Memory(Loads):
     """Prints definitions, and what is moved between registers and memory, into lines."""
 
     def __init__(self, dialect: Dialect, algebra: Algebra) -> None:
@@ -31,7 +32,9 @@ class Memory(Expressions):
         """A block ``head { ... }``."""
         self.line(f"{head} {{" if head else "{")
         self.depth += 1
+        self.scopes.append(set())
         yield
+        self.scopes.pop()
         self.depth -= 1
         self.line("}")
 
@@ -44,6 +47,7 @@ class Memory(Expressions):
 
     def _define(self, v: Val, text) -> None:
         lanes = self.is_vector(v)
+        self.scopes[-1].add(v.id)
         for u in self._copies_of(v):
             name = f"v{v.id}_{u}" if lanes else f"v{v.id}"
             self.line(f"const {self._type(v.dtype, lanes)} {name} = {text(u)};")

@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 from contractions import CASES, FORMS, SYMBOLIC, lowered, matmul
+from tegg.dim import dim
+from tegg.kernel.contraction_held import HELD
+from tegg.kernel.contraction_shape import Tile
 from tegg.testing.draw import Draw
 from kernels import build, check
 
@@ -74,3 +77,42 @@ def test_every_form_with_symbolic_sizes(name: str, form: str) -> None:
     code = lowered(g, outputs, anchors, tile=FORMS[form])
     for sizes in SIZES:
         check(g, outputs, sizes, code=code, library=build(code, 16))
+
+
+def gated(g: Draw, rows: int, depth: int, columns: int):
+    """Two products that one group sums, with what both are added to."""
+    x = g.x(rows, depth)
+    a, b = (matmul(g, x, g.x(depth, columns)) for _ in range(2))
+    return [g.add(g.mul(a, b), g.expand(g.x(columns), (rows, columns)))], [a, b]
+
+
+@pytest.mark.parametrize("rows, depth, columns, width, vectors", [
+    (1, 300, 128, 16, 4), (1, 300, 200, 16, 4), (1, 9001, 131, 16, 4), (3, 3001, 260, 16, 4),
+    (2, 40, 64, 16, 4), (2, 300, 75, 8, 3), (1, 40, 75, 4, 2)])
+def test_rows_of_one_tile_meet_two_panels_at_once(rows, depth, columns, width, vectors) -> None:
+    """As many as are left: even and odd numbers of panels, a last one that falls short, a depth
+    that takes several blocks."""
+    g = Draw()
+    outputs, anchors = gated(g, rows, depth, columns)
+    code = lowered(g, outputs, anchors, width, Tile("packed", rows, vectors), constant=(1, 2))
+    assert (f"k_product_{2 * vectors}(kc" in code.source) == (columns > vectors * width)
+    check(g, outputs, code=code, width=width, threads=(1, 2, 3))
+
+
+@pytest.mark.parametrize("held", ("bf16", "pairs"))
+def test_so_do_rows_whose_panels_are_narrow(held: str) -> None:
+    g = Draw()
+    outputs, anchors = gated(g, 2, 301, 330)
+    code = lowered(g, outputs, anchors, tile=Tile("packed", 2, 4, held=HELD[held]))
+    assert "k_product_8(kc" in code.source
+    check(g, outputs, code=code, threads=(1, 2, 3), slack=1000)
+
+
+def test_panels_that_are_read_once_are_asked_for_a_page_on() -> None:
+    g = Draw()
+    near, far = (lowered(g, *gated(g, 1, k, 128), tile=Tile("packed", 1, 4)).source
+                 for k in (40, 1000))
+    assert "__builtin_prefetch" not in near
+    assert far.count("+ 4288, 0, 3)") == 2  # the last line of a step, of both panels
+    unknown = lowered(g, *gated(g, 1, dim("s", 0, 4096, hint=4), 128), tile=Tile("packed", 1, 4))
+    assert unknown.source.count("+ 4288, 0, 3)") == 2

@@ -31,7 +31,18 @@ def test_large_tiles_fill_the_registers() -> None:
     assert register_tiles(1024, 1024, f32, 8) == [(4, 3), (6, 2), (8, 1)]
     assert register_tiles(9, 9, f32, 8) == [(5, 2), (5, 1)]
     p = blocked(shape(1024, 1024, 1024), Tile("packed", 8, 3), 16)
-    assert (p.form, p.mr, p.nv, p.lanes, p.rows) == ("packed", 8, 3, 16, 144)
+    assert (p.form, p.mr, p.nv, p.lanes, p.rows) == ("packed", 8, 3, 16, 96)
+
+
+def test_blocks_fit_the_second_cache_level() -> None:
+    """Rows and depth are of bytes, blocks of one depth are equally deep, and a plain A lies where
+    it lies, at any distance between its rows."""
+    for dtype, rows, depth in ((f32, 96, 1024), (f64, 48, 512)):
+        found = [packed(shape(1024, 1024, k, dtype=dtype, a_plain=True))
+                 for k in (depth, depth + 1, 4096)]
+        assert [p.depth for p in found] == [depth, -(-(depth + 1) // 16) * 8, depth]
+        assert all(p.rows == rows and p.in_place for p in found)
+    assert not packed(shape(1024, 1024, 1024)).in_place
 
 
 def test_panels_are_whole_vectors_of_the_printer() -> None:
@@ -46,6 +57,19 @@ def test_tile_rows_follow_a_known_number_of_rows() -> None:
     assert [r for r, _ in register_tiles(12, 1000, f32, 16)] == [6, 6, 12]
     assert [r for r, _ in register_tiles(5, 1000, f32, 16)] == [5, 5, 5]
     assert [r for r, _ in register_tiles(dim("m", hint=5), 1000, f32, 16)] == [6, 8, 12]
+
+
+def test_two_panels_at_once_where_each_is_read_once_and_registers_have_room() -> None:
+    assert [blocked(shape(m, 1024, 64), Tile("packed", m, v), 16).panels
+            for m, v in ((1, 4), (3, 4), (4, 4), (5, 2), (8, 2), (9, 1))] == [2, 2, 1, 2, 1, 2]
+    assert [blocked(shape(m, 1024, 64), Tile("packed", m, v), 8).panels
+            for m, v in ((1, 3), (2, 3), (3, 2))] == [2, 2, 2]
+    one = Tile("packed", 1, 4)
+    assert blocked(shape(2, 1024, 64), one, 16).panels == 1           # panels are read again
+    assert blocked(shape(1, 64, 64), one, 16).panels == 1             # there is one
+    assert blocked(shape(dim("m"), 1024, 64), one, 16).panels == 1
+    assert blocked(shape(1, dim("n"), 64), one, 16).panels == 2
+    assert blocked(shape(1, 1024, 64), Tile("packed", 1, 4, 2), 16).panels == 1
 
 
 def test_batched_weights_are_packed_ahead() -> None:

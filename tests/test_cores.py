@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from tegg.cores import affinity, available, quota
+from tegg.cores import affinity, available, quota, side_by_side
 
 
 def test_one_at_least_and_no_more_than_the_affinity(monkeypatch):
@@ -33,3 +33,11 @@ def test_quotas(tmp_path, lines, files, cpus):
 
 def test_no_cgroups(tmp_path):
     assert quota(tmp_path, tmp_path / "missing") == 1 << 20
+
+
+def test_side_by_side_keeps_the_order_and_tells_what_failed(monkeypatch):
+    monkeypatch.setattr("tegg.cores.available", lambda: 3)
+    assert side_by_side(lambda a, b: a - b, [5, 7, 9, 11], [1, 2, 3, 4]) == [4, 5, 6, 7]
+    assert side_by_side(str, []) == []
+    with pytest.raises(ZeroDivisionError):
+        side_by_side(lambda a: 1 // a, [1, 0, 2])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import pickle
+import subprocess
+import sys
 
 import ml_dtypes
 import numpy as np
@@ -29,6 +31,14 @@ def test_unknown_dtypes(bad):
         dtype(bad)
     assert str(e.value) == (f"tegg has no dtype {bad!r}; it has "
                             "f32, f64, f16, bf16, u8, i8, i32, i64, bool")
+
+
+def test_bfloat16_is_imported_when_it_is_named():
+    code = ("import sys, numpy as np, tegg\n"
+            "assert tegg.dtype('f4') is tegg.f32 and 'ml_dtypes' not in sys.modules\n"
+            "assert tegg.dtype('bfloat16') is tegg.bf16\n"
+            "assert tegg.bf16.numpy == np.dtype('bfloat16')")
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @given(anything)

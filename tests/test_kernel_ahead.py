@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from contractions import lowered, product
 from kernels import check
 
 from tegg.backends.cpu.emit import C
 from tegg.ir.graph import Node
 from tegg.kernel.lower import lower
+from tegg.kernel.contraction_shape import Tile
 from tegg.testing.draw import Draw
 
 
@@ -66,3 +68,32 @@ def test_rows_that_no_vector_divides(columns) -> None:
     y = softmax(g, g.x((1 << 18) // columns, columns))
     assert asked([y], g)
     check(g, [y])
+
+
+def operand(keys: int, wide: int, apart: bool, form: str) -> list[str]:
+    """What scores, or sums of values, of 8 heads ask for: keys by heads, or heads by keys."""
+    g = Draw()
+    b = g.x(*((keys, 8, wide) if apart else (8, keys, wide)))
+    spec = "kbn" if apart else "bkn"
+    if form == "dots":
+        c = product(g, g.x(8, 1, wide), b, f"b,a,n;{','.join(spec)};b,a,k", 8, 1, keys)
+    else:
+        c = product(g, g.x(8, 1, keys), b, f"b,a,k;{','.join(spec)};b,a,n", 8, 1, wide)
+    code = lowered(g, [c], [c], tile=Tile(form))
+    check(g, [c], code=code)
+    return [x.strip() for x in code.source.splitlines() if "fetch_read" in x]
+
+
+@pytest.mark.parametrize("form, along, over", [("dots", "k0", "n0"), ("rows", "n0", "k0")])
+def test_an_operand_that_is_read_where_it_lies_asks_for_runs_a_page_on(form, along, over) -> None:
+    assert operand(256, 64, False, form) == [
+        f"fetch_read(b0 + ({along} + {over} * 64 + z0 * 16384 + {16 * 64}));"]
+    # runs of other heads lie between: as many runs on, not as many bytes
+    assert operand(256, 64, True, form) == [
+        f"fetch_read(b0 + ({along} + z0 * 64 + {over} * 512 + {16 * 512}));"]
+    assert not operand(200, 64, False, form)  # it stays near
+
+
+def test_of_long_runs_it_asks_for_the_next_page() -> None:
+    assert operand(8, 8192, False, "dots") == [
+        "fetch_read(b0 + (k0 + n0 * 8192 + z0 * 65536 + 1024));"]

@@ -52,7 +52,7 @@ DOORS = {
     "highspy": {"extract.milp"},
     "hypothesis": {"testing.property"},
     "metalcompute": {"backends.metal.driver"},
-    "ml_dtypes": {"dtype", "ops.value", "weights"},
+    "ml_dtypes": {"dtype", "weights"},
     "pycuda": {"backends.cuda.context"},
     "platformdirs": {"cache", "models.fetch"},
     "rich": {"cli.output", "display", "progress"},

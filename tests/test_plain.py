@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tegg.backends.cpu import library, plain
+from tegg.backends.cpu.lowering import lower_fragment
 from tegg.backends.cpu.objects import anonymous
 from tegg.backends.cpu.plain import generalized
 from tegg.backends.cpu.program import Program, steps_of, with_barriers
@@ -91,6 +92,16 @@ def test_one_text_serves_many_sizes():
     assert all(not c.symbols and isinstance(t.size, int) for c in codes for t in c.temporaries)
     narrow = TARGET.lower(fragment("CpuPacked", 1, 800, 1100), "k0", frozenset({1}))
     assert narrow.given == (1100, 800)  # an axis of one element is none
+
+
+@given(sizes, sizes, sizes, st.integers(0, 3))
+@settings(max_examples=12)
+def test_panels_take_the_room_that_these_sizes_need(m, n, k, batch):
+    """As they do where the sizes are in the text, which can round."""
+    f = fragment("CpuPacked", m, n, k, batch)
+    kept = lower_fragment(f, "k0", frozenset(), TARGET.language)
+    made = TARGET.lower(f, "k0", frozenset())
+    assert [t.size for t in made.temporaries] == [t.size for t in kept.temporaries]
 
 
 def test_small_products_keep_their_sizes(monkeypatch):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import shutil
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import venv
+import zipfile
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -108,13 +111,59 @@ def test_an_unknown_name_suggests_the_nearest(package):
 
 def test_metadata_is_read_again_only_where_a_folder_changed(package, monkeypatch):
     read = []
-    monkeypatch.setattr(plugins, "entry_points",
+    monkeypatch.setattr(importlib.metadata, "entry_points",
                         lambda group: read.append(group) or entry_points(group=group))
     package("pack-a", "tegg.compilers", {"mine": "good"})
     assert "mine" in plugins.offered("tegg.compilers") and len(read) == 1
     assert find("mine").name == "good" and len(read) == 1
     package("pack-b", "tegg.compilers", {"yours": "good"})
     assert "yours" in plugins.offered("tegg.compilers") and len(read) == 2
+
+
+def test_what_is_our_own_stands_in_the_metadata_too():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["entry-points"] == plugins.OWN
+
+
+def test_metadata_is_left_alone_where_nobody_else_can_offer_anything():
+    """It brings packages that are never used: a process that compiles has none of them."""
+    code = ("import sys, numpy as np, tegg\n"
+            "tegg.compile(lambda x: x + 1)(np.zeros(8, np.float32))\n"
+            "print(*(m for m in ('importlib.metadata', 'email', 'ml_dtypes', 'rich')"
+            " if m in sys.modules))")
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.split() == []
+
+
+def test_packages_in_an_archive_are_found(tmp_path, monkeypatch):
+    with zipfile.ZipFile(tmp_path / "pack.zip", "w") as archive:
+        archive.writestr("pack_z.py", MODULE)
+        archive.writestr("pack_z-1.0.dist-info/METADATA",
+                         "Metadata-Version: 2.1\nName: pack-z\nVersion: 1.0\n")
+        archive.writestr("pack_z-1.0.dist-info/entry_points.txt",
+                         "[tegg.compilers]\nzipped = pack_z:good\n")
+    assert "zipped" not in plugins.offered("tegg.compilers")
+    monkeypatch.syspath_prepend(str(tmp_path / "pack.zip"))
+    assert find("zipped").name == "good"
+
+
+def test_a_finder_of_packages_is_asked(monkeypatch):
+    class Finder(importlib.metadata.DistributionFinder):
+        def find_distributions(self, context=None):
+            return iter([Found()])
+
+    class Found(importlib.metadata.Distribution):
+        def read_text(self, filename):
+            return {"METADATA": "Metadata-Version: 2.1\nName: pack-f\nVersion: 1.0\n",
+                    "entry_points.txt": "[tegg.backends]\nfound = pack_f:good\n"}.get(filename)
+
+        def locate_file(self, path):
+            return path
+
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, Finder()])
+    plugins._read.cache_clear()
+    assert "found" in plugins.offered("tegg.backends")
+    plugins._read.cache_clear()
 
 
 def copied(source: Path, to: Path, names: tuple[str, ...]) -> Path:

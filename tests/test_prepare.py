@@ -28,6 +28,8 @@ def loads(tmp_path, monkeypatch):
         return made[-1]
     monkeypatch.setattr(target, "load", load)
     monkeypatch.setattr(module, "_HEADS", ())
+    monkeypatch.setattr(module, "_LEARNT", ())
+    monkeypatch.setattr(module, "_ENDS", ((False, False),))
     return made
 
 
@@ -42,6 +44,18 @@ def test_usual_products_are_compiled_ahead_and_others_share_them(loads, monkeypa
     x = rng.integers(-3, 4, (128, 1000)).astype(np.float32)
     assert np.array_equal(tegg.compile(lambda x: x @ w)(x), x @ w)
     assert [(m.found, m.units) for m in loads] == [(1, 0)]
+
+
+def test_loops_of_products_with_ends_are_compiled_ahead(loads, monkeypatch):
+    monkeypatch.setattr(module, "_USUAL", ((64, 1024),))
+    monkeypatch.setattr(module, "_ENDS", ((False, True),))
+    prepare()
+    loads.clear()
+    rng = np.random.default_rng(0)
+    x, w, b = (rng.integers(-3, 4, s).astype(np.float32) for s in ((128, 1024), (1024, 512), (512,)))
+    program = tegg.compile(lambda x: tegg.relu(x @ w + b))
+    assert np.array_equal(program(x), np.maximum(x @ w + b, 0))
+    assert [(m.found, m.units) for m in loads] == [(1, 1)]  # what is its own is compiled
 
 
 def test_attention_is_compiled_ahead_and_other_programs_share_it(loads, monkeypatch):

@@ -8,7 +8,7 @@ from tegg.backends.cpu.emit import C
 
 from tegg.bits import bits_of
 from tegg.dim import dim
-from tegg.dtype import f32
+from tegg.dtype import f32, i64
 from tegg.ir.graph import Graph, Node
 from tegg.kernel.lower import lower
 from tegg.ir.demand import Values
@@ -232,3 +232,26 @@ def test_each_pass_of_an_idiom_closes_its_rows():
                      for close in (0.0, 100.0))
     more = sum(n for _, n in closed.loops) - sum(n for _, n in plain.loops)
     assert more == pytest.approx(100.0 * 2 * ROWS)
+
+
+# ---- what is read from anywhere in a row
+@pytest.mark.parametrize("axis, count, apart", [(1, 9, ROWS * 9), (1, 1, 0), (0, 9, 0)])
+def test_elements_from_anywhere_in_a_row_cost_more(axis, count, apart):
+    g = Graph()
+    out = g.op("Gather", matrix(g), g.input("i", (count,), i64), axis)
+    values = Values.of({n.id: n.shape for n in g.nodes}, {n.id: n.dtype for n in g.nodes}, g.table)
+    plain, gathered = (WorkModel(values, {}, gather=gather).demand([out.id], body_of(g, [out]))
+                       for gather in (0.0, 100.0))
+    more = sum(n for _, n in gathered.loops) - sum(n for _, n in plain.loops)
+    assert more == pytest.approx(100.0 * apart)
+
+
+def test_a_sum_that_is_gathered_reads_each_of_its_terms_so():
+    g = Graph()
+    total = g.op("SumReduce", g.input("x", (ROWS, 5, COLUMNS), f32), 1)
+    out = g.op("Gather", total, g.input("i", (9,), i64), 2)
+    values = Values.of({n.id: n.shape for n in g.nodes}, {n.id: n.dtype for n in g.nodes}, g.table)
+    plain, gathered = (WorkModel(values, {}, gather=gather).demand([out.id], body_of(g, [out]))
+                       for gather in (0.0, 100.0))
+    more = sum(n for _, n in gathered.loops) - sum(n for _, n in plain.loops)
+    assert more == pytest.approx(100.0 * ROWS * 5 * 9)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
+from tegg.backends.cpu.contraction_ends import (
+    FIRST, Core, CoreHooks, CoreText, Ends, core_of, declared)
 from tegg.backends.cpu.contraction_hooks import Axis, Hooks
 from tegg.backends.cpu.contraction_narrow import room
 from tegg.backends.cpu.contraction_parts import Parts
@@ -28,6 +30,7 @@ from tegg.kernel.value import Val, reachable
 from tegg.kernel.work import bytes_read, bytes_written
 
 
+_TOGETHER = {"dots": 4, "rows": 8}  # runs of a B that is not packed, read side by side
 _LONG = 8  # steps of the innermost of several variables from which vectors may follow it
 
 
@@ -127,37 +130,63 @@ class _Kernel:
     language: C
     symbols: tuple[str, ...]
     first: int  # slot of the first temporary
+    core: Core | None = None  # it is that of another kernel
     temporaries: list[Temporary] = field(default_factory=list)
     stages: list[Stage] = field(default_factory=list)
 
     def code(self) -> KernelCode:
-        c = self.contraction
-        columns = tuple(Axis("n", g.n, spread(g.n)) for g in c.groups)
-        hooks = Hooks(self.name, c, self.language.dialect, Axis("z", c.batch, spread(c.batch)),
-                      Axis("m", c.m, spread(c.m)), Axis("k", c.k, c.depth), columns)
-        packed = self.params.form == "packed"
-        slots = self._panels() if packed and not self.params.inline else {}
-        text = Text(hooks, self.shape, self.params, self.symbols, slots, counted=True)
+        text = self._text()
+        hooks = text.hooks
         params = hooks.params(self.symbols)
         hooks.row_values(params)
+        if self.core is None and (core := core_of(text)) is not None:
+            return self._over(core, text, params)
         parts = self._operands(text, params) + (
             [self._split(text)] if self.params.parts > 1 else
-            self._stages(text) if packed else [self._skinny(text)])
-        source = "\n".join([*hooks.lines, *parts])
+            self._stages(text) if self.params.form == "packed" else [self._skinny(text)])
+        return self._made("\n".join([*hooks.lines, *parts]))
+
+    def _made(self, source: str) -> KernelCode:
+        work = self._work() if self.core is None else Work(0, 0, 0, 0)
         return KernelCode(self.name, source, tuple(self.stages), tuple(self.temporaries),
-                          self.symbols, self._work(), (f"{self.params}",))
+                          self.symbols, work, (f"{self.params}",))
+
+    def _text(self) -> Text:
+        c = self.contraction
+        columns = tuple(Axis("n", g.n, spread(g.n)) for g in c.groups)
+        axes = (Axis("z", c.batch, spread(c.batch)), Axis("m", c.m, spread(c.m)),
+                Axis("k", c.k, c.depth), columns)
+        packed = self.params.form == "packed"
+        slots = self._panels() if packed and not self.params.inline else {}
+        if self.core is None:
+            return Text(Hooks(self.name, c, self.language.dialect, *axes), self.shape, self.params,
+                        self.symbols, slots, counted=True)
+        hooks = CoreHooks(self.name, c, self.language.dialect, *axes, lines=[declared()],
+                          computed=self.core.a is None)
+        return CoreText(hooks, self.shape, self.params, self.symbols, slots, counted=True)
+
+    def _over(self, core: Core, text: Text, params: str) -> KernelCode:
+        """The kernel as what is its own over loops that many share."""
+        below = _Kernel(f"{self.name}_core", core.contraction, core.shape, core.params,
+                        self.language, core.symbols, FIRST, core).code()
+        (group,), slots = self.contraction.groups, tuple(text.slots.values())
+        for t, slot in zip(group.terms, slots):
+            self.stages.append(Stage(f"{self.name}_stage{t.anchor}", reads_of([t.b]),
+                                     frozenset({slot})))
+        self._main_stage(text, self.params.inline)
+        source = Ends(text, core).source(params, below, [s.function for s in self.stages], slots)
+        return replace(self._made(source), core=below)
 
     def _panels(self) -> dict[int, int]:
         """A temporary for the panels of each B. Its size counts a last panel as full."""
         slots = {}
         for g in self.contraction.groups:
-            n = spread(g.n)
-            width = (-(-n // self.params.nr) * self.params.nr if isinstance(n, int)
-                     else n + (self.params.nr - 1))
-            deep = room(self.contraction.depth, self.params.held)
+            n, nr = spread(g.n), self.params.nr
+            width = -(-n // nr) * nr if isinstance(n, int) else n + (nr - 1)
+            column = self.shape.batch * room(self.contraction.depth, self.params.held)
             for t in g.terms:
                 slots[t.anchor] = self.first + len(self.temporaries)
-                self.temporaries.append(Temporary(self._panel, self.shape.batch * width * deep))
+                self.temporaries.append(Temporary(self._panel, column * width, column * nr))
         return slots
 
     @property
@@ -177,7 +206,7 @@ class _Kernel:
                 along_k[t.anchor] = next(units) == "k" if packed else self.params.form == "dots"
                 kinds = ("_n", "_n_left") if not along_k[t.anchor] else (
                     "_k", "" if packed else "_k_left")
-                hooks.operand_b(params, t, axis, kinds)
+                hooks.operand_b(params, t, axis, kinds, _TOGETHER.get(self.params.form, 0))
         transposes = packed and (along_m or any(along_k.values()))
         parts = [text.transpose()] if transposes else []
         parts += [text.fill("split", A_COST=str(4 + int(self.shape.a_cost)),

@@ -11,6 +11,7 @@ from tegg.backends.cfunction import print_hook
 from tegg.dim import Dim, product
 from tegg.dtype import DType
 from tegg.errors import LoweringError
+from tegg.kernel.ahead import coming
 from tegg.kernel.contraction_classify import Contraction, Group, Term
 from tegg.kernel.domain import Write
 from tegg.kernel.index import Var
@@ -168,14 +169,16 @@ class Hooks:
                        *body, "}"]
 
     def hook(self, name: str, params: str, axes: Sequence[Axis], wanted: Sequence[Val],
-              write: Sequence[Write], lanes: Axis | None, masked: bool,
-              given: Mapping[int, tuple[str, str]]) -> None:
-        """One function; ``given``: value id -> its type and name as a parameter."""
+             write: Sequence[Write], lanes: Axis | None, masked: bool,
+             given: Mapping[int, tuple[str, str]], first: Sequence[Stmt] = ()) -> None:
+        """One function; ``given``: value id -> its type and name as a parameter. ``first``: what it
+        does before anything else."""
         vector = lanes.last if lanes else None
         named: dict[Var, str] = {}
         for a in (self.batch, *axes):
             named.update(a.named())
-        stmts = self._placed([v for v in wanted if v.id not in given], named, vector, given)
+        stmts = [*first, *self._placed([v for v in wanted if v.id not in given], named, vector,
+                                       given)]
         stmts += [Store(w) for w in write]
         lines, results = print_hook(
             self.dialect, self.contraction.propagation.algebra, stmts, () if write else wanted,
@@ -239,13 +242,26 @@ class Hooks:
             given = self._given_rows([a], lanes.last if lanes else None)
             self.hook(name, params, axes, [a], (), lanes, masked, given)
 
-    def operand_b(self, params: str, term: Term, axis: Axis, kinds: Sequence[str]) -> None:
-        """``kinds``: suffixes of the wanted functions: ``_n _n_left _k`` or nothing."""
+    def operand_b(self, params: str, term: Term, axis: Axis, kinds: Sequence[str],
+                  together: int = 0) -> None:
+        """``kinds``: suffixes of the wanted functions: ``_n _n_left _k`` or nothing. ``together``:
+        runs of B that are read side by side where it lies, once, so that more is asked for."""
         for suffix in kinds:
             lanes = {"_n": axis, "_n_left": axis, "_k": self.k, "_k_left": self.k, "": None}[suffix]
             given = self._given_rows([term.b], lanes.last if lanes else None)
+            asked = self._coming(term, axis, lanes, together) if suffix in ("_n", "_k") else ()
             self.hook(f"b{term.anchor}{suffix}", params, [axis, self.k], [term.b], (), lanes,
-                       suffix.endswith("left"), given)
+                      suffix.endswith("left"), given, asked)
+
+    def _coming(self, term: Term, axis: Axis, lanes: Axis | None,
+                together: int) -> Sequence[Stmt]:
+        """Requests for what is read later of a B that is read where it lies."""
+        if not together or lanes is None or len(axis.vars) != 1 or len(self.k.vars) != 1:
+            return ()
+        batch = self.batch.count if term.b.deps & frozenset(self.batch.vars) else 1
+        over = axis if lanes is self.k else self.k
+        return coming(term.b, lanes.last, over.last,
+                      product((batch, axis.count, self.k.count)), together)
 
     def result(self, params: str, number: int, group: Group, axis: Axis) -> None:
         """Store what the sums of a group become, from a vector of each sum."""

@@ -10,9 +10,10 @@ from tegg.backends.cpu.contraction_hooks import Hooks
 from tegg.dim import Dim, product
 from tegg.dtype import DType
 from tegg.kernel.contraction_held import Held
-from tegg.kernel.contraction_shape import GemmParams
+from tegg.kernel.contraction_shape import GemmParams, GemmShape
 
-_PAGE = 4096  # bytes
+_PAGE = 4096     # bytes
+_CLOSE = 1 << 16  # bytes of panels that stay in the nearest cache
 
 
 def room(depth: Dim, held: Held | None) -> Dim:
@@ -70,12 +71,34 @@ def _text(name: str) -> str:
     return files("tegg.backends.cpu").joinpath(name).read_text()
 
 
-def ask(p: GemmParams, rows: Dim) -> str:
+def once(p: GemmParams, shape: GemmShape) -> bool:
+    """Whether each panel is read once, for one tile holds all rows."""
+    return isinstance(shape.m, int) and shape.m <= p.mr
+
+
+def ask(p: GemmParams, shape: GemmShape) -> str:
     """What a step of a product asks for: of the coming panel while further rows meet this one;
-    else of what comes a page on, for hardware follows a panel that is read once to a page's end."""
-    if isinstance(rows, int) and rows <= p.mr:
-        return f"__builtin_prefetch((const char *)(b + p * {p.nr}) + {_PAGE}, 0, 2);"
-    return "__builtin_prefetch(next, 0, 2); next += pace;"
+    else what comes a page on, for hardware follows a panel that is read once to a page's end."""
+    if not once(p, shape):
+        return "__builtin_prefetch(next, 0, 2); next += pace;"
+    size = p.held.itemsize if p.held else shape.accumulator.itemsize
+    elements = shape.k * sum(shape.n, 0)  # of sizes that are not known nothing is near
+    if isinstance(elements, int) and elements * size <= _CLOSE:
+        return ""
+    panels = ["b", *(f"b + {u} * apart" for u in range(1, p.panels))]
+    lines = range(0, int(shares(p, shape.accumulator)["LINES"]) * 64, 64)
+    return " ".join(f"__builtin_prefetch((const char *)({b} + p * {p.nr}) + {_PAGE + line}, 0, 3);"
+                    for b in panels for line in lines)
+
+
+def beside(p: GemmParams, terms: int) -> dict[str, str]:
+    """Words of a product for vector j of several panels, as many elements ``apart`` as the last
+    argument says: which of them (``beside``), the vector in it, and where its sums go (``on``)."""
+    if p.panels == 1:
+        return dict(also="", beside="", j="j", on="", pace="pace")
+    return dict(also=f", from {p.nv} vectors on the next one, `apart` elements on",
+                beside=f" + j / {p.nv} * apart", j=f"(j % {p.nv})",
+                on=f" + j / {p.nv} * {terms * p.mr * p.nr}", pace="apart")
 
 
 def header(held: Held | None) -> str:

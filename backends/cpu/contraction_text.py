@@ -9,7 +9,7 @@ from tegg.backends.cpu.c_templates import indented, within
 from tegg.backends.cpu.contraction_extents import multiple, vectors_of_panels, whole_vectors
 from tegg.backends.cpu.contraction_hooks import Axis, RowValue
 from tegg.backends.cpu.contraction_narrow import (
-    around_tiles, ask, fill_tiles, header, in_tiles, products_of)
+    around_tiles, ask, beside, fill_tiles, header, in_tiles, once, products_of)
 from tegg.backends.cpu.contraction_words import Words
 from tegg.kernel.contraction_classify import Group, Term
 
@@ -118,17 +118,18 @@ class Text(Words):
         return self.fill("transpose", low_halves=low, high_halves=high)
 
     def products(self) -> str:
+        p, vectors = self.params, self._vectors()
         calls = [f"PRODUCT({self.hooks.name}_product_{v}, {v})"
-                 for v in self._vectors()]
-        return self.fill(products_of(self.params.held), products="\n".join(calls),
-                         header=header(self.params.held), ask=ask(self.params, self.shape.m))
+                 for v in (vectors if p.panels == 1 else [*vectors, p.panels * p.nv])]
+        return self.fill(products_of(p.held), products="\n".join(calls), header=header(p.held),
+                         ask=ask(p, self.shape), **beside(p, max(self.shape.terms)))
 
-    def choose(self, tile: int) -> str:
-        """The product for as many vectors as a panel has columns."""
+    def choose(self, tile: int, coming: str = "next, pace") -> str:
+        """The product for as many vectors as a panel has columns. coming: what it asks for."""
         p, name = self.params, self.hooks.name
         rows = ("i < whole ? in + i * stride : a + i * as, i < whole ? stride : as"
                 if p.in_place else "a + i * as, as")
-        args = f"(kc, {rows}, b, t + {tile * p.mr * p.nr}, kb > 0, next, pace);"
+        args = f"(kc, {rows}, b, t + {tile * p.mr * p.nr}, kb > 0, {coming});"
         *fewer, most = self._vectors()
         if not fewer:
             return f"{name}_product_{most}{args}"
@@ -145,6 +146,8 @@ class Text(Words):
     def groups(self, again: bool = False) -> str:
         """Rows of A against panels of each group, one after the other. ``again``: the first panel
         is read once more after the last, further down or by the next rows."""
+        if again and once(self.params, self.shape) and not in_tiles(self.params.held):
+            return self._groups_once()
         groups = []
         for i, (g, axis) in enumerate(zip(self.hooks.contraction.groups, self.hooks.columns)):
             more = dict(g=str(i), N=dim(axis.count), TERMS=str(self.most_terms()))
@@ -160,6 +163,29 @@ class Text(Words):
                 row_pointers_i=self.row_pointers(self.result_rows(g), "i"), **{"from": start},
                 **more))
         return "\n".join(groups)
+
+    def _groups_once(self) -> str:
+        """The rows of one tile against panels of each group, which nothing reads again."""
+        p, groups, size = self.params, [], self.most_terms() * self.params.mr * self.params.nr
+        for i, (g, axis) in enumerate(zip(self.hooks.contraction.groups, self.hooks.columns)):
+            more = {"from": f"from{i}"}
+            terms = "\n".join(self.fill("term_once", x=str(t.anchor), choose=self._choose_once(n),
+                                        **more) for n, t in enumerate(g.terms))
+            tiles = ", ".join(f"t + u * {size} + {n * p.mr * p.nr}" for n in range(len(g.terms)))
+            groups.append(self.fill(
+                "group_once", g=str(i), N=dim(axis.count), TERMS=str(self.most_terms()),
+                terms=terms, tile_pointers=tiles, to=f"from{i + 1}", asks=self.asks(i, g, axis),
+                row_pointers_i=self.row_pointers(self.result_rows(g), "i"), **more))
+        return "\n".join(groups)
+
+    def _choose_once(self, tile: int) -> str:
+        """The product with as many panels as are left."""
+        p, one = self.params, self.choose(tile, "0, 0")
+        if p.panels == 1:
+            return one
+        rows = "0 < whole ? in : a, 0 < whole ? stride : as" if p.in_place else "a, as"
+        return (f"if (here == {p.panels}) {self.hooks.name}_product_{p.panels * p.nv}(kc, {rows}, "
+                f"b, t + {tile * p.mr * p.nr}, kb > 0, 0, deep * {p.nr});\nelse {one}")
 
     def next(self, term: Term, number: int, again: bool) -> str:
         """The panel that is read after the one at hand."""

@@ -28,10 +28,15 @@ void tegg_bind(const struct rt_table *t) { tegg_rt = t; }
 class Library:
     """Loaded kernels. They stay loaded until the process ends."""
 
-    source: str
+    kernels: tuple[KernelCode, ...]  # those that differ by more than their names
     functions: dict[str, int]  # name of a stage's function -> its address
     found: int                 # how many kernels were in the cache
     units: int                 # how many translation units were compiled for the rest
+
+    @property
+    def source(self) -> str:
+        """The text of all kernels."""
+        return "\n".join(k.source for k in self.kernels)
 
 
 @cache
@@ -53,7 +58,8 @@ def load(kernels: Sequence[KernelCode], compiler: Toolchain | None = None,
     Raises BackendError with the compiler's words where a text does not compile.
     """
     compiler = compiler or toolchain.find()
-    distinct, twin = _distinct(kernels)
+    every = [*kernels, *(k.core for k in kernels if k.core is not None)]
+    distinct, twin = _distinct(every)
     objects = Objects(cache or default(), compiler, prelude(lanes or compiler.lanes))
     places = {k.name: at for k in distinct if (at := objects.find(k)) is not None}
     found = len(places)
@@ -64,8 +70,11 @@ def load(kernels: Sequence[KernelCode], compiler: Toolchain | None = None,
                                            for group in groups], f"kernels {names}")
     addresses = _addresses(distinct, places)
     functions = {s.function: addresses[twin.get(s.function, s.function)]
-                 for k in kernels for s in k.stages}
-    return Library("\n".join(k.source for k in distinct), functions, found, len(groups))
+                 for k in every for s in k.stages}
+    for k in distinct:
+        if k.core is not None:
+            _join(places[k.name], [functions[s.function] for s in k.core.stages])
+    return Library(tuple(distinct), functions, found, len(groups))
 
 
 def _addresses(kernels: Sequence[KernelCode], places: dict[str, Place]) -> dict[str, int]:
@@ -73,6 +82,13 @@ def _addresses(kernels: Sequence[KernelCode], places: dict[str, Place]) -> dict[
     loaded = {path: _loaded(path) for path in {at.path for at in places.values()}}
     return {s.function: _address(loaded[places[k.name].path], name)
             for k in kernels for s, name in zip(k.stages, places[k.name].functions, strict=True)}
+
+
+def _join(at: Place, functions: Sequence[int]) -> None:
+    """Tell a kernel where the functions of its core are."""
+    table = (ctypes.c_void_p * len(functions)).in_dll(
+        ctypes.CDLL(str(at.path)), f"{at.functions[-1]}_at")
+    table[:] = functions
 
 
 def _loaded(path: Path) -> ctypes.CDLL:

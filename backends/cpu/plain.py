@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tegg.contraction import Spec
-from tegg.dim import Dim, dim, evaluate
+from tegg.dim import Dim, dim
 from tegg.ir.classes import Fragment
 from tegg.ir.graph import Graph, Node
 from tegg.ir.template import OWN
@@ -69,5 +69,4 @@ def _long(v: Node) -> list[Dim]:
 def given(code: KernelCode, sizes: Mapping[str, int]) -> KernelCode:
     """A kernel that is called at these sizes, whatever program it is part of."""
     return replace(at_given(code, tuple(sizes[s] for s in code.symbols)),
-                   temporaries=tuple(replace(t, size=evaluate(t.size, sizes))
-                                     for t in code.temporaries))
+                   temporaries=tuple(t.at(sizes) for t in code.temporaries))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import re
 import sys
-import sysconfig
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.resources import files
@@ -71,7 +70,7 @@ def arrays_are_as_expected() -> bool:
     The layout is part of NumPy's binary interface, but it costs little to see that it holds. Where
     it does not, calls take the slow way. So they do without a GIL, which the call path counts on.
     """
-    if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
+    if sys.implementation.name != "cpython" or "t" in sys.abiflags:
         return False
     fixed = np.zeros((2, 3, 5), np.float32)
     fixed.flags.writeable = False

@@ -9,12 +9,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import cache as remembered
+from functools import cache as remembered, partial
 from importlib.util import find_spec
 from pathlib import Path
+from typing import IO
 
 from tegg import env
 from tegg.cache import Cache, content_key
@@ -42,6 +44,7 @@ _FEATURES = {
     "__x86_64__": "x86-64", "__aarch64__": "aarch64", "__riscv": "riscv", "__powerpc64__": "ppc64",
 }
 _SHOWN = 30  # lines of a compiler's complaint that an error repeats
+_LOOK = 2e-3  # seconds between looks at whether a compiler has ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,8 @@ class Toolchain:
         Several units are compiled at once, on the CPUs that are allowed. Raises BackendError with
         the compiler's words where one does not compile.
         """
-        return self._built(cache, units, label)[1]
+        return cache.build("so", self._key(units),
+                           lambda path: self._link(cache, units, label, path))
 
     def shared_objects(self, cache: Cache, units: Mapping[str, str],
                        label: str) -> list[tuple[str, Path]]:
@@ -80,43 +84,48 @@ class Toolchain:
 
         As ``shared_object``, which makes one of all.
         """
-        each = [{name: text} for name, text in units.items()]
-        if len(each) == 1:
-            return [self._built(cache, each[0], label)]
-        with ThreadPoolExecutor(max(1, min(len(each), available()))) as pool:
-            return list(pool.map(lambda unit: self._built(cache, unit, label), each))
+        keys = {name: self._key({name: text}) for name, text in units.items()}
+        found = {name: cache.get("so", key) for name, key in keys.items()}
+        lacking = {name: text for name, text in units.items() if found[name] is None}
+        with tempfile.TemporaryDirectory(prefix="tegg-cc-") as folder:
+            sources = _written(lacking, folder)
+            made = [s.with_suffix(".so") for s in sources]
+            self._compile(cache, sources, label, [["-shared", "-o", str(so), str(s), "-lm"]
+                                                  for s, so in zip(sources, made)])
+            for name, so in zip(lacking, made, strict=True):
+                found[name] = cache.build("so", keys[name], partial(shutil.copyfile, so))
+        return [(keys[name], path) for name, path in found.items() if path is not None]
 
-    def _built(self, cache: Cache, units: Mapping[str, str], label: str) -> tuple[str, Path]:
-        """The key and the file of a shared object, which is compiled where it is not there yet."""
-        key = content_key(self.identity(), *(part for unit in units.items() for part in unit))
-        return key, cache.build("so", key, lambda path: self._link(cache, units, label, path))
+    def _key(self, units: Mapping[str, str]) -> str:
+        return content_key(self.identity(), *(part for unit in units.items() for part in unit))
 
     def _link(self, cache: Cache, units: Mapping[str, str], label: str, path: Path) -> None:
         with tempfile.TemporaryDirectory(prefix="tegg-cc-") as folder:
-            sources = [Path(folder) / f"{name}.c" for name in units]
-            for source, text in zip(sources, units.values(), strict=True):
-                source.write_text(text, encoding="utf-8")
-            link = ["-shared", "-o", str(path)]
-            if len(sources) == 1:
-                self._compile(cache, sources[0], label, [*link, str(sources[0]), "-lm"])
-                return
+            sources = _written(units, folder)
             objects = [s.with_suffix(".o") for s in sources]
-            with ThreadPoolExecutor(min(len(sources), available())) as pool:
-                list(pool.map(lambda s, o: self._compile(cache, s, label, [
-                    "-c", "-o", str(o), str(s)]), sources, objects))
-            self._compile(cache, sources[0], label, [*link, *map(str, objects), "-lm"])
+            self._compile(cache, sources, label, [["-c", "-o", str(o), str(s)]
+                                                  for s, o in zip(sources, objects)])
+            self._compile(cache, sources[:1], label, [["-shared", "-o", str(path),
+                                                       *map(str, objects), "-lm"]])
 
-    def _compile(self, cache: Cache, source: Path, label: str, arguments: Sequence[str]) -> None:
-        done = _run([*self.command, *self.flags, *arguments])
-        if done.returncode == 0:
-            return
+    def _compile(self, cache: Cache, sources: Sequence[Path], label: str,
+                 arguments: Sequence[Sequence[str]]) -> None:
+        """Compile sources side by side. Raises BackendError with the words of the first that does
+        not compile."""
+        commands = [[*self.command, *self.flags, *a] for a in arguments]
+        for source, (status, words) in zip(sources, _run_all(commands), strict=True):
+            if status:
+                raise self._refused(cache, source, label, status, words)
+
+    def _refused(self, cache: Cache, source: Path, label: str, status: int,
+                 words: str) -> BackendError:
         text = source.read_text(encoding="utf-8")
         kept = cache.keep(f"{content_key(text)[:12]}-{source.name}", text)
-        words = done.stderr.replace(str(source), str(kept)).strip().splitlines()
-        how = f"status {done.returncode}" if done.returncode > 0 else f"signal {-done.returncode}"
-        raise BackendError("\n".join([
+        shown = words.replace(str(source), str(kept)).strip().splitlines()
+        how = f"status {status}" if status > 0 else f"signal {-status}"
+        return BackendError("\n".join([
             f"{self.version} ({shlex.join(self.command)}) failed on {label} with {how}:",
-            *words[:_SHOWN], *_around(text, done.stderr, source),
+            *shown[:_SHOWN], *_around(text, words, source),
             f"The source is kept at {kept}. TEGG_CC chooses another compiler."]))
 
 
@@ -186,14 +195,64 @@ def _accept(command: tuple[str, ...], native: tuple[str, ...],
     return Toolchain(command, version, flags, features, digest)
 
 
+def _written(units: Mapping[str, str], folder: str) -> list[Path]:
+    sources = [Path(folder) / f"{name}.c" for name in units]
+    for source, text in zip(sources, units.values(), strict=True):
+        source.write_text(text, encoding="utf-8")
+    return sources
+
+
 def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """Run a compiler. It speaks English, whatever the user's language: errors are looked for."""
-    try:
+    """Run a compiler."""
+    with _named(command):
         return subprocess.run(command, capture_output=True, text=True, errors="replace",
-                              check=False, stdin=subprocess.DEVNULL,
-                              env={**os.environ, "LC_ALL": "C"})
+                              check=False, stdin=subprocess.DEVNULL, env=_english())
+
+
+def _run_all(commands: Sequence[Sequence[str]]) -> list[tuple[int, str]]:
+    """Run compilers side by side, on the CPUs that are allowed: the status of each, and what it
+    said. Without threads, for what a thread allocates stays in memory that it does not give back.
+    """
+    started: list[tuple[subprocess.Popen, IO[bytes]]] = []
+    with ExitStack() as stack:
+        for command in commands:
+            while sum(process.poll() is None for process, _ in started) >= available():
+                time.sleep(_LOOK)
+            started.append(stack.enter_context(_running(command)))
+        return [(process.wait(), _said(words)) for process, words in started]
+
+
+@contextmanager
+def _running(command: Sequence[str]) -> Iterator[tuple[subprocess.Popen, IO[bytes]]]:
+    """A compiler that runs, and the file of what it says; it ends with the block."""
+    with tempfile.TemporaryFile() as words:
+        with _named(command):
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=words,
+                                       stderr=words, env=_english())
+        try:
+            yield process, words
+        finally:
+            process.kill()  # nothing, where it has ended
+            process.wait()
+
+
+@contextmanager
+def _named(command: Sequence[str]) -> Iterator[None]:
+    """Where a command does not start, the error says which."""
+    try:
+        yield
     except OSError as e:
         raise OSError(f"{command[0]} does not run: {e.strerror or e}") from e
+
+
+def _said(words: IO[bytes]) -> str:
+    words.seek(0)
+    return words.read().decode(errors="replace")
+
+
+def _english() -> dict[str, str]:
+    """Whatever the user's language, a compiler speaks English: errors are looked for."""
+    return {**os.environ, "LC_ALL": "C"}
 
 
 def _around(text: str, complaint: str, source: Path) -> list[str]:

@@ -39,6 +39,7 @@ INL void fetch_write(const void *p) { __builtin_prefetch(p, 1, 3); }
 
 // ---- indices
 INL int64_t clamp_index(int64_t i, int64_t n) { return i < 0 ? 0 : i >= n ? n - 1 : i; }
+INL int in_range(int64_t i, int64_t low, int64_t high) { return i >= low && i <= high; }
 INL int64_t nonzero(int64_t d) { return d ? d : 1; }
 INL int64_t floor_div(int64_t a, int64_t b) { int64_t q = a / b; return a % b < 0 ? q - 1 : q; }
 INL int64_t floor_mod(int64_t a, int64_t b) { int64_t r = a % b; return r < 0 ? r + b : r; }

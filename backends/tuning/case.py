@@ -57,7 +57,7 @@ class Case:
                 for n in nodes if n.id not in leaves}
         ready = frozenset(i for i, slot in leaves.items() if slot in self.still)
         model = WorkModel(values, costs.ops, costs.keep, costs.load, costs.panel, costs.apart,
-                          ready, close=costs.close)
+                          ready, close=costs.close, gather=costs.gather)
         demand = model.demand([n.id for n in self.outputs], body)
         loaded = [demand.reads.get(i, 0) * values.dtype[i].itemsize for i in leaves]
         stored = [values.size[n.id] * n.dtype.itemsize for n in self.outputs]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
-import ml_dtypes
 import numpy as np
 
 from tegg.errors import DTypeError
@@ -19,13 +19,13 @@ class DType:
 
     name: str
     kind: Kind
-    numpy: np.dtype
-    rank: int  # place in the promotion order of its kind
+    itemsize: int  # bytes of one element
+    rank: int      # place in the promotion order of its kind
 
     @property
-    def itemsize(self) -> int:
-        """Bytes of one element."""
-        return self.numpy.itemsize
+    def numpy(self) -> np.dtype:
+        """The NumPy type of arrays of it."""
+        return _numpy(self.name)
 
     @property
     def is_float(self) -> bool:
@@ -38,18 +38,28 @@ class DType:
         return (dtype, (self.name,))
 
 
-f32 = DType("f32", "float", np.dtype(np.float32), 1)
-f64 = DType("f64", "float", np.dtype(np.float64), 2)
-f16 = DType("f16", "float", np.dtype(np.float16), 0)
-bf16 = DType("bf16", "float", np.dtype(ml_dtypes.bfloat16), 0)
-u8 = DType("u8", "int", np.dtype(np.uint8), 0)
-i8 = DType("i8", "int", np.dtype(np.int8), 0)
-i32 = DType("i32", "int", np.dtype(np.int32), 1)
-i64 = DType("i64", "int", np.dtype(np.int64), 2)
-bool_ = DType("bool", "bool", np.dtype(np.bool_), 0)
+f32 = DType("f32", "float", 4, 1)
+f64 = DType("f64", "float", 8, 2)
+f16 = DType("f16", "float", 2, 0)
+bf16 = DType("bf16", "float", 2, 0)
+u8 = DType("u8", "int", 1, 0)
+i8 = DType("i8", "int", 1, 0)
+i32 = DType("i32", "int", 4, 1)
+i64 = DType("i64", "int", 8, 2)
+bool_ = DType("bool", "bool", 1, 0)
 
 DTYPES = {d.name: d for d in (f32, f64, f16, bf16, u8, i8, i32, i64, bool_)}
-_BY_NUMPY = {d.numpy: d for d in DTYPES.values()}
+
+
+@cache
+def _numpy(name: str) -> np.dtype:
+    if name == "bf16":  # its type is of another package, which few programs need
+        from ml_dtypes import bfloat16
+        return np.dtype(bfloat16)
+    return np.dtype(name if name == "bool" else f"{name[0]}{DTYPES[name].itemsize}")
+
+
+_BY_NUMPY = {d.numpy: d for d in DTYPES.values() if d is not bf16}
 
 
 def dtype(value: Any) -> DType:
@@ -61,13 +71,20 @@ def dtype(value: Any) -> DType:
         return value
     if isinstance(value, str) and value in DTYPES:
         return DTYPES[value]
-    try:
-        found = None if value is None else _BY_NUMPY.get(np.dtype(value).newbyteorder("="))
-    except TypeError:
-        found = None
+    found = _known(value)
+    if found is None:
+        _BY_NUMPY[bf16.numpy] = bf16  # NumPy knows its name from here on
+        found = _known(value)
     if found is None:
         raise DTypeError(f"tegg has no dtype {value!r}; it has {', '.join(DTYPES)}")
     return found
+
+
+def _known(value: Any) -> DType | None:
+    try:
+        return None if value is None else _BY_NUMPY.get(np.dtype(value).newbyteorder("="))
+    except TypeError:
+        return None
 
 
 def promote(a: DType, b: DType) -> DType:

@@ -37,7 +37,8 @@ class Pricer:
     def __init__(self, roles: Roles, values: Values, costs: Costs) -> None:
         self.roles, self.values, self.costs = roles, values, costs
         self.work = WorkModel(values, costs.ops, costs.keep, costs.load, costs.panel,
-                              costs.apart, roles.still, roles.classes.states, costs.close)
+                              costs.apart, roles.still, roles.classes.states, costs.close,
+                              costs.gather)
         self._known: dict[tuple, tuple[float, int]] = {}  # structure of a kernel -> its price
         self._kinds: dict[tuple, int] = {}   # what matters of a value -> a number below 0
         self._kind_of: dict[int, int] = {}

@@ -47,6 +47,7 @@ class Costs:
     load: operations that a load from cache counts as. keep: operations from which a value that
       several passes over a row want is kept in a scratch row. close: operations that a result of
       a reduction along rows counts as beside its elements: adding up lanes, waiting for the sum.
+      gather: operations that an element counts as which is read from any place of its row.
     product_rate: floating-point operations of a large product; each extent e is slowed by
       ``e / (e + half)``, but those that a template counts itself. panel: extent after which a
       packed operand is packed again. pack: operations that copying an element to a panel counts
@@ -76,6 +77,7 @@ class Costs:
     pack: float = 5.0
     ahead: float = 0.01
     close: float = 0.0
+    gather: float = 0.0
     call: float | None = None
     apart: bool = False
     copy: float = 0.0
@@ -287,7 +289,7 @@ def checked_costs(data: dict, source: str) -> Costs:
         numbers += [level.size, level.thread, level.total,
                     1.0 if level.store is None else level.store]
     if (min(numbers) <= 0 or min(costs.launch, costs.call or 0.0, costs.pack, costs.ahead,
-                                    costs.close, costs.copy, costs.latency) < 0
+                                    costs.close, costs.gather, costs.copy, costs.latency) < 0
             or not 0 <= costs.overlap <= 1 or len(costs.product_half) != 3):
         raise ArgumentError(f"cost profile {source}: threads, rates, sizes, panel and templates "
                             f"are above 0, overlap is 0 to 1, there is at least one level, and "

@@ -19,11 +19,9 @@ from tegg.ir.demand import Demand, Footprint, Product, Values, axis_of
 from tegg.ir.graph import Graph
 from tegg.ir.masks import seen_share
 from tegg.ir.op import PRODUCTS, Op
+from tegg.ir.reading import Keys, along_rows, elements, gathered
 from tegg.ir.split import parts
 from tegg.ir.template import Extents
-
-
-Keys = dict[tuple[int, int], float]  # (index, pass) -> elements wanted
 
 
 @dataclass(slots=True)
@@ -36,6 +34,7 @@ class WorkModel:
     ready: values that are known before a run: what is packed from them is packed ahead.
     states: old and new values of states: a scatter from one to the other is written in place.
     close: scalar operations of a result of a reduction along rows, beside those of its elements.
+    gather: scalar operations of an element that is read from any place of its row, for a Gather.
     """
 
     values: Values
@@ -47,6 +46,7 @@ class WorkModel:
     ready: frozenset[int] = frozenset()
     states: frozenset[tuple[int, int]] = frozenset()
     close: float = 0.0
+    gather: float = 0.0
     footprints: dict[tuple, Footprint] = field(default_factory=dict)
 
     def demand(self, outs: Sequence[int], body: Mapping[int, object]) -> Demand:
@@ -110,6 +110,7 @@ class _Walk:
         self.depth: dict[int, float] = {}    # operations per element down to loads and kept values
         self.need: dict[int, Keys] = {}
         self.paths: dict[tuple, int] = {}    # (index, step) -> index
+        self.anywhere: set[int] = set()      # of these, by which neighbours lie anywhere in a row
         self.last = 0                        # the pass in which outputs are written
         self.chained: set[int] = set()       # reductions that are part of another one
         self.split: set[int] = set()         # passes that close a stage
@@ -134,17 +135,12 @@ class _Walk:
             self._down(c, self.body[c])
         for leaf, keys in self.need.items():
             if leaf not in self.body:
-                self.out.reads[leaf] = self._read(leaf, keys)
+                self.out.reads[leaf] = elements(self.size[leaf], keys, self._stage)
+                apart = gathered(keys, self.anywhere) * self.model.gather
+                if apart:
+                    self.out.loops.append((self.model.values.dtype[leaf], apart))
         self.out.splits = len(self.split)
         return self.out
-
-    def _read(self, leaf: int, keys: Keys) -> int:
-        """Elements read from memory: each stage reads what it needs, at most once."""
-        widest: dict[int, dict[int, float]] = {}
-        for (index, turn), n in keys.items():
-            stage = widest.setdefault(self._stage(turn), {})
-            stage[index] = max(stage.get(index, 0.0), n)
-        return sum(int(min(self.size[leaf], sum(s.values()))) for s in widest.values())
 
     def _stage(self, turn: int) -> int:
         """The stage that a pass is part of: a split reduction ends one, one apart as well."""
@@ -188,7 +184,10 @@ class _Walk:
             keys[key] = count
 
     def _path(self, index: int, step: object) -> int:
-        return self.paths.setdefault((index, step), len(self.paths) + 1)
+        path = self.paths.setdefault((index, step), len(self.paths) + 1)
+        if index in self.anywhere:
+            self.anywhere.add(path)
+        return path
 
     def _down(self, c: int, node) -> None:
         keys = self.need.get(c)
@@ -332,6 +331,8 @@ class _Walk:
             for i, a in enumerate(node.args):
                 at = self._path(index, (c, i))
                 whole = node.op.name == "Gather" and i == 0
+                if whole and along_rows(node, self.model.values):
+                    self.anywhere.add(at)
                 self._want(a, (at, turn), n if whole else share * self.size[a])
 
     def _in_place(self, c: int, node) -> bool:

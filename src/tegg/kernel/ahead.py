@@ -1,4 +1,4 @@
-"""Asking for memory ahead: of rows the next one, of a long row what follows."""
+"""Asking for memory ahead: of rows the next ones, of a long row what follows."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from tegg.dim import Dim, hint, upper_bound
 from tegg.dtype import DType
 from tegg.kernel.index import Form, Var, variable
 from tegg.kernel.loops import Ahead, Block, Let, Loop, Stmt, Store, walk
+from tegg.kernel.value import Val, reachable
 
-_ROW = 1 << 14   # bytes of a row up to which it and the next one stay in the nearest cache
-_FAR = 1 << 19   # bytes of a buffer from which it may have to come from far away
-_PAGE = 1 << 12  # bytes to whose end hardware follows a row
+ROW = 1 << 14   # bytes of a row up to which it and the next one stay in the nearest cache
+FAR = 1 << 19   # bytes of a buffer from which it may have to come from far away
+PAGE = 1 << 12  # bytes to whose end hardware follows a row
 
 Buffers = Mapping[int, tuple[DType, Dim]]
 
@@ -59,7 +60,7 @@ def _next(rows: Loop, passes: Sequence[Loop], turn: int, buffers: Buffers) -> li
         for slot, form, written in _touched(p, buffers):
             dtype = buffers[slot][0]
             if (form.coefficient(rows.var) != 0 and longest is not None
-                    and longest * dtype.itemsize <= _ROW):
+                    and longest * dtype.itemsize <= ROW):
                 on = 0 if written and i > turn else 1
                 moved = (form + variable(p.var) * -1 + variable(var)
                          + form.coefficient(rows.var) * on)
@@ -72,9 +73,27 @@ def _along(row: Loop, buffers: Buffers) -> list[Ahead]:
     out: dict[tuple[int, Form], Ahead] = {}
     for slot, form, written in _touched(row, buffers):
         dtype = buffers[slot][0]
-        moved = form + _PAGE // dtype.itemsize
+        moved = form + PAGE // dtype.itemsize
         out.setdefault((slot, moved), Ahead(slot, moved, dtype, written))
     return list(out.values())
+
+
+def coming(operand: Val, along: Var, over: Var, size: Dim, together: int) -> list[Ahead]:
+    """What is asked for where an operand of ``size`` elements is read in runs along one variable,
+    ``together`` of them side by side, over the other: of short runs those a page on, which need
+    not lie one behind another; of long ones the same place of the next page."""
+    out: list[Ahead] = []
+    for v in reachable([operand]):
+        if v.op != "load" or v.attr.guards or hint(size) * v.dtype.itemsize < FAR:
+            continue
+        form, run = v.attr.form, max(1, hint(along.extent)) * v.dtype.itemsize
+        if (form.coefficient(along) != 1 or form.coefficient(over) == 0
+                or not all(isinstance(a, Var) for a in form.terms)):
+            continue
+        rows = -(-PAGE // (together * run)) * together
+        moved = (form.coefficient(over) * rows if run <= ROW else PAGE // v.dtype.itemsize)
+        out.append(Ahead(v.attr.slot, form + moved, v.dtype, False))
+    return out
 
 
 def _touched(p: Loop, buffers: Buffers) -> list[tuple[int, Form, bool]]:
@@ -87,5 +106,5 @@ def _touched(p: Loop, buffers: Buffers) -> list[tuple[int, Form, bool]]:
         elif isinstance(s, Store) and not s.past and not s.write.guards:
             found.append((s.write.slot, s.write.form, True))
     return [(slot, form, written) for slot, form, written in found
-            if hint(buffers[slot][1]) * buffers[slot][0].itemsize >= _FAR
+            if hint(buffers[slot][1]) * buffers[slot][0].itemsize >= FAR
             and form.coefficient(p.var) == 1 and all(isinstance(a, Var) for a in form.terms)]

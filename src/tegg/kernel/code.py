@@ -12,10 +12,20 @@ from tegg.kernel.gemm import Gemm
 
 @dataclass(frozen=True, slots=True)
 class Temporary:
-    """Memory that a kernel needs while it runs, shared between threads: ``size`` elements."""
+    """Memory that a kernel needs while it runs, shared between threads: ``size`` elements.
+
+    unit: it is used in whole units, and no more of them than ``size`` holds: a polynomial cannot
+    round, so of sizes that a call gives it may count a part of one too many.
+    """
 
     dtype: DType
     size: Dim
+    unit: Dim = 1
+
+    def at(self, sizes: Mapping[str, int]) -> Temporary:
+        """As large as these sizes need."""
+        unit = max(1, evaluate(self.unit, sizes))
+        return Temporary(self.dtype, evaluate(self.size, sizes) // unit * unit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +90,8 @@ class KernelCode:
     takes: which of the kernel's buffers each pointer is that its functions take; all of them in
     their order where it is empty.
     moves: of a copy between two memories, which has no source, where to: ``device`` or ``host``.
+    core: what its functions call, stage by stage, through a table ``NAME_at`` that is filled where
+    they are loaded; the digest of its text is in the source.
     """
 
     name: str
@@ -92,6 +104,7 @@ class KernelCode:
     moves: str = ""
     given: tuple[Dim, ...] = ()
     takes: tuple[int, ...] = ()
+    core: KernelCode | None = None
 
     @property
     def symbolic(self) -> bool:

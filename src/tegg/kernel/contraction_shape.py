@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from tegg.dim import Dim, hint
@@ -12,15 +12,14 @@ from tegg.kernel.contraction_held import TILE, Held
 Form = Literal["packed", "rows", "dots"]
 Unit = Literal["free", "k", "none"]  # which variable of an operand is contiguous in memory
 
-_DEPTH = 512       # products summed before partial sums are set aside: a panel of B stays in L1/L2
-_LONGEST = 512     # depth that still is one block
-_ROWS = 144        # rows of A that are kept in L2 together
-_TILED_ROWS = 256  # the same for tiles, which wait longer for a panel that is not in L2 yet
+_DEPTH = 1 << 12   # bytes along k before partial sums are set aside: rows and a panel stay in L2
+_HELD_DEPTH = 1 << 11  # the same of operands that are narrower than their sums
+_ROWS = 384        # bytes across the rows of A that are kept in L2 together
+_TILED_ROWS = 256  # rows of A for tiles, which wait longer for a panel that is not in L2 yet
 _CLOSE = 1 << 16   # bytes of an operand that stay in L1
 _FAR = 1 << 20     # bytes of panels that no cache of a thread keeps
 _MANY = 1024       # rows of A that may be read again for each piece of B
 _BLOCKS = 4        # of rows that a piece of B meets while it lies packed: their sums stay in L2
-_PAGE = 4096
 _STRETCH = 4096    # columns times rows whose sums stay in L1
 _SUMS = 1 << 20    # bytes of partial sums a thread keeps
 # Rows of a register tile by vectors across, for 32 and for 16 vector registers.
@@ -84,9 +83,10 @@ class GemmParams:
 
     depth: k per block. rows: rows of A kept together. span: panels per pass where partial sums are
     set aside. piece: panels packed together. inline: B is packed by the thread that uses it.
-    in_place: A is read where it lies. abreast: rows of A that ``dots`` takes at once. held: as of
-    the tile. passing: a thread packs one piece of a block of B, multiplies it by ``tall`` rows,
-    and packs the next in its place.
+    in_place: A is read where it lies. abreast: rows of A that ``dots`` takes at once. panels: that
+    are multiplied at once where one tile holds all rows. held: as of the tile. passing: a thread
+    packs one piece of a block of B, multiplies it by ``tall`` rows, and packs the next in its
+    place.
     """
 
     form: Form
@@ -103,6 +103,7 @@ class GemmParams:
     parts: int = 1
     passing: bool = False
     held: Held | None = None
+    panels: int = 1
 
     @property
     def nr(self) -> int:
@@ -146,18 +147,29 @@ def blocked(shape: GemmShape, tile: Tile, width: int) -> GemmParams:
         return GemmParams(form, lanes, 1, nv, _STRETCH, 1, stretch, 1, True, True, mr,
                           tile.parts)
     tiles = tile.held is not None and tile.held.multiply == "tiles"
-    rows = _rows(shape, mr, size, _TILED_ROWS if tiles else _ROWS)
+    rows = _rows(shape, mr, size, _TILED_ROWS if tiles else _ROWS // size)
     if tiles:
         lanes = TILE
     sums = rows * nv * lanes * size * max(shape.terms)
-    in_place = (tile.held is None or tile.held.rows is None) and _in_place(shape, nv * lanes)
+    in_place = shape.a_plain and (tile.held is None or tile.held.rows is None)
     passing = tile.passing or (in_place and _passing(shape, tile))
     inline = tile.parts > 1 or passing or (shape.b_batched and not shape.b_constant)
     whole = None if passing else _whole_depth(shape, mr, size)
     depth = whole or _depth(shape.k, tile.held, size)
     return GemmParams(form, lanes, mr, nv, depth, rows,
                       max(1, _SUMS // sums), max(1, 256 // (nv * lanes)), inline, in_place,
-                      parts=tile.parts, passing=passing, held=tile.held)
+                      parts=tile.parts, passing=passing, held=tile.held,
+                      panels=1 if passing else _panels(shape, tile, lanes, width))
+
+
+def _panels(shape: GemmShape, tile: Tile, lanes: int, width: int) -> int:
+    """Panels that are multiplied at once: two where each is read once, if the registers have room
+    for the sums of both. Memory gives more where it is read in several places."""
+    held, vectors = tile.held, tile.rows * tile.vectors
+    once = isinstance(shape.m, int) and shape.m <= tile.rows and tile.parts == 1
+    several = any(_top(n) > tile.vectors * lanes for n in shape.n)
+    fits = 2 * vectors + tile.vectors < (32 if width == 16 else 16)
+    return 2 if once and several and fits and not (held and held.multiply == "tiles") else 1
 
 
 def _passing(shape: GemmShape, tile: Tile) -> bool:
@@ -194,6 +206,13 @@ def fitted_rows(m: Dim, most: int) -> int:
     return min(range(most, most // 2, -1), key=lambda r: -(-m // r) * (r + 0.5))
 
 
+def of_many_rows(params: GemmParams, accumulator: DType) -> GemmParams:
+    """The sizes of blocks where as many rows are kept together as ever are."""
+    size = accumulator.itemsize
+    rows = max(params.rows, _ROWS // size // params.mr * params.mr)
+    return replace(params, rows=rows, span=max(1, _SUMS // (rows * params.nr * size)))
+
+
 def _rows(shape: GemmShape, mr: int, size: int, most: int) -> int:
     """Rows of A kept together: few where all of B stays close by anyway, so that both are."""
     most = min(most, _top(shape.m) + mr - 1)
@@ -213,22 +232,15 @@ def _whole_depth(shape: GemmShape, mr: int, size: int) -> int | None:
 
 
 def _depth(k: Dim, held: Held | None, size: int) -> int:
-    """Depth of a block; blocks of one contraction are equally deep. As many bytes of a panel are
-    deeper where it is narrow."""
-    deeper = size // held.itemsize if held else 1
-    grain = max(8, held.grain) if held else 8
+    """Depth of a block; blocks of one contraction are equally deep."""
+    most = _HELD_DEPTH // held.itemsize if held else _DEPTH // size
     if not isinstance(k, int):
-        return _DEPTH * deeper
-    if k <= _LONGEST * deeper:
+        return most
+    if k <= most:
         return max(k, 1)
-    blocks = -(-k // (_DEPTH * deeper))
+    grain = max(8, held.grain) if held else 8
+    blocks = -(-k // most)
     return -(-k // (blocks * grain)) * grain
-
-
-def _in_place(shape: GemmShape, nr: int) -> bool:
-    """Rows that are a multiple of a page apart share cache sets, which many panels would feel."""
-    apart = shape.k * shape.accumulator.itemsize if isinstance(shape.k, int) else 0
-    return shape.a_plain and (apart % _PAGE != 0 or sum(map(hint, shape.n)) <= 4 * nr)
 
 
 def estimate(shape: GemmShape, params: GemmParams, threads: int = 1) -> GemmEstimate:

@@ -9,10 +9,12 @@ from tegg.dim import exact_div, hint, upper_bound
 from tegg.dtype import f32
 from tegg.kernel.index import Form, Var
 from tegg.kernel.lane import Lanes
+from tegg.kernel.straight import run
 from tegg.kernel.value import Val, reachable
 
 _HEAVY = 8.0       # operations of a value from which its registers crowd out unrolling
 _GATHER = 16.0     # score of an access that goes lane by lane
+_RUN = 2.0         # of a gathered index that mostly runs from neighbour to neighbour
 _HALVED = 4.0      # of a load of every other element: two loads and a shuffle
 _INNER_HINT = 64   # a nested reduction shorter than this is no better place for the lanes
 
@@ -44,7 +46,8 @@ class Vectoriser:
             if k == 2 and x.dtype is f32 and follow <= {0, 2}:
                 total += _HALVED
                 continue
-            total += 1.0 if k == 1 else 1.5 if k == -1 else _GATHER
+            straight = k is None and run(self.lanes, x.attr.form, v) is not None
+            total += 1.0 if k == 1 else 1.5 if k == -1 else _RUN if straight else _GATHER
             if not follow <= {0, 1, -1}:
                 total += _GATHER
         for form in stores:

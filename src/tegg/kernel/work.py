@@ -18,12 +18,14 @@ from tegg.kernel.loops import (
     Keep,
     Let,
     Loop,
+    Start,
     Stmt,
     Store,
     Turn,
     vector_of,
     walk,
 )
+from tegg.kernel.straight import run
 from tegg.kernel.value import Val, reachable
 
 _NO_WORK = ("const", "load", "index", "cond", "size")  # addresses and constants are no evaluations
@@ -105,6 +107,7 @@ def bytes_written(writes: Iterable[Write]) -> int:
 
 # Prices in units of one scalar operation; a vector operation costs one unit for all lanes.
 _GATHERED = 1.5   # per lane that is loaded or stored on its own
+_RUN = 4.0        # a vector load of neighbours but at the ends of a run, which is tested
 _HALVED = 4.0     # a vector load of every other element: two loads and a shuffle
 _STRIDED = 4.0    # a scalar access that jumps at each step of the innermost loop
 _JUMP = 2.0       # a vector access where the innermost loop walks across rows
@@ -119,13 +122,45 @@ def price(stmts: Sequence[Stmt], lanes: Lanes) -> float:
     """The cost of a tree: operations executed, with what memory access patterns add."""
     total = 0.0
     threaded = any(isinstance(s, Loop) and s.shared for s, _ in walk(stmts))
+    spared = _spared(stmts, lanes)
     for s, around in walk(stmts):
+        if isinstance(s, Let) and s.value.id in spared:
+            continue
         loops = (*around, s) if isinstance(s, Loop) else around
         one = (_TRIP * executions(loops, False, lanes.width) if isinstance(s, Loop)
                else _price(s, around, lanes))
         alone = threaded and not any(loop.shared for loop in loops)
         total += one * (_THREADS if alone else 1.0)
     return total
+
+
+def _spared(stmts: Sequence[Stmt], lanes: Lanes) -> set[int]:
+    """Values that are wanted at the ends of straight runs alone, and are computed there."""
+    lets: dict[int, tuple[Let, tuple[Loop, ...]]] = {}
+    wanted: set[int] = set()
+    for s, around in walk(stmts):
+        if isinstance(s, Let):
+            lets[s.value.id] = s, around
+        else:
+            wanted |= {v.id for v in _needs(s)}
+    for i in sorted(lets, reverse=True):
+        let, around = lets[i]
+        loop = vector_of(around)
+        if i in wanted and not (let.value.op == "load" and loop is not None and run(
+                lanes, let.value.attr.form, loop.var)):
+            wanted |= {v.id for v in let.needs()}
+    return lets.keys() - wanted
+
+
+def _needs(s: Stmt) -> tuple[Val, ...]:
+    """The values that a statement takes."""
+    if isinstance(s, Store):
+        return s.write.needs()
+    if isinstance(s, Keep):
+        return (s.value,)
+    if isinstance(s, Start):
+        return s.value.args[1:] if s.value.op == "scan" else ()
+    return s.needs() if isinstance(s, Accumulate) else ()
 
 
 def _price(s: Stmt, around: Sequence[Loop], lanes: Lanes) -> float:
@@ -174,7 +209,7 @@ def _access(form: Form, around: Sequence[Loop], lanes: Lanes) -> float:
     loop = vector_of(around)
     if loop is not None and loop.var in form.vars():
         if lanes.coefficient(form, loop.var) not in (1, -1):
-            return _GATHERED * lanes.width
+            return _RUN if run(lanes, form, loop.var) else _GATHERED * lanes.width
         inner = around[-1]
         return 1.0 + (_JUMP if inner is not loop and inner.var in form.vars() else 0.0)
     if around and loop is None and lanes.coefficient(form, around[-1].var) not in (0, 1, -1):

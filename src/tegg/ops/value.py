@@ -6,11 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn, Union
 
-import ml_dtypes
 import numpy as np
 
 from tegg.dim import Poly
-from tegg.dtype import DType, bool_, dtype as as_dtype, f32, i64, promote
+from tegg.dtype import DType, bf16, bool_, dtype as as_dtype, f32, i64, promote
 from tegg.errors import ArgumentError, DTypeError, TeggError
 from tegg.ir.graph import Graph, Node, current_graph, user_place
 
@@ -53,8 +52,8 @@ def brief(message: str) -> str:
 
 def is_scalar(x: object) -> bool:
     """Python and NumPy scalars, and symbolic dims: values that have no say in the dtype."""
-    return isinstance(x, (bool, int, float, np.bool_, np.integer, np.floating,
-                          ml_dtypes.bfloat16, Poly))
+    return isinstance(x, (bool, int, float, np.bool_, np.integer, np.floating, Poly)) or (
+        isinstance(x, np.generic) and x.dtype == bf16.numpy)
 
 
 def graph_of(op: str, values: tuple) -> Graph:

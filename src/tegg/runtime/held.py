@@ -11,7 +11,7 @@ import numpy as np
 from tegg.dtype import DType
 from tegg.errors import WeightsError
 from tegg.planning.plan import Call, Plan
-from tegg.runtime.weighing import check_within, data_of
+from tegg.runtime.weighing import check_within, data_of, largest
 from tegg.runtime.workspace import aligned
 
 
@@ -111,12 +111,12 @@ class HeldWeights:
 
 def _check_fits(array: np.ndarray, dtype: DType, slot: int) -> None:
     """Raise WeightsError where a finite element of a weight is infinite in a dtype."""
-    largest = float(np.max(np.abs(array), initial=0.0, where=np.isfinite(array)))
+    most = largest(array)
     with np.errstate(over="ignore"):
-        narrow = np.asarray(largest).astype(dtype.numpy)
+        narrow = np.asarray(most).astype(dtype.numpy)
     if np.isinf(narrow.astype(np.float64)):
         raise WeightsError(f"the weight at input {slot}, of shape {list(array.shape)}, holds "
-                           f"{largest:g}, which is beyond {dtype.name}; compile without the "
+                           f"{most:g}, which is beyond {dtype.name}; compile without the "
                            f"rules that store it so, or with tegg.Bf16()")
 
 

@@ -1,17 +1,18 @@
 """Compiling ahead what programs share: the machine's own part of a first call.
 
-Large products of plain operands, and attention, take their sizes as arguments, so that a handful of
-kernels serves most of them. Which forms these are is what the rules and the costs of this machine
-choose for usual sizes.
+Large products, or their loops where something is computed before or after them, and attention take
+their sizes as arguments, so that a handful of kernels serves most of them. Which forms these are is
+what the rules and the costs of this machine choose for usual sizes.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 
-from tegg.cores import available
+from tegg.contraction import Spec
+from tegg.cores import side_by_side
+from tegg.dim import Shape
 from tegg.ir.graph import Graph
 from tegg.planning.plan import Plan
 from tegg.planning.target import find
@@ -19,10 +20,15 @@ from tegg.runtime.driver import Options, plan_graph
 
 # Rows of x, and both sides of w: one row and few (a token, a batch), one tile and many.
 _USUAL = tuple((m, n) for m in (1, 64, 1024) for n in (1024, 4096))
+_ENDS = ((False, False), (False, True), (True, True))  # of a product: computed before, and after
+# Where weights are learnt: rows of a batch, and both sides of w.
+_LEARNT = ((128, 768, 512), (128, 512, 256))
+_SPECS = ("a,c;c,b;a,b", "a,c;b,c;a,b", "c,a;c,b;a,b")  # x @ w, x @ w.T, x.T @ w
 # Depths of a head, which stay in the text: of most models, of larger ones, of small encoders. Which
 # keys a row sees by its position is an argument, whether heads share keys is not.
 _HEADS = ((64, 1), (64, 4), (128, 1), (128, 4), (32, 1))  # and how many share a head of keys
-STEPS = 2 * len(_USUAL) + len(_HEADS)  # how many times ``prepare`` tells of a step
+# How many times ``prepare`` tells of a step.
+STEPS = 2 * len(_ENDS) * len(_USUAL) + 3 * len(_LEARNT) + len(_HEADS)
 
 
 def prepare(device: str = "cpu", step: Callable[[str], None] = lambda name: None) -> int:
@@ -35,30 +41,39 @@ def prepare(device: str = "cpu", step: Callable[[str], None] = lambda name: None
     target = find(device)
     for graph, told in _usual():
         plan = plan_graph(graph, Options(device=device))
-        plans.setdefault(tuple(k.source for k in plan.kernels), plan)
+        plans.setdefault(tuple((k.core or k).source for k in plan.kernels), plan)
         step(told)
     first, *rest = plans.values()
     target.build(first)  # the library that all are linked with is compiled once
-    with ThreadPoolExecutor(available()) as pool:
-        list(pool.map(target.build, rest))
+    side_by_side(target.build, rest)
     return len(plans)
 
 
 def _usual() -> Iterator[tuple[Graph, str]]:
     """Programs of one kernel each, and what they are."""
     for m, n in _USUAL:
-        for linear in (False, True):
-            yield _product(m, n, linear), f"{m} rows, {n} columns"
+        for spec in _SPECS[:2]:
+            for computed, more in _ENDS:
+                yield (_product(spec, (m, n), (n, n), "weight", computed, more),
+                       f"{m} rows, {n} columns")
+    for m, k, n in _LEARNT:
+        for spec, x, w in zip(_SPECS, ((m, k), (m, n), (m, k)), ((k, n), (k, n), (m, n))):
+            yield _product(spec, x, w, "arg", False, True), f"learning, {k} to {n}"
     for depth, shared in _HEADS:
         yield _attention(depth, shared), f"attention, heads of {depth}"
 
 
-def _product(m: int, n: int, linear: bool) -> Graph:
-    """x @ w, or x @ w.T, for a weight w of n x n."""
-    graph = Graph()
-    x, w = graph.input("x", (m, n), "f32"), graph.input("w", (n, n), "f32", "weight")
-    spec = "a,c;b,c;a,b" if linear else "a,c;c,b;a,b"
-    graph.outputs["out"] = graph.expansion("Contract", x, w, spec, (m, n))
+def _product(spec: str, x_shape: Shape, w_shape: Shape, kind: str, computed: bool,
+             more: bool) -> Graph:
+    """A product of x with a w of some kind. ``computed``: x is computed on the way. ``more``:
+    something becomes of the product."""
+    graph, said = Graph(), Spec.parse(spec)
+    x, w = graph.input("x", x_shape, "f32"), graph.input("w", w_shape, "f32", kind)
+    if computed:
+        x = graph.op("Neg", x)
+    sizes = said.sizes(x_shape, w_shape)
+    out = graph.expansion("Contract", x, w, spec, tuple(sizes[c] for c in said.out))
+    graph.outputs["out"] = graph.op("Exp2", out) if more else out
     return graph
 
 

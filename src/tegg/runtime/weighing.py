@@ -42,7 +42,8 @@ def _bound(found: float) -> float:
 
 
 def largest(array: np.ndarray) -> float:
-    """The largest magnitude of a finite element; 0 where there is none."""
+    """The largest magnitude of a finite element; 0 where there is none. A large array is read
+    in place: hardly any holds what is not finite, for which others as large are made."""
     with np.errstate(invalid="ignore"):
         ends = [float(f(array, initial=0.0)) for f in (np.min, np.max)]
     if not all(map(math.isfinite, ends)):

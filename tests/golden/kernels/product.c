@@ -1,5 +1,5 @@
 // Work(evaluations=629760, iterations=768, loaded=49536, stored=43008)
-// ("GemmParams(form='packed', lanes=16, mr=8, nv=3, depth=48, rows=64, span=85, piece=5, inline=False, in_place=True, abreast=1, parts=1, passing=False, held=None)",)
+// ("GemmParams(form='packed', lanes=16, mr=8, nv=3, depth=48, rows=64, span=85, piece=5, inline=False, in_place=True, abreast=1, parts=1, passing=False, held=None, panels=1)",)
 // k_stage0 reads [1] writes [4]
 // k reads [0, 2, 4] writes [3]
 static inline __attribute__((always_inline)) vf k_a_k(const float *const b0, const float *const b1, const float *const b2, float *const b3, int64_t z0, int64_t m0, int64_t k0) {
@@ -92,13 +92,13 @@ typedef float k_memory __attribute__((vector_size(64), aligned(sizeof(float)), m
       k_wide bv[NV];                                                                           \
       __builtin_prefetch(next, 0, 2); next += pace;                                                                                        \
       _Pragma("GCC unroll 8") for (int j = 0; j < NV; j++)                                        \
-        bv[j] = *(const k_memory *)(b + p * 48 + 16 * j);                                 \
+        bv[j] = *(const k_memory *)(b + p * 48 + 16 * j);                         \
       _Pragma("GCC unroll 16") for (int i = 0; i < 8; i++)                                      \
         _Pragma("GCC unroll 8") for (int j = 0; j < NV; j++) acc[i][j] += bv[j] * a[i * as + p];  \
     }                                                                                             \
     _Pragma("GCC unroll 16") for (int i = 0; i < 8; i++)                                        \
       _Pragma("GCC unroll 8") for (int j = 0; j < NV; j++) {                                      \
-        k_memory *o = (k_memory *)(t + i * 48 + 16 * j);                               \
+        k_memory *o = (k_memory *)(t + i * 48 + 16 * j);                           \
         *o = more ? acc[i][j] + *o : acc[i][j];                                                   \
       }                                                                                           \
   }
@@ -209,7 +209,7 @@ static void k_block(const float *const b0, const float *const b1, const float *c
   const int64_t steps = 48, blocks = 48 > steps ? (48 + steps - 1) / steps : 1;
   const int64_t as = 80, deep = 48, tall = k_tall(row1 - row0), span = blocks > 1 ? 85 : q1 - q0;
   float *const a = (float *)ws;
-  float *const tile = (float *)(ws + ((tall + 0) * as * sizeof(float) + 63) / 64 * 64), *const sums = tile + 1 * 8 * 48;
+  float *const tile = (float *)(ws + ((tall + 0) * as * sizeof(float) + 63) / 64 * 64), *const sums = tile + 1 * 1 * 8 * 48;
   for (int64_t row = row0; row < row1; row += tall) {
     const int64_t rows = row1 - row < tall ? row1 - row : tall, pace = k_pace(rows);
 

@@ -9,20 +9,18 @@ import numpy as np
 
 from tegg.bits import bits_of, float_of
 from tegg.dim import exact_div
-from tegg.dtype import DTYPES, DType, f64
+from tegg.dtype import DType, f64
 from tegg.rewrite.providers import Fact
 from tegg.rewrite.view import View
-
-FLOATS = tuple(d for d in DTYPES.values() if d.is_float)
 
 
 class Dims:
     """``(unit-axis s k)``: axis k of shape s has size 1. ``(size s k n)``: it has the size n.
 
     ``(inverse-dim s k d v)``: v is the pattern of 1 over the size of axis k, as it is or rounded to
-    the float dtype d. ``(inverse-split s k d v w)``: v is the pattern of 1 / (n m) in d and w of
-    1 / m, for the size n of axis k; ``(size-split s k nm m ones)``: the same for sizes themselves,
-    with a shape of ones of the rank of s.
+    the float dtype d, which the program has. ``(inverse-split s k d v w)``: v is the pattern of
+    1 / (n m) in d and w of 1 / m, for the size n of axis k; ``(size-split s k nm m ones)``: the
+    same for sizes themselves, with a shape of ones of the rank of s.
     """
 
     name = "dims"
@@ -35,13 +33,14 @@ class Dims:
     def facts(self, view: View) -> Iterable[Fact]:
         reduced = {(view.shape[n.args[0]], n.attrs[0]) for op in ("SumReduce", "MaxReduce")
                    for _, n in view.having(op)}
+        floats = sorted({d for d in view.dtype.values() if d.is_float}, key=lambda d: d.name)
         for shape, axis in reduced:
             n = shape[axis]
             yield ("size", shape, axis, (n,))
             if n == 1:
                 yield ("unit-axis", shape, axis)
             if isinstance(n, int) and n:
-                for d in FLOATS:
+                for d in floats:
                     for v in inverses(n, d):
                         yield ("inverse-dim", shape, axis, d.name, v)
         yield from self._splits(view)

@@ -1,0 +1,146 @@
+"""Loads of C-family source: of scalars, and of vectors by how their lanes lie in memory."""
+
+from __future__ import annotations
+
+from tegg.backends.cexpr import MEMORY, REGISTER, Expressions, dim, number
+from tegg.dim import Dim
+from tegg.kernel.index import Form, Gathered, Guard
+from tegg.kernel.straight import END, run
+from tegg.kernel.value import Load, Val
+
+
+class Loads(Expressions):
+    """Prints loads, beside all other values."""
+
+    def value(self, v: Val, copy: int = 0, fused: Val | None = None) -> str:
+        """The expression that computes a value from its operands."""
+        if v.op == "load":
+            return self._vector_load(v, copy) if self.is_vector(v) else self._scalar_load(v)
+        return super().value(v, copy, fused)
+
+    def _scalar_load(self, v: Val) -> str:
+        load: Load = v.attr
+        text = f"s{MEMORY[v.dtype.name]}_load(b{load.slot} + {self.form(load.form)})"
+        return f"{self.condition(load.guards)} ? {text} : 0" if load.guards else text
+
+    def _vector_load(self, v: Val, copy: int) -> str:
+        load: Load = v.attr
+        var, letter = self.at.vector, MEMORY[v.dtype.name]
+        k = self.lanes.coefficient(load.form, var)
+        follow = [self.lanes.coefficient(g.form, var) for g in load.guards]
+        if k == 1 and all(c in (0, 1) for c in follow):
+            return self._contiguous_load(load, letter, follow, copy)
+        if k == 2 and letter == "f" and all(c in (0, 2) for c in follow):
+            return self._every_other(load, follow, copy)
+        if k == -1 and not self.at.masked and all(c == 0 for c in follow):
+            width = self.dialect.width
+            text = f"v{REGISTER[v.dtype.name]}_reverse(v{letter}_load(b{load.slot} + " \
+                   f"{self.form(load.form, copy)} - {width - 1}))"
+            zero = f"({self.dialect.vector[REGISTER[v.dtype.name]]}){{0}}"
+            return (f"{self.condition(load.guards, copy)} ? {text} : {zero}" if load.guards
+                    else text)
+        return self._run(load, letter, follow, copy) + self._any_load(v, letter, copy)
+
+    def _any_load(self, v: Val, letter: str, copy: int) -> str:
+        """Lanes from anywhere: gathered by the machine where it can, else one by one."""
+        load: Load = v.attr
+        if letter in self.dialect.gathers and (at := self._positions(load.form, copy)) is not None:
+            text, kind = at
+            return f"v{letter}_gather_{kind}(b{load.slot}, {text}, {self._lanes_read(load, copy)})"
+        sign = "-" if v.dtype.kind == "bool" else ""
+
+        def lane(i: int) -> str:
+            tests = [self._in_lanes(i)] if self.at.masked else []
+            if load.guards:
+                tests.append(self.condition(load.guards, copy, i))
+            text = f"{sign}s{letter}_load(b{load.slot} + {self.form(load.form, copy, i)})"
+            return f"{' && '.join(tests)} ? {text} : 0" if tests else text
+
+        return self.each(v.dtype, lane)
+
+    def _contiguous_load(self, load: Load, letter: str, follow: list[Dim | None], copy: int) -> str:
+        address = f"b{load.slot} + {self.form(load.form, copy)}"
+        masks = ["mask"] if self.at.masked else []
+        for g, c in zip(load.guards, follow):
+            if c == 0:
+                masks.append(f"-(int){self.condition((g,), copy)}")
+            else:
+                at = self.form(g.form, copy)
+                masks.append(f"lane_mask({dim(g.low)} - {at}, {dim(g.high)} - {at})")
+        if masks:
+            return f"v{letter}_loadm({address}, {' & '.join(masks)})"
+        return f"v{letter}_load({address})"
+
+    def _every_other(self, load: Load, follow: list[Dim | None], copy: int) -> str:
+        """Two vectors whose even lanes are one; lanes that are not read touch no memory."""
+        masks = ["mask"] if self.at.masked else []
+        for g, c in zip(load.guards, follow):
+            at = self.form(g.form, copy)
+            masks.append(f"-(int){self.condition((g,), copy)}" if c == 0 else
+                         f"lane_mask(-floor_div({at} - {dim(g.low)}, 2), "
+                         f"floor_div({dim(g.high)} - {at}, 2))")
+        return (f"vf_load_every_other(b{load.slot} + {self.form(load.form, copy)}, "
+                f"{' & '.join(masks) or '-1'})")
+
+    def _run(self, load: Load, letter: str, follow: list[Dim | None], copy: int) -> str:
+        """``all lanes are neighbours ? what they load :``, where most vectors are such a run."""
+        found = run(self.lanes, load.form, self.at.vector, self._named)
+        if found is None or any(c not in (0, 1) for c in follow):
+            return ""
+        tests = [t for g in dict.fromkeys(found.guards) for t in self._in_all_lanes(g, copy)]
+        straight = Load(load.slot, found.form, load.guards)
+        text = self._contiguous_load(straight, letter, follow, copy)
+        return f"{' && '.join(tests) or '1'} ? {text} : "
+
+    def _named(self, v: Val) -> bool:
+        return v.id in self.at.given or any(v.id in names for names in self.scopes)
+
+    def _in_all_lanes(self, g: Guard, copy: int) -> list[str]:
+        """Tests of a guard in the first lane and in the last one, between which it is linear. What
+        is proven is not tested."""
+        if self.algebra.within(g.form, g.low, g.high):
+            return []
+        k, first = self.lanes.coefficient(g.form, self.at.vector), self.form(g.form, copy)
+        last = "(left - 1)" if self.at.masked else number(self.dialect.width - 1)
+        ends = [first] if k == 0 else [first, f"{first} + {dim(k)} * {last}"]
+        if g.high == END:
+            return [f"{at} >= {dim(g.low)}" for at in ends]
+        return [f"in_range({at}, {dim(g.low)}, {dim(g.high)})" for at in ends]
+
+    def _lanes_read(self, load: Load, copy: int) -> str:
+        """The mask of the lanes that a load reads."""
+        masks = ["lanes"] if self.at.masked else []
+        masks += [self._vector_condition(load.guards, copy)] if load.guards else []
+        return " & ".join(masks) or "vb_splat(1)"
+
+    def _positions(self, f: Form, copy: int) -> tuple[str, str] | None:
+        """A vector of positions of which some are gathered values, and the letter of its integers.
+
+        None where nothing is gathered from lane to lane, or a quotient follows the lanes.
+        """
+        var = self.at.vector
+        inside = {a: k for a, k in f.terms.items() if isinstance(a, Gathered)
+                  and self.is_vector(a.value)}
+        base = Form(f.const, {a: k for a, k in f.terms.items() if a not in inside})
+        step = self.lanes.coefficient(base, var)
+        if not inside or step is None:
+            return None
+        long = any(a.value.dtype.name == "i64" for a in inside)
+        letter = "i" if self._fits(f, step) and not long else "l"
+        kind = self.dialect.scalar[letter]
+        terms = ([f"v{letter}_splat(({kind}){self.form(base, copy)})"]
+                 if base.terms or base.const != 0 else [])
+        terms += [f"v{letter}_iota() * ({kind}){dim(step)}"] if step != 0 else []
+        for a, k in inside.items():
+            text = self._clamped(a, letter, copy)
+            terms.append(text if k == 1 else f"{text} * ({kind}){dim(k)}")
+        return f"({' + '.join(terms)})", letter
+
+    def _clamped(self, a: Gathered, letter: str, copy: int) -> str:
+        """A vector of gathered values inside of their axis."""
+        of, text = REGISTER[a.value.dtype.name], self.ref(a.value, copy)
+        if of not in "il":
+            of, text = "i", f"v{of}_to_i({text})"
+        if a.clamped:
+            text = f"v{of}_clamp({text}, {dim(a.extent)})"
+        return text if of == letter else f"v{of}_to_{letter}({text})"

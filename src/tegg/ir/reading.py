@@ -1,0 +1,30 @@
+"""What a kernel reads of a value, from the indices and passes at which it is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from tegg.ir.demand import Values
+
+Keys = dict[tuple[int, int], float]  # (index, pass) -> elements wanted
+
+
+def elements(size: int, keys: Keys, stage: Callable[[int], int]) -> int:
+    """Elements read from memory: each stage reads what it needs, at most once. ``stage``: that of
+    a pass."""
+    widest: dict[int, dict[int, float]] = {}
+    for (index, turn), n in keys.items():
+        at = widest.setdefault(stage(turn), {})
+        at[index] = max(at.get(index, 0.0), n)
+    return sum(int(min(size, sum(s.values()))) for s in widest.values())
+
+
+def gathered(keys: Keys, apart: Collection[int]) -> float:
+    """Elements that are read one by one: at indices by which neighbours lie anywhere in a row."""
+    return sum(n for (index, _), n in keys.items() if index in apart)
+
+
+def along_rows(node, values: Values) -> bool:
+    """Whether neighbours in a Gather's result come from any place of a row."""
+    x, which = (values.shape[a] for a in node.args)
+    return node.attrs[0] == len(x) - 1 and which[-1:] not in ((), (1,))
