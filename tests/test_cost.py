@@ -55,6 +55,8 @@ def test_profile_from_a_file(tmp_path):
     (profile(loop_rate="0"), "rates, sizes, panel and templates are above 0"),
     (profile(overlap="1.5"), "overlap is 0 to 1"),
     (profile(call="-1.0"), "above 0"),
+    (profile(launch="nan"), "nan is no number"),
+    (profile(levels="[{size = inf, thread = nan, total = 2e9, store = 1.0}]"), "nan is no number"),
     (profile(levels="[{size = inf, thread = 1e9, total = 2e9, store = 0.0}]"), "above 0"),
     (profile(apart="1"), "apart is true or false, not 1"),
     (profile(product_half="[1.0]"), "product_half has three numbers"),

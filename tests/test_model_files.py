@@ -28,7 +28,11 @@ def test_configs(tmp_path):
     with pytest.raises(WeightsError, match="config.json: a is 1, and only 2 is known"):
         read_config(path, {"a": 2})
     assert known({"a": 1, "b": None, "c": 3}, ["a", "b", "d"]) == {"a": 1}
-    assert config_beside(tmp_path) == config_beside(tmp_path / "x.safetensors") == path
+    weights = tmp_path / "x.safetensors"
+    with pytest.raises(WeightsError, match="x.safetensors is not there; give a model's folder"):
+        config_beside(weights)
+    weights.write_bytes(b"")
+    assert config_beside(tmp_path) == config_beside(weights) == path
 
 
 def test_whole_and_sharded(tmp_path):

@@ -30,7 +30,9 @@ OWN = MappingProxyType({
                       "metal": "tegg.backends.metal.target:target"},
     "tegg.compilers": {"bf16": "tegg.rewrite.compiler:Bf16",
                        "fp16": "tegg.rewrite.compiler:Fp16",
-                       "generic": "tegg.rewrite.compiler:Generic"}})
+                       "generic": "tegg.rewrite.compiler:Generic",
+                       "tf32": "tegg.rewrite.compiler:Tf32",
+                       "winograd": "tegg.rewrite.compiler:Winograd"}})
 
 
 @dataclass(frozen=True, slots=True)

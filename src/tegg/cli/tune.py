@@ -38,6 +38,9 @@ def tune(device: str, quick: bool, show: bool, output: Path | None, as_json: boo
     if not isinstance(target, Tunable):
         raise BackendError(f"the device {device!r} cannot be measured by tegg tune; its costs are "
                            f"those of the profile {target.costs().name!r}")
+    if output is not None and not output.parent.is_dir():  # seen before, not after, a minute
+        raise ArgumentError(f"{output} cannot be written: {output.parent} is no folder; make it, "
+                            f"or give another --output")
     start = time.perf_counter()
     with progress("measuring", target.tune_steps(quick), quiet=as_json) as step:
         profile = target.tune(quick, step)

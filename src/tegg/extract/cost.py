@@ -258,6 +258,13 @@ def _shipped() -> Path:
     return Path(str(files("tegg.backends")))
 
 
+def _number(value: object) -> float:
+    number = float(value)  # type: ignore[arg-type]
+    if math.isnan(number):
+        raise ValueError("nan is no number to compare with")
+    return number
+
+
 def checked_costs(data: dict, source: str) -> Costs:
     """The costs of a profile's tables: every number there, of its kind and positive, and nothing
     that is not known. Raises ArgumentError."""
@@ -269,16 +276,16 @@ def checked_costs(data: dict, source: str) -> Costs:
         raise ArgumentError(f"cost profile {source}: {', '.join(wrong)} is unknown or missing; "
                             f"a profile has {', '.join(known)}")
     try:
-        data["levels"] = tuple(Level(**{k: float(v) for k, v in level.items()})
+        data["levels"] = tuple(Level(**{k: _number(v) for k, v in level.items()})
                                for level in data["levels"])
-        data["product_half"] = tuple(map(float, data["product_half"]))
+        data["product_half"] = tuple(map(_number, data["product_half"]))
         for name in tables & set(data):
-            data[name] = {k: float(v) for k, v in data[name].items()}
+            data[name] = {k: _number(v) for k, v in data[name].items()}
         for name, kind in known.items():
             if kind == "bool" and not isinstance(data.get(name, False), bool):
                 raise TypeError(f"{name} is true or false, not {data[name]!r}")
             if kind.partition(" ")[0] in ("float", "int") and name in data:
-                data[name] = int(data[name]) if kind == "int" else float(data[name])
+                data[name] = int(data[name]) if kind == "int" else _number(data[name])
     except (TypeError, ValueError, AttributeError) as e:
         raise ArgumentError(f"cost profile {source}: {e}") from None
     costs = Costs(**data)

@@ -44,8 +44,12 @@ def known(config: Mapping[str, Any], fields: Iterable[str]) -> dict[str, Any]:
 
 
 def config_beside(path: PathLike) -> Path:
-    """The ``config.json`` of a model's folder, or beside a weights file."""
+    """The ``config.json`` of a model's folder, or beside a weights file. Raises WeightsError where
+    there is neither."""
     path = Path(path)
+    if not path.exists():
+        raise WeightsError(f"{path} is not there; give a model's folder, which holds config.json "
+                           f"and model.safetensors, or a weights file beside its config.json")
     return (path if path.is_dir() else path.parent) / "config.json"
 
 
