@@ -212,26 +212,26 @@ def test_a_scatter_into_another_array_copies_its_base(read):
     assert sum(n for _, n in d.loops) >= SLOTS * COLUMNS
 
 
+def dearer(g, out, price: str) -> float:
+    """Operations that a price of 100 adds to what a kernel executes."""
+    values = Values.of({n.id: n.shape for n in g.nodes}, {n.id: n.dtype for n in g.nodes}, g.table)
+    free, priced = (WorkModel(values, {}, **{price: x}).demand([out.id], body_of(g, [out]))
+                    for x in (0.0, 100.0))
+    return sum(n for _, n in priced.loops) - sum(n for _, n in free.loops)
+
+
 # ---- what closes a reduction
 @pytest.mark.parametrize("axis, results", [(1, ROWS), (0, 0)])
 def test_a_result_costs_more_where_lanes_are_added_up(axis, results):
     g = Graph()
     out = g.op("SumReduce", matrix(g), axis)
-    values = Values.of({n.id: n.shape for n in g.nodes}, {n.id: n.dtype for n in g.nodes}, g.table)
-    plain, closed = (WorkModel(values, {}, close=close).demand([out.id], body_of(g, [out]))
-                     for close in (0.0, 100.0))
-    more = sum(n for _, n in closed.loops) - sum(n for _, n in plain.loops)
-    assert more == pytest.approx(100.0 * results)
+    assert dearer(g, out, "close") == pytest.approx(100.0 * results)
 
 
 def test_each_pass_of_an_idiom_closes_its_rows():
     g = Graph()
     out = row(g, "Softmax", matrix(g), 1)
-    values = Values.of({n.id: n.shape for n in g.nodes}, {n.id: n.dtype for n in g.nodes}, g.table)
-    plain, closed = (WorkModel(values, {}, close=close).demand([out.id], body_of(g, [out]))
-                     for close in (0.0, 100.0))
-    more = sum(n for _, n in closed.loops) - sum(n for _, n in plain.loops)
-    assert more == pytest.approx(100.0 * 2 * ROWS)
+    assert dearer(g, out, "close") == pytest.approx(100.0 * 2 * ROWS)
 
 
 # ---- what is read from anywhere in a row
@@ -239,19 +239,11 @@ def test_each_pass_of_an_idiom_closes_its_rows():
 def test_elements_from_anywhere_in_a_row_cost_more(axis, count, apart):
     g = Graph()
     out = g.op("Gather", matrix(g), g.input("i", (count,), i64), axis)
-    values = Values.of({n.id: n.shape for n in g.nodes}, {n.id: n.dtype for n in g.nodes}, g.table)
-    plain, gathered = (WorkModel(values, {}, gather=gather).demand([out.id], body_of(g, [out]))
-                       for gather in (0.0, 100.0))
-    more = sum(n for _, n in gathered.loops) - sum(n for _, n in plain.loops)
-    assert more == pytest.approx(100.0 * apart)
+    assert dearer(g, out, "gather") == pytest.approx(100.0 * apart)
 
 
 def test_a_sum_that_is_gathered_reads_each_of_its_terms_so():
     g = Graph()
     total = g.op("SumReduce", g.input("x", (ROWS, 5, COLUMNS), f32), 1)
     out = g.op("Gather", total, g.input("i", (9,), i64), 2)
-    values = Values.of({n.id: n.shape for n in g.nodes}, {n.id: n.dtype for n in g.nodes}, g.table)
-    plain, gathered = (WorkModel(values, {}, gather=gather).demand([out.id], body_of(g, [out]))
-                       for gather in (0.0, 100.0))
-    more = sum(n for _, n in gathered.loops) - sum(n for _, n in plain.loops)
-    assert more == pytest.approx(100.0 * ROWS * 5 * 9)
+    assert dearer(g, out, "gather") == pytest.approx(100.0 * ROWS * 5 * 9)

@@ -162,7 +162,6 @@ def _inner(k: Axis) -> int:
     return int(product(k.extents[1:]))
 
 
-
 # ---- the text of a core
 @dataclass(slots=True)
 class CoreHooks(Hooks):

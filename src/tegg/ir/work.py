@@ -22,6 +22,7 @@ from tegg.ir.op import PRODUCTS, Op
 from tegg.ir.reading import Keys, along_rows, elements, gathered
 from tegg.ir.split import parts
 from tegg.ir.template import Extents
+from tegg.ir.updates import over_state
 
 
 @dataclass(slots=True)
@@ -205,7 +206,7 @@ class _Walk:
         if kind in PRODUCTS:
             self._contract(c, node, keys)
             return
-        if self._in_place(c, node):
+        if c in self.outs and over_state(c, node, self.model.states, self.body):
             self._update(c, node, keys)
             return
         self._charge(c, node, keys)
@@ -334,14 +335,6 @@ class _Walk:
                 if whole and along_rows(node, self.model.values):
                     self.anywhere.add(at)
                 self._want(a, (at, turn), n if whole else share * self.size[a])
-
-    def _in_place(self, c: int, node) -> bool:
-        """Whether a scatter writes over the old value of a state, which nothing else reads."""
-        if node.op.kind != "index" or not node.op.staged or c not in self.outs:
-            return False
-        base, *given = node.args
-        return ((base, c) in self.model.states and base not in given and not any(
-            base in n.args for other, n in self.body.items() if other != c))
 
     def _update(self, c: int, node, keys: Keys) -> None:
         """A scatter in place touches what it is given, wherever that goes."""
