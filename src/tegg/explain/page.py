@@ -51,7 +51,7 @@ def view(graph: Graph, stack: Sequence[Compiler], target: Target, title: str,
     sources = [_source(spec, done.classes, target, i) for i, spec in enumerate(cover.kernels)]
     bars = [*_bars(done.report),
             Bar("extract", (chosen - start) * 1e3, 0.0, f"{len(cover.kernels)} kernels"),
-            Bar("lower", (time.perf_counter() - chosen) * 1e3, 0.0, "to source text")]
+            Bar("print", (time.perf_counter() - chosen) * 1e3, 0.0, "kernels as source text")]
     told = explanation(done, cover)
     laws = {name: r.short_law for name, r in stacked(stack, graph.table).rules.items()}
     return Template(_template()).substitute(
