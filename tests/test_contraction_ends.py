@@ -80,6 +80,42 @@ def test_right_at_every_size(form, how_a, how_b, end, m, n, k, constant, seed) -
     check(g, outputs, width=4, threads=(1, 3), slack=2.0, code=code, seed=seed)
 
 
+def of_a_batch(how_a: str, how_b: str, end: str, z: tuple[int, ...], m: int, n: int,
+               k: int) -> Fragment:
+    """A product for each item of a batch, with one B for all or one for each."""
+    letters = "xyz"[:len(z)]
+    g = Draw()
+    a = g.x(*z, m, k)
+    if how_a == "turned":
+        a = g.permute(g.x(k, *z, m), (*range(1, len(z) + 2), 0))
+    elif how_a == "normed":
+        a = g.mul(a, g.expand(g.op("Recip", g.add(
+            g.op("SumReduce", g.mul(a, a), len(z) + 1), 1.0)), (*z, m, k)))
+    own = z if how_b != "shared" else ()
+    b = g.x(*own, n, k) if how_b != "turned" else g.permute(g.x(*own, k, n), (*range(len(own)),
+                                                                         len(own) + 1, len(own)))
+    spec = f"{','.join([*letters, 'a', 'k'])};{','.join([*letters[:len(own)], 'n', 'k'])};" \
+           f"{','.join([*letters, 'a', 'n'])}"
+    c = g.op("Contract", a, b, spec, (*z, m, n))
+    out = g.add(g.x(*z, m, n), c) if end == "beside" else g.op("Exp2", g.mul(c, 0.125))
+    if end == "heads":  # side by side in a row
+        out = g.permute(g.mul(c, 0.5), (len(z), *range(len(z)), len(z) + 1))
+    return g, [out], [c]
+
+
+@settings(max_examples=examples(25))
+@given(st.sampled_from(["rows", "dots"]), st.sampled_from(["plain", "turned", "normed"]),
+       st.booleans(), st.sampled_from(["beside", "exp", "heads"]),
+       st.lists(st.integers(1, 4), max_size=2), st.integers(1, 5), st.integers(1, 80),
+       st.integers(1, 60), st.integers(0, 99))
+def test_few_rows_are_right_at_every_size(form, how_a, shared, end, z, m, n, k, seed) -> None:
+    how_b = "turned" if form == "rows" else "shared" if shared else "plain"
+    g, outputs, _ = made = of_a_batch(how_a, how_b, end, tuple(z), m, n, k)
+    code = lower(made, form)
+    assert code.core is not None or 1 in (n, k, *z)
+    check(g, outputs, width=4, threads=(1, 3), slack=2.0, code=code, seed=seed)
+
+
 def test_rows_may_be_a_size_that_a_call_brings() -> None:
     g, outputs, _ = made = product("plain", "turned", "bias", dim("m", 0, 100), 30, 17)
     code = lower(made)
@@ -133,7 +169,7 @@ def beside_a_reduction() -> Fragment:
     (batched(), "packed"), (beside_a_reduction(), "packed"),
     (product("plain", "computed", "bias", 9, 7, 8), "packed"),
     (product("plain", "turned", "bias", 9, dim("n", 0, 50), 8), "packed"),
-    (product("plain", "turned", "bias", 9, 7, 8), "rows"),
+    (product("plain", "plain", "bias", 9, 7, 8), "rows"),
     (product("plain", "turned", "bias", 9, 7, 8), "packed parts")])
 def test_other_products_are_one_text(made: Fragment, form: str) -> None:
     assert lower(made, form).core is None

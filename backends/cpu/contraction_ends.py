@@ -4,7 +4,8 @@ Most of what a compiler takes for a product are its loops: packing, blocks, regi
 programs these differ by sizes and strides alone, so they are a text of their own (the *core*), one
 for all programs, which takes them when it is called. The *ends* are the program's own: how rows of
 A are computed where they are not read as they lie, and what becomes of a tile of sums. The core is
-handed them as functions, and calls them once a tile or once a block.
+handed them as functions, and calls them once a tile or once a block. Of few rows that meet a B which
+is read as it lies, it has the loops over a batch as well.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from tegg.kernel.contraction_classify import AnchoredPropagation, Contraction, G
 from tegg.kernel.contraction_shape import GemmParams, GemmShape, of_many_rows
 from tegg.kernel.domain import Write, spread
 from tegg.kernel.index import Form, Var
+from tegg.kernel.loops import Ahead
 from tegg.kernel.value import Reduction, Val
 
 # Elements of the second operand, and the depth, from which loops that know no size are as fast.
@@ -38,11 +40,13 @@ _COMPUTED = 12.0          # operations of an element of A that ends compute, for
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """An operand that is read as it lies: element (i, p), of a row or column i and a step p of the
-    depth, is ``at + free * i + depth * p`` elements into a buffer."""
+    """An operand that is read as it lies: element (z, i, p), of an item z of the batch, a row or
+    column i and a step p of the depth, is ``at + batch * z + free * i + depth * p`` elements into a
+    buffer."""
 
     slot: int
     at: Dim
+    batch: Dim
     free: Dim
     depth: Dim
 
@@ -50,7 +54,7 @@ class Matrix:
 @dataclass(frozen=True, slots=True)
 class Core:
     """The loops of a product without its ends. ``a``: None where the ends compute its rows.
-    given: what its symbols are in the program."""
+    given: what its symbols are in the program. on: how far on B is asked for, where it is."""
 
     contraction: Contraction
     shape: GemmShape
@@ -59,6 +63,7 @@ class Core:
     b: Matrix
     symbols: tuple[str, ...]
     given: tuple[Dim, ...]
+    on: Dim | None
 
 
 def core_of(text: Text) -> Core | None:
@@ -67,41 +72,49 @@ def core_of(text: Text) -> Core | None:
     c, shape, params = text.hooks.contraction, text.shape, text.params
     if not _is_single(c, shape, params) or _beside(text):
         return None
-    (term,), n, k = c.groups[0].terms, c.groups[0].n, c.k
-    a, b = _matrix(c.a, c.m, k, shape), _matrix(term.b, n, k, shape)
-    if b is None or a is None and params.in_place:
+    (term,), n = c.groups[0].terms, c.groups[0].n
+    a, b = _matrix(c.a, c, c.m, shape), _matrix(term.b, c, n, shape)
+    if b is None:
         return None
-    return _core(text, a, b)
+    if params.form == "packed":
+        return None if a is None and params.in_place else _core(text, a, b)
+    if 1 != (b.free if params.form == "rows" else b.depth):
+        return None
+    return _core(text, None if a is None or a.depth != 1 else a, b)
 
 
 def _is_single(c: Contraction, shape: GemmShape, params: GemmParams) -> bool:
-    """Whether it is one large product, packed in one piece of known columns and depth."""
+    """Whether it is one large product in one piece of known columns and depth, or, where panels
+    are not packed, a batch of them."""
     terms = [t for g in c.groups for t in g.terms]
     columns, depth = shape.n[0], shape.k
-    return (params.form == "packed" and params.parts == 1 and params.held is None
-            and len(terms) == 1 and not c.batch and shape.batch == 1 and bool(c.k)
+    return (params.parts == 1 and params.held is None and len(terms) == 1
+            and (params.form != "packed" or not c.batch and shape.batch == 1) and bool(c.k)
             and bool(c.groups[0].n) and isinstance(columns, int) and isinstance(depth, int)
             and columns * depth >= _LARGE and depth >= _DEEP)
 
 
 def _beside(text: Text) -> bool:
-    """Whether something is computed once a row for the results, or once for all rows of several."""
+    """Whether something is computed once a row for the results, or once for all rows of several,
+    or for more rows than ends have room for."""
     results = text.result_rows(text.hooks.contraction.groups[0])
     once = "m" if text.hooks.contraction.m else "batch"  # of a single row
-    return bool(results) or any(r.side != once for r in text.hooks.rows)
+    room = text.params.form == "packed" or isinstance(text.shape.m, int)
+    return (bool(results) or any(r.side != once for r in text.hooks.rows)
+            or bool(text.hooks.rows) and not room)
 
 
-def _matrix(v: Val, free: Sequence[Var], k: Sequence[Var], shape: GemmShape) -> Matrix | None:
+def _matrix(v: Val, c: Contraction, free: Sequence[Var], shape: GemmShape) -> Matrix | None:
     """A value as a matrix with one contiguous side; None where it is none."""
     if v.op != "load" or v.attr.guards or v.dtype is not shape.accumulator:
         return None
     form: Form = v.attr.form
-    if not set(form.terms) <= {*free, *k}:
+    if not set(form.terms) <= {*c.batch, *free, *c.k}:
         return None
-    across, down = _stride(form, free), _stride(form, k)
-    if across is None or down is None or 1 not in (across, down):
+    apart, across, down = (_stride(form, side) for side in (c.batch, free, c.k))
+    if apart is None or across is None or down is None or 1 not in (across, down):
         return None
-    return Matrix(v.attr.slot, form.const, across, down)
+    return Matrix(v.attr.slot, form.const, apart, across, down)
 
 
 def _stride(form: Form, vars: Sequence[Var]) -> Dim | None:
@@ -126,6 +139,7 @@ def _core(text: Text, a: Matrix | None, b: Matrix) -> Core:
     rows = shape.m if few else symbol("rows", shape.m)
     m = () if rows == 1 else (Var(rows, 0),)
     n, k = Var(symbol("columns", spread(c.groups[0].n)), 1), Var(symbol("depth", c.depth), 2)
+    z = () if params.form == "packed" else (Var(symbol("batch", shape.batch), 3),)
     deep = text.hooks.k if a is None else Axis("k", (k,), k.extent)  # ends fill whole outer steps
     steps, row = depth_of_blocks(deep, params, shape.accumulator, text.hooks.dialect.width)
     symbol("steps", int(steps) * _inner(deep))
@@ -137,24 +151,28 @@ def _core(text: Text, a: Matrix | None, b: Matrix) -> Core:
         along_k = at is None or at.depth == 1 and not (at.free == 1 and slot == _B)
         unit, far = ([k], free) if along_k else (free, [k])
         stride = 0 if at is None else at.free if along_k else at.depth
-        step = symbol(name, stride, _LEAST)
+        step = symbol(f"{name}_step", stride, _LEAST)
+        item = [symbol(f"{name}_item", 0 if at is None else at.batch, _LEAST) for _ in z]
         return propagation.values.load(slot, shape.accumulator, Form(
-            0, {**dict.fromkeys(unit, 1), **dict.fromkeys(far, step)}))
+            0, {**dict.fromkeys(unit, 1), **dict.fromkeys(far, step), **dict(zip(z, item))}))
 
     propagation = AnchoredPropagation(Graph(), frozenset())
-    x, y = load(_A, "a_step", a, m), load(_B, "b_step", b, (n,))
+    x, y = load(_A, "a", a, m), load(_B, "b", b, (n,))
     body = propagation.values.make("Mul", (x, y), shape.accumulator, 0)
     total = propagation.values.make("red", (body,), shape.accumulator, Reduction("sum", (k,)))
-    write = Write(_ENDS, (*m, n), Form(0, {n: 1}), total)
-    made = Contraction(propagation, (), m, (k,), k.extent,
+    write = Write(_ENDS, (*z, *m, n), Form(0, {n: 1}), total)
+    made = Contraction(propagation, z, m, (k,), k.extent,
                        (Group((write,), (Term(0, total, x, y),), (n,)),))
+    far = text.hooks.further(c.groups[0], params.form)
+    on = None if far is None else symbol("on", far, _LEAST)
     general = replace(
-        shape, m=rows, n=(n.extent,), k=k.extent, a_plain=params.in_place,
+        shape, batch=spread(z), m=rows, n=(n.extent,), k=k.extent, a_plain=params.in_place,
         a_unit="k" if x.attr.form.coefficient(k) == 1 else "free",
         b_units=("free" if y.attr.form.coefficient(n) == 1 else "k",),
         a_cost=_COMPUTED if a is None else 1.0, b_cost=1.0, out_cost=0.0)
-    return Core(made, general, of_many_rows(params, shape.accumulator), a, b, tuple(given),
-                tuple(given.values()))
+    if params.form == "packed":
+        params = of_many_rows(params, shape.accumulator)
+    return Core(made, general, params, a, b, tuple(given), tuple(given.values()), on)
 
 
 def _inner(k: Axis) -> int:
@@ -165,13 +183,20 @@ def _inner(k: Axis) -> int:
 # ---- the text of a core
 @dataclass(slots=True)
 class CoreHooks(Hooks):
-    """Of what a core evaluates itself. ``computed``: the ends compute A."""
+    """Of what a core evaluates itself. ``computed``: the ends compute A. on: as of the core."""
 
     computed: bool = False
+    on: Dim | None = None
 
     def operand_a(self, params: str, along_m: bool) -> None:
         if not self.computed:
             Hooks.operand_a(self, params, along_m)
+
+    def coming(self, term: Term, axis: Axis, lanes: Axis | None,
+               together: int) -> Sequence[Ahead]:
+        if self.on is None or lanes is None:
+            return ()
+        return [Ahead(_B, term.b.attr.form + self.on, term.b.dtype, False)]
 
     def result(self, params: str, number: int, group: Group, axis: Axis) -> None:
         """The ends' own."""
@@ -229,10 +254,12 @@ class Ends:
 
     def _rows_of_a(self, params: str) -> str:
         text, h = self.text, self.text.hooks
-        along_m = text.shape.a_unit == "free"
+        packed = text.params.form == "packed"
+        along_m = packed and text.shape.a_unit == "free"
         h.operand_a(params, along_m)
         rows = h.rows_in([h.contraction.a])
-        room = self.core.params.rows + h.dialect.width
+        most = self.core.params.rows if packed else text.shape.m
+        room = dim(most + h.dialect.width)
         arrays = [f"{h.scalar(r.value.dtype)} {r.name}[{room}];" for r in rows]
         kept = filter(None, [text.batch_arrays(rows), text.row_arrays(rows)])
         adapter = text.fill("ends_fill", inner=str(_inner(h.k)), arrays=indented(arrays, 2),

@@ -21,6 +21,8 @@ from tegg.kernel.place import Limits, Placer
 from tegg.kernel.value import Val, reachable
 from tegg.kernel.vectorise import Vectoriser
 
+# Runs of a B that is not packed, which are read side by side.
+TOGETHER = {"packed": 0, "dots": 4, "rows": 8}
 _FAR = 1 << 20   # bytes of results that no cache of a thread keeps
 _LINE = 64       # bytes that caches move together
 _NO_LANES = Var(1, 1_000_003)  # stands for the innermost variable of a group that has none
@@ -249,12 +251,12 @@ class Hooks:
         for suffix in kinds:
             lanes = {"_n": axis, "_n_left": axis, "_k": self.k, "_k_left": self.k, "": None}[suffix]
             given = self._given_rows([term.b], lanes.last if lanes else None)
-            asked = self._coming(term, axis, lanes, together) if suffix in ("_n", "_k") else ()
+            asked = self.coming(term, axis, lanes, together) if suffix in ("_n", "_k") else ()
             self.hook(f"b{term.anchor}{suffix}", params, [axis, self.k], [term.b], (), lanes,
                       suffix.endswith("left"), given, asked)
 
-    def _coming(self, term: Term, axis: Axis, lanes: Axis | None,
-                together: int) -> Sequence[Stmt]:
+    def coming(self, term: Term, axis: Axis, lanes: Axis | None,
+               together: int) -> Sequence[Ahead]:
         """Requests for what is read later of a B that is read where it lies."""
         if not together or lanes is None or len(axis.vars) != 1 or len(self.k.vars) != 1:
             return ()
@@ -262,6 +264,13 @@ class Hooks:
         over = axis if lanes is self.k else self.k
         return coming(term.b, lanes.last, over.last,
                       product((batch, axis.count, self.k.count)), together)
+
+    def further(self, group: Group, form: str) -> Dim | None:
+        """How far on B of a group's one term is asked for, while it is read; None where it is not.
+        """
+        (term,), (axis,) = group.terms, self.columns
+        asked = self.coming(term, axis, self.k if form == "dots" else axis, TOGETHER[form])
+        return (asked[0].form + term.b.attr.form * -1).const if asked else None
 
     def result(self, params: str, number: int, group: Group, axis: Axis) -> None:
         """Store what the sums of a group become, from a vector of each sum."""

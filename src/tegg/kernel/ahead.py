@@ -81,7 +81,7 @@ def _along(row: Loop, buffers: Buffers) -> list[Ahead]:
 def coming(operand: Val, along: Var, over: Var, size: Dim, together: int) -> list[Ahead]:
     """What is asked for where an operand of ``size`` elements is read in runs along one variable,
     ``together`` of them side by side, over the other: of short runs those a page on, which need
-    not lie one behind another; of long ones the same place of the next page."""
+    not lie one behind another; of long ones what is half a page on."""
     out: list[Ahead] = []
     for v in reachable([operand]):
         if v.op != "load" or v.attr.guards or hint(size) * v.dtype.itemsize < FAR:
@@ -91,7 +91,7 @@ def coming(operand: Val, along: Var, over: Var, size: Dim, together: int) -> lis
                 or not all(isinstance(a, Var) for a in form.terms)):
             continue
         rows = -(-PAGE // (together * run)) * together
-        moved = (form.coefficient(over) * rows if run <= ROW else PAGE // v.dtype.itemsize)
+        moved = (form.coefficient(over) * rows if run < PAGE else PAGE // 2 // v.dtype.itemsize)
         out.append(Ahead(v.attr.slot, form + moved, v.dtype, False))
     return out
 
