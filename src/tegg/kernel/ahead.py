@@ -14,6 +14,7 @@ from tegg.kernel.value import Val, reachable
 ROW = 1 << 14   # bytes of a row up to which it and the next one stay in the nearest cache
 FAR = 1 << 19   # bytes of a buffer from which it may have to come from far away
 PAGE = 1 << 12  # bytes to whose end hardware follows a row
+SOON = 1 << 9   # bytes on, where several long runs are read at once
 
 Buffers = Mapping[int, tuple[DType, Dim]]
 
@@ -78,10 +79,10 @@ def _along(row: Loop, buffers: Buffers) -> list[Ahead]:
     return list(out.values())
 
 
-def coming(operand: Val, along: Var, over: Var, size: Dim, together: int) -> list[Ahead]:
+def coming(operand: Val, along: Var, over: Var, size: Dim) -> list[Ahead]:
     """What is asked for where an operand of ``size`` elements is read in runs along one variable,
-    ``together`` of them side by side, over the other: of short runs those a page on, which need
-    not lie one behind another; of long ones what is half a page on."""
+    over the other: of short runs those a page on, which need not lie one behind another; of long
+    ones what comes soon, be it in the next run."""
     out: list[Ahead] = []
     for v in reachable([operand]):
         if v.op != "load" or v.attr.guards or hint(size) * v.dtype.itemsize < FAR:
@@ -90,8 +91,8 @@ def coming(operand: Val, along: Var, over: Var, size: Dim, together: int) -> lis
         if (form.coefficient(along) != 1 or form.coefficient(over) == 0
                 or not all(isinstance(a, Var) for a in form.terms)):
             continue
-        rows = -(-PAGE // (together * run)) * together
-        moved = (form.coefficient(over) * rows if run < PAGE else PAGE // 2 // v.dtype.itemsize)
+        moved = (form.coefficient(over) * -(-PAGE // run) if run < PAGE
+                 else SOON // v.dtype.itemsize)
         out.append(Ahead(v.attr.slot, form + moved, v.dtype, False))
     return out
 
