@@ -29,6 +29,7 @@ def loads(tmp_path, monkeypatch):
     monkeypatch.setattr(target, "load", load)
     monkeypatch.setattr(module, "_HEADS", ())
     monkeypatch.setattr(module, "_LEARNT", ())
+    monkeypatch.setattr(module, "_KEPT", ())
     monkeypatch.setattr(module, "_ENDS", ((False, False),))
     return made
 

@@ -24,11 +24,16 @@ _ENDS = ((False, False), (False, True), (True, True))  # of a product: computed 
 # Where weights are learnt: rows of a batch, and both sides of w.
 _LEARNT = ((128, 768, 512), (128, 512, 256))
 _SPECS = ("a,c;c,b;a,b", "a,c;b,c;a,b", "c,a;c,b;a,b")  # x @ w, x @ w.T, x.T @ w
+# A token against the keys, and against the values, that heads keep of those before it; and whether
+# queries, or weights of values, are computed on the way.
+_KEPT = (("h,a,c;h,b,c;h,a,b", (8, 1, 64), (8, 512, 64), (False, True)),
+         ("h,a,b;h,b,c;h,a,c", (8, 1, 512), (8, 512, 64), (True,)))
 # Depths of a head, which stay in the text: of most models, of larger ones, of small encoders. Which
 # keys a row sees by its position is an argument, whether heads share keys is not.
 _HEADS = ((64, 1), (64, 4), (128, 1), (128, 4), (32, 1))  # and how many share a head of keys
 # How many times ``prepare`` tells of a step.
-STEPS = 2 * len(_ENDS) * len(_USUAL) + 3 * len(_LEARNT) + len(_HEADS)
+STEPS = (2 * len(_ENDS) * len(_USUAL) + 3 * len(_LEARNT) + sum(len(k[-1]) for k in _KEPT)
+         + len(_HEADS))
 
 
 def prepare(device: str = "cpu", step: Callable[[str], None] = lambda name: None) -> int:
@@ -59,6 +64,9 @@ def _usual() -> Iterator[tuple[Graph, str]]:
     for m, k, n in _LEARNT:
         for spec, x, w in zip(_SPECS, ((m, k), (m, n), (m, k)), ((k, n), (k, n), (m, n))):
             yield _product(spec, x, w, "arg", False, True), f"learning, {k} to {n}"
+    for spec, x, w, ways in _KEPT:
+        for computed in ways:
+            yield _product(spec, x, w, "arg", computed, True), "a token's attention"
     for depth, shared in _HEADS:
         yield _attention(depth, shared), f"attention, heads of {depth}"
 
