@@ -101,13 +101,14 @@ def test_loaders_are_declared_for_the_ops_of_programs_and_stay(nothing_kept):
     saturate(small(), Generic())
     engine = lent._KEPT.last[1]
     declared = [t for t in engine.log if isinstance(t, str)]
-    assert loader(OPS["Add"]).text in declared and loader(OPS["Sin"]).text not in declared
+    assert set(loader(OPS["Add"]).texts) <= set(declared)
+    assert loader(OPS["Sin"]).texts[1] not in declared
     g = Graph()
     g.outputs["z"] = g.op("Sin", g.op("Add", *(g.input(n, (4,), "f32") for n in "xy")))
     saturate(g, Generic())
     assert lent._KEPT.last[1] is engine
     declared = [t for t in engine.log if isinstance(t, str)]
-    assert [declared.count(loader(OPS[n]).text) for n in ("Add", "Sin")] == [1, 1]
+    assert [declared.count(loader(OPS[n]).texts[1]) for n in ("Add", "Sin")] == [1, 1]
 
 
 def test_an_engine_ends_as_often_copied_as_not(monkeypatch):

@@ -1,4 +1,4 @@
-"""Loading: a graph becomes rows of a relation per op, from which one rule each makes terms."""
+"""Loading: a graph becomes rows of relations, from which one rule for each op makes terms."""
 
 from __future__ import annotations
 
@@ -26,29 +26,31 @@ class Loading:
         live.update((n.id, n) for i in self._idioms for n in graph.reachable(i.args))
         self.count = len(live)
         self._constant: set[int] = set()
-        self._rows: dict[Op, list[Row]] = {}
+        self._loaders: dict[Op, Loader] = {}
+        self._rows: dict[str, list[Row]] = {}  # by relation
         for n in sorted(live.values(), key=lambda n: n.id):
             self._add(n)
-        self._loaders: dict[Op, Loader] = {op: loader(op) for op in self._rows}
 
     def _add(self, n: Node) -> None:
         if n.op.name == "Full" or (n.args and all(a.id in self._constant for a in n.args)):
             self._constant.add(n.id)
         encode = self._codec.encode
         attrs = (encode(kind, v) for (_, kind), v in zip(n.op.attrs, n.attrs))
-        self._rows.setdefault(n.op, []).append(
-            (*(a.id for a in self._ordered(n.op, n.args)), *attrs, n.id, encode("shape", n.shape),
+        made = self._loaders.setdefault(n.op, loader(n.op))
+        self._rows.setdefault(made.relation, []).append(
+            (n.op.name, *(a.id for a in self._ordered(n.op, n.args)), *attrs, n.id, encode("shape", n.shape),
              n.dtype.name))
 
     @property
     def declarations(self) -> list[Declaration]:
         """The relations and rules that the ops of the graph are loaded by."""
-        return [Declaration(made.text) for made in self._loaders.values()]
+        made = self._loaders.values()
+        return [Declaration(text) for text in dict.fromkeys(t for m in made for t in m.texts)]
 
     def load(self, engine: Engine) -> None:
         """Insert the rows, make the terms, and unite idioms with what they were recorded for."""
-        for op, made in self._loaders.items():
-            engine.insert(made.relation, self._rows[op])
+        for relation, rows in self._rows.items():
+            engine.insert(relation, rows)
         sets = " ".join(made.ruleset for made in self._loaders.values())
         engine.run(f"(unstable-combined-ruleset loading {sets})")
         engine.run_rules("loading")

@@ -62,8 +62,8 @@ def prelude(words: Mapping[str, Word]) -> list[str]:
     return out + NAMES
 
 
-# A class is named by (Node i). Loading states a row a node in a relation of its op, from which one
-# rule makes the term, its name and its type.
+# A class is named by (Node i). Loading states a row a node in a relation of all ops with like columns,
+# from which one rule an op makes the term, its name and its type.
 NAMES = ["(constructor Node (i64) Tensor)"]
 RESERVED = ("Node",)
 
@@ -71,25 +71,28 @@ RESERVED = ("Node",)
 @dataclass(frozen=True, slots=True)
 class Loader:
     """The relation that nodes of an op are loaded through, the egglog rule set of the rule that
-    makes terms of its rows, and the text that declares both.
+    makes terms of its rows, and the texts that declare both.
 
-    Its columns: numbers of the operands, attributes, number, shape and dtype of the node.
+    Its columns: the op's name, numbers of the operands, attributes, number, shape and dtype of the
+    node. A relation takes 25 KB and a file to fill, so ops share it.
     """
 
     relation: str
     ruleset: str
-    text: str
+    texts: tuple[str, str]
 
 
 @lru_cache(maxsize=512)
 def loader(op: Op) -> Loader:
     """How nodes of an op are loaded."""
-    name = f"loaded-{op.name}"
     sorts = ["i64"] * op.arity + [ATTR_SORTS[kind] for _, kind in op.attrs]
+    name = "-".join(["loaded", *sorts])
     given = [f"a{i}" for i in range(len(sorts))]
     term = " ".join([op.name, *(f"(Node {a})" for a in given[:op.arity]), *given[op.arity:]])
     ruleset = f"load-{op.name}"
+    row = " ".join([f'"{op.name}"', *given, "i s d"])
     return Loader(name, ruleset, (
-        f"(ruleset {ruleset}) (relation {name} ({' '.join([*sorts, 'i64 String String'])})) "
-        f"(rule (({name} {' '.join(given)} i s d)) ((union ({term}) (Node i)) (set (shape (Node i))"
-        f" s) (set (dtype (Node i)) d)) :ruleset {ruleset} :name \"{name}\")"))
+        f"(relation {name} ({' '.join(['String', *sorts, 'i64 String String'])}))",
+        f"(ruleset {ruleset}) (rule (({name} {row})) ((union ({term}) (Node i)) "
+        f"(set (shape (Node i)) s) (set (dtype (Node i)) d)) :ruleset {ruleset} "
+        f":name \"{ruleset}\")"))
