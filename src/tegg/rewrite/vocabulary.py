@@ -93,6 +93,5 @@ def loader(op: Op) -> Loader:
     row = " ".join([f'"{op.name}"', *given, "i s d"])
     return Loader(name, ruleset, (
         f"(relation {name} ({' '.join(['String', *sorts, 'i64 String String'])}))",
-        f"(ruleset {ruleset}) (rule (({name} {row})) ((union ({term}) (Node i)) "
-        f"(set (shape (Node i)) s) (set (dtype (Node i)) d)) :ruleset {ruleset} "
-        f":name \"{ruleset}\")"))
+        f"(ruleset {ruleset}) (rule (({name} {row})) ((let n (Node i)) (union ({term}) n) "
+        f"(set (shape n) s) (set (dtype n) d)) :ruleset {ruleset} :name \"{ruleset}\")"))
