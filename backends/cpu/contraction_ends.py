@@ -4,8 +4,8 @@ Most of what a compiler takes for a product are its loops: packing, blocks, regi
 programs these differ by sizes and strides alone, so they are a text of their own (the *core*), one
 for all programs, which takes them when it is called. The *ends* are the program's own: how rows of
 A are computed where they are not read as they lie, and what becomes of a tile of sums. The core is
-handed them as functions, and calls them once a tile or once a block. Of few rows that meet a B which
-is read as it lies, it has the loops over a batch as well.
+handed them as functions, and calls them once a tile or once a block. Of few rows that meet a B
+which is read as it lies, it has the loops over a batch as well.
 """
 
 from __future__ import annotations

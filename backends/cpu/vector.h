@@ -463,8 +463,9 @@ MASKED(s, vs, uint16_t)
 HALF(h)
 HALF(g)
 #undef HALF
-INL vi vb_load(const uint8_t *p) { return __builtin_convertvector(vu_load(p), vi) != 0; }
-INL vi vb_loadm(const uint8_t *p, int m) { return __builtin_convertvector(vu_loadm(p, m), vi) != 0; }
+// Compared as bytes: gcc 12 widens what it loads one by one.
+INL vi vb_load(const uint8_t *p) { return __builtin_convertvector(vu_load(p) != 0, vi); }
+INL vi vb_loadm(const uint8_t *p, int m) { return __builtin_convertvector(vu_loadm(p, m) != 0, vi); }
 INL void vb_store(uint8_t *p, vi x) { vu_store(p, __builtin_convertvector(-x, vu)); }
 INL void vb_storem(uint8_t *p, vi x, int m) { vu_storem(p, __builtin_convertvector(-x, vu), m); }
 #define SCALAR_MEMORY(L, T) \

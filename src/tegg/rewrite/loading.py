@@ -38,8 +38,8 @@ class Loading:
         attrs = (encode(kind, v) for (_, kind), v in zip(n.op.attrs, n.attrs))
         made = self._loaders.setdefault(n.op, loader(n.op))
         self._rows.setdefault(made.relation, []).append(
-            (n.op.name, *(a.id for a in self._ordered(n.op, n.args)), *attrs, n.id, encode("shape", n.shape),
-             n.dtype.name))
+            (n.op.name, *(a.id for a in self._ordered(n.op, n.args)), *attrs, n.id,
+             encode("shape", n.shape), n.dtype.name))
 
     @property
     def declarations(self) -> list[Declaration]:

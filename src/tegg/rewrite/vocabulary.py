@@ -62,8 +62,8 @@ def prelude(words: Mapping[str, Word]) -> list[str]:
     return out + NAMES
 
 
-# A class is named by (Node i). Loading states a row a node in a relation of all ops with like columns,
-# from which one rule an op makes the term, its name and its type.
+# A class is named by (Node i). Loading states a row a node in a relation of all ops with like
+# columns, from which one rule an op makes the term, its name and its type.
 NAMES = ["(constructor Node (i64) Tensor)"]
 RESERVED = ("Node",)
 
