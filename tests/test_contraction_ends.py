@@ -116,6 +116,16 @@ def test_few_rows_are_right_at_every_size(form, how_a, shared, end, z, m, n, k, 
     check(g, outputs, width=4, threads=(1, 3), slack=2.0, code=code, seed=seed)
 
 
+@pytest.mark.parametrize("form", ["rows", "dots"])
+def test_a_core_asks_for_what_lies_far_as_its_program_says(form) -> None:
+    how_b = "turned" if form == "rows" else "plain"
+    far, farther, near = (lower(of_a_batch("normed", how_b, "exp", (8,), 1, *sizes), form)
+                          for sizes in ((128, 128), (256, 128), (60, 50)))
+    assert far.core and farther.core and near.core
+    assert anonymous(far.core) == anonymous(farther.core) != anonymous(near.core)
+    assert "fetch_read" in far.core.source and "fetch_read" not in near.core.source
+
+
 def test_rows_may_be_a_size_that_a_call_brings() -> None:
     g, outputs, _ = made = product("plain", "turned", "bias", dim("m", 0, 100), 30, 17)
     code = lower(made)

@@ -64,9 +64,9 @@ def _usual() -> Iterator[tuple[Graph, str]]:
     for m, k, n in _LEARNT:
         for spec, x, w in zip(_SPECS, ((m, k), (m, n), (m, k)), ((k, n), (k, n), (m, n))):
             yield _product(spec, x, w, "arg", False, True), f"learning, {k} to {n}"
-    for spec, x, w, ways in _KEPT:
+    for spec, token, kept, ways in _KEPT:
         for computed in ways:
-            yield _product(spec, x, w, "arg", computed, True), "a token's attention"
+            yield _product(spec, token, kept, "arg", computed, True), "a token's attention"
     for depth, shared in _HEADS:
         yield _attention(depth, shared), f"attention, heads of {depth}"
 
