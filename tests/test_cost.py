@@ -66,6 +66,16 @@ def test_a_bad_profile_is_refused(tmp_path, text, says):
         load_costs(written(tmp_path, text))
 
 
+@pytest.mark.parametrize("name, says", [
+    ("mine.egg", r"mine.egg is a file of rules, which compilers take: tegg.Compiler\('mine.egg'\)"),
+    ("mine.txt", "mine.txt is no .toml file"), ("folder", "folder is a folder")])
+def test_what_is_no_profile_is_told_by_what_it_is(tmp_path, name, says):
+    path = tmp_path / name
+    path.mkdir() if name == "folder" else path.write_text("(ruleset mine)")
+    with pytest.raises(ArgumentError, match=f"{says}; a cost profile .TEGG_COSTS. is a .toml file"):
+        load_costs(str(path))
+
+
 def test_a_missing_profile_is_refused(tmp_path):
     with pytest.raises(ArgumentError, match="no cost profile .*cpu/generic"):
         load_costs(tmp_path / "none.toml")

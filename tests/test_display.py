@@ -11,7 +11,7 @@ import pytest
 import tegg
 from interpreted import classes_of, one_op_each
 from tegg.ir.classes import ENode
-from tegg.display import Picture, as_text, of_classes, of_cover, of_graph
+from tegg.display import Picture, as_text, counted, of_classes, of_cover, of_graph
 from tegg.drawing import MANY, display
 from tegg.errors import ArgumentError
 from tegg.ir.op import OPS
@@ -145,3 +145,7 @@ def test_a_missing_wasm_runtime(tmp_path, monkeypatch):
     monkeypatch.setattr(graphviz, "render", render)
     with pytest.raises(ArgumentError, match="drawing needs Graphviz"):
         small().display(tmp_path / "g.svg")
+
+
+def test_one_is_no_plural():
+    assert [counted(n, "kernel") for n in (0, 1, 2)] == ["0 kernels", "1 kernel", "2 kernels"]

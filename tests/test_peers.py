@@ -37,6 +37,15 @@ def built(peers, tmp_path, name: str, contender: str) -> dict:
     return said
 
 
+@pytest.mark.parametrize("option, known", [("--weigh", "numpy"), ("--peers", "numpy"),
+                                           ("--only", "softmax")])
+def test_names_that_nobody_has_are_refused(option, known) -> None:
+    told = subprocess.run([sys.executable, str(FOLDER / "run.py"), option, f"{known},nobody"],
+                          capture_output=True, text=True, check=False)
+    assert told.returncode == 2
+    assert f"{option} {known},nobody: nobody is none of" in told.stderr and known in told.stderr
+
+
 @pytest.mark.parametrize("name", ("tiny", "conv3x3", "decode", "train_mlp"))
 @pytest.mark.parametrize("contender", ("tegg", "numpy"))
 def test_contenders_compute_the_reference(peers, tmp_path, name, contender) -> None:

@@ -97,4 +97,4 @@ def test_a_device_that_is_not_there(monkeypatch):
 def test_it_is_told_in_words(loads, monkeypatch):
     monkeypatch.setattr(module, "_USUAL", ((1, 96),))
     told = CliRunner().invoke(main, ["prepare"]).output
-    assert "2 kernels are ready after" in told
+    assert "2 kernels ready after" in told

@@ -77,7 +77,7 @@ def available(name: str) -> bool:
     return cls.sensible() and all(importlib.util.find_spec(p) for p in cls.needs)
 
 
-def parse() -> argparse.Namespace:
+def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--threads", default="1,2", help="comma-separated numbers of threads")
     p.add_argument("--peers", default="", help=f"some of {', '.join(CONTENDERS)}; "
@@ -90,7 +90,14 @@ def parse() -> argparse.Namespace:
                                                " all")
     p.add_argument("--budget", type=float, default=0.15, help="seconds per contender and round")
     p.add_argument("--json", type=Path, default=None, help="default: results/peers.json")
-    return p.parse_args()
+    args = p.parse_args(argv)
+    for option, known in (("peers", CONTENDERS), ("weigh", CONTENDERS), ("only", SUITE)):
+        names = [n for n in getattr(args, option).split(",") if n]
+        unknown = [n for n in names if n not in known and ".py:" not in n]
+        if unknown:
+            p.error(f"--{option} {','.join(names)}: {', '.join(unknown)} is none of "
+                    f"{', '.join(known)}")
+    return args
 
 
 def built(peers: list[Peer], names: list[str], folder: Path,

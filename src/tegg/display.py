@@ -18,6 +18,11 @@ from tegg.shape import show
 FEW = 80  # items that are listed one by one; more are counted
 
 
+def counted(n: int, what: str) -> str:
+    """So many of something, in words."""
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"
+
+
 @dataclass(frozen=True, slots=True)
 class Item:
     """One box of a picture. ``group`` is the module path; ``args`` are ids of other items."""
@@ -141,8 +146,8 @@ def of_cover(classes: EClasses, cover: Cover) -> Picture:
                           scopes.get(k.outs[0], ""), tuple(args), "kernel"))
     proven = ("" if cover.gap is None else ", the best cover" if cover.gap < 1e-6 else
               f", at most {cover.gap:.1%} from the best cover")
-    return Picture(f"{len(cover.kernels)} kernels, {cover.seconds * 1e3:.4g} ms predicted{proven}",
-                   tuple(items))
+    kernels = counted(len(cover.kernels), "kernel")
+    return Picture(f"{kernels}, {cover.seconds * 1e3:.4g} ms predicted{proven}", tuple(items))
 
 
 def _kernel(k) -> str:

@@ -74,6 +74,9 @@ def _header(path: Path) -> tuple[dict[str, dict], Mapping[str, str], int]:
     """Entries, metadata and the start of the data. The safetensors library checks the header:
     that it parses, that sizes fit dtypes and shapes, and that the data are all there."""
     import safetensors
+    if path.is_dir():
+        raise WeightsError(f"{path} is a folder; load_safetensors takes one .safetensors file of "
+                           f"it, and tegg.models reads folders of models")
     try:
         with safetensors.safe_open(path, framework="np"):
             pass
@@ -92,7 +95,8 @@ def _header(path: Path) -> tuple[dict[str, dict], Mapping[str, str], int]:
 def load_safetensors(path: str | os.PathLike[str]) -> SafeTensors:
     """The tensors of a ``.safetensors`` file, memory-mapped and lazy.
 
-    Raises WeightsError for a file that is missing, truncated, or lies about its contents.
+    Raises WeightsError for a folder, and for a file that is missing, truncated, or lies about its
+    contents.
     """
     return SafeTensors(path)
 

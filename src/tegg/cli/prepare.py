@@ -7,6 +7,7 @@ import time
 import click
 
 from tegg.cli.output import print_json, print_text
+from tegg.display import counted
 from tegg.progress import progress
 from tegg.runtime.prepare import STEPS, prepare as compile_ahead
 
@@ -27,4 +28,4 @@ def prepare(device: str, as_json: bool) -> None:
     if as_json:
         print_json({"kernels": kernels, "seconds": seconds})
     else:
-        print_text(f"{kernels} kernels are ready after {seconds:.1f} s")
+        print_text(f"{counted(kernels, 'kernel')} ready after {seconds:.1f} s")

@@ -10,7 +10,7 @@ from importlib.resources import files
 from string import Template
 
 from tegg.bits import value_of
-from tegg.display import of_graph
+from tegg.display import counted, of_graph
 from tegg.drawing import as_svg
 from tegg.errors import LoweringError
 from tegg.explain.explanation import RUNNERS_S, Explanation, KernelStory, explanation
@@ -50,7 +50,7 @@ def view(graph: Graph, stack: Sequence[Compiler], target: Target, title: str,
     chosen = time.perf_counter()
     sources = [_source(spec, done.classes, target, i) for i, spec in enumerate(cover.kernels)]
     bars = [*_bars(done.report),
-            Bar("extract", (chosen - start) * 1e3, 0.0, f"{len(cover.kernels)} kernels"),
+            Bar("extract", (chosen - start) * 1e3, 0.0, counted(len(cover.kernels), "kernel")),
             Bar("print", (time.perf_counter() - chosen) * 1e3, 0.0, "kernels as source text")]
     told = explanation(done, cover)
     laws = {name: r.short_law for name, r in stacked(stack, graph.table).rules.items()}
@@ -73,9 +73,10 @@ def _text(value: object) -> str:
 
 def _summary(told: Explanation, report: Report) -> str:
     gap = "unknown" if told.gap is None else f"{told.gap:.2%}"
-    return (f"{report.loaded} nodes became {report.enodes} e-nodes in {report.classes} classes, "
-            f"and {len(told.kernels)} kernels; predicted {told.seconds * 1e6:.1f} us a run, "
-            f"gap to the best cover {gap}.")
+    classes = f"{report.classes} {'class' if report.classes == 1 else 'classes'}"
+    return (f"{counted(report.loaded, 'node')} became {counted(report.enodes, 'e-node')} in "
+            f"{classes}, and {counted(len(told.kernels), 'kernel')}; predicted "
+            f"{told.seconds * 1e6:.1f} us a run, gap to the best cover {gap}.")
 
 
 # ---- time

@@ -228,8 +228,20 @@ def load_costs(source: str | Path, threads: int | None = None) -> Costs:
         stamp = os.stat(where)
         return _loaded(where, str(source), threads, stamp.st_mtime_ns, stamp.st_size)
     except OSError as e:
+        if str(source).endswith(".egg") or Path(source).exists():
+            raise ArgumentError(_no_profile(Path(source))) from None
         raise ArgumentError(f"no cost profile {source!s}: {e}; shipped ones are named as in "
                             f"'cpu/generic'") from None
+
+
+def _no_profile(path: Path) -> str:
+    """Why what lies there is no profile."""
+    if path.suffix == ".egg":
+        why = f"is a file of rules, which compilers take: tegg.Compiler({path.name!r})"
+    else:
+        why = "is a folder" if path.is_dir() else "is no .toml file"
+    return (f"{path} {why}; a cost profile (TEGG_COSTS) is a .toml file, such as tegg tune writes, "
+            f"or the name of a shipped one, as in 'cpu/generic'")
 
 
 @lru_cache(maxsize=32)
