@@ -100,8 +100,9 @@ class _Dots:
         together = columns_abreast(rows)
         tall, across = -(-e.m // rows), -(-e.n // together)
         depth = -(-e.k // lanes) * lanes
+        timed = max(depth, lanes)  # a depth of 0 has no speed, but is done at some
         slots = max(2 * rows * together, _PORTS * _LATENCY)
-        used = together * rows / slots * depth / max(1, depth + _REDUCE * lanes)
+        used = together * rows / slots * timed / (timed + _REDUCE * lanes)
         pieces = parts if parts > 1 else -(-e.n // (4 * lanes))
         return Execution(2.0 * e.batch * depth * tall * rows * across * together, used,
                          max(1, e.batch * pieces), 0, 0,

@@ -179,6 +179,7 @@ static void k_pack0(const float *const b0, const float *const b1, const float *c
         for (int j = 0; j < 16; j++) vf_store(at + j * 48, r[j]);
       }
       for (; k0 < ko1; k0++, at += 48)
+#pragma GCC unroll 1  // which would take a compiler half of its time
         for (int j = 0; j < 16; j++) {
           if (j >= columns) { at[j] = 0; continue; }
           const int64_t n0 = n0_[j];
