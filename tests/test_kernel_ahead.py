@@ -94,6 +94,6 @@ def test_an_operand_that_is_read_where_it_lies_asks_for_runs_a_page_on(form, alo
     assert not operand(200, 64, False, form)  # it stays near
 
 
-def test_of_long_runs_it_asks_for_what_comes_soon() -> None:
-    assert operand(4, 4096, False, "dots") == [
-        "fetch_read(b0 + (k0 + n0 * 4096 + z0 * 16384 + 128));"]
+def test_of_long_runs_it_asks_for_the_next_page() -> None:
+    assert operand(3, 8192, False, "dots") == [
+        "fetch_read(b0 + (k0 + n0 * 8192 + z0 * 24576 + 1024));"]

@@ -192,8 +192,9 @@ class CoreHooks(Hooks):
         if not self.computed:
             Hooks.operand_a(self, params, along_m)
 
-    def coming(self, term: Term, axis: Axis, lanes: Axis) -> Sequence[Ahead]:
-        if self.on is None:
+    def coming(self, term: Term, axis: Axis, lanes: Axis | None,
+               together: int) -> Sequence[Ahead]:
+        if self.on is None or lanes is None:
             return ()
         return [Ahead(_B, term.b.attr.form + self.on, term.b.dtype, False)]
 

@@ -21,6 +21,8 @@ from tegg.kernel.place import Limits, Placer
 from tegg.kernel.value import Val, reachable
 from tegg.kernel.vectorise import Vectoriser
 
+# Runs of a B that is not packed, which are read side by side.
+TOGETHER = {"packed": 0, "dots": 4, "rows": 8}
 _FAR = 1 << 20   # bytes of results that no cache of a thread keeps
 _LINE = 64       # bytes that caches move together
 _NO_LANES = Var(1, 1_000_003)  # stands for the innermost variable of a group that has none
@@ -243,32 +245,31 @@ class Hooks:
             self.hook(name, params, axes, [a], (), lanes, masked, given)
 
     def operand_b(self, params: str, term: Term, axis: Axis, kinds: Sequence[str],
-                  in_place: bool = False) -> None:
-        """``kinds``: suffixes of the wanted functions: ``_n _n_left _k`` or nothing. in_place: B is
-        read where it lies, once, so that more of it is asked for."""
+                  together: int = 0) -> None:
+        """``kinds``: suffixes of the wanted functions: ``_n _n_left _k`` or nothing. ``together``:
+        runs of B that are read side by side where it lies, once, so that more is asked for."""
         for suffix in kinds:
             lanes = {"_n": axis, "_n_left": axis, "_k": self.k, "_k_left": self.k, "": None}[suffix]
             given = self._given_rows([term.b], lanes.last if lanes else None)
-            asked = (self.coming(term, axis, lanes)
-                     if in_place and lanes and suffix in ("_n", "_k") else ())
+            asked = self.coming(term, axis, lanes, together) if suffix in ("_n", "_k") else ()
             self.hook(f"b{term.anchor}{suffix}", params, [axis, self.k], [term.b], (), lanes,
                       suffix.endswith("left"), given, asked)
 
-    def coming(self, term: Term, axis: Axis, lanes: Axis) -> Sequence[Ahead]:
+    def coming(self, term: Term, axis: Axis, lanes: Axis | None,
+               together: int) -> Sequence[Ahead]:
         """Requests for what is read later of a B that is read where it lies."""
-        if len(axis.vars) != 1 or len(self.k.vars) != 1:
+        if not together or lanes is None or len(axis.vars) != 1 or len(self.k.vars) != 1:
             return ()
         batch = self.batch.count if term.b.deps & frozenset(self.batch.vars) else 1
         over = axis if lanes is self.k else self.k
         return coming(term.b, lanes.last, over.last,
-                      product((batch, axis.count, self.k.count)))
+                      product((batch, axis.count, self.k.count)), together)
 
     def further(self, group: Group, form: str) -> Dim | None:
         """How far on B of a group's one term is asked for, while it is read; None where it is not.
         """
         (term,), (axis,) = group.terms, self.columns
-        asked = () if form == "packed" else self.coming(
-            term, axis, self.k if form == "dots" else axis)
+        asked = self.coming(term, axis, self.k if form == "dots" else axis, TOGETHER[form])
         return (asked[0].form + term.b.attr.form * -1).const if asked else None
 
     def result(self, params: str, number: int, group: Group, axis: Axis) -> None:

@@ -13,7 +13,6 @@ from tegg.backends.cpu.contraction_narrow import (
     around_tiles, ask, beside, fill_tiles, header, in_tiles, once, products_of)
 from tegg.backends.cpu.contraction_words import Words
 from tegg.kernel.contraction_classify import Group, Term
-from tegg.kernel.contraction_shape import columns_abreast
 
 
 class Text(Words):
@@ -50,11 +49,10 @@ class Text(Words):
         name = self.params.form if skinny else "pack_k" if along_k else "pack_n"
         grouped = "_groups" if self.params.held else ""
         c = "c" if skinny else "j"
-        several = columns_abreast(self.params.abreast) if name == "dots" else h.dialect.width
-        places = ", ".join(f"{n}_[{several}]" for n in axis.names)
+        places = ", ".join(f"{n}_[{h.dialect.width}]" for n in axis.names)
         keep = " ".join(f"{n}_[{c}] = {n};" for n in axis.names)
         recall = " ".join(f"const int64_t {n} = {n}_[{c}];" for n in axis.names)
-        row_at = {"n": "(j0 + c * apart < last ? j0 + c * apart : last)" if name == "dots" else "j"}
+        row_at = {"n": "(j0 + c < last ? j0 + c : last)" if name == "dots" else "j"}
         words = dict(
             x=str(term.anchor), N=dim(axis.count),
             col_arrays=indented(arrays, 4), col_args=self._args_of(rows, row_at),

@@ -15,7 +15,7 @@ from tegg.backends.cpu.contraction_hooks import Axis, Hooks, RowValue
 from tegg.backends.cpu.contraction_narrow import deep, held_words, shares
 from tegg.dim import product
 from tegg.kernel.contraction_classify import Group
-from tegg.kernel.contraction_shape import GemmParams, GemmShape, columns_abreast
+from tegg.kernel.contraction_shape import GemmParams, GemmShape
 
 
 @dataclass(slots=True)
@@ -48,7 +48,6 @@ class Words:
             k=h.name, T=h.scalar(d), V=h.vector(d), W=str(h.dialect.width),
             SEL=f"v{letter}_sel", HADD=f"v{letter}_hadd", STORE=f"v{letter}_store",
             LOAD=f"v{letter}_load", MR=str(p.mr), R=str(p.abreast), NR=str(p.nr),
-            ABREAST=str(columns_abreast(p.abreast)),
             DEEP=deep(h.k.count, p.held),
             LANES=str(p.lanes), MC=str(p.rows), SPAN=str(p.span), PIECE=str(p.piece),
             BYTES=str(p.lanes * d.itemsize), GROUPS=str(p.nr // h.dialect.width),
@@ -62,7 +61,7 @@ class Words:
             unpack=h.unpack(self.symbols), b_params=h.batch.params, b_args=h.batch.args,
             b_of=h.batch.of("batch") if h.batch.vars else "const int64_t z0 = batch; (void)z0;",
             m_args=h.m.args, k_args_end=h.k.args.rstrip(", "),
-            k_args_plus=h.k.args.rstrip(", ") + " + u * apart",
+            k_args_plus=h.k.args.rstrip(", ") + " + u",
             m_last=h.m.names[-1], m_extent=dim(h.m.extents[-1]))
 
     def fill(self, name: str, **more: str) -> str:

@@ -14,7 +14,6 @@ from tegg.kernel.value import Val, reachable
 ROW = 1 << 14   # bytes of a row up to which it and the next one stay in the nearest cache
 FAR = 1 << 19   # bytes of a buffer from which it may have to come from far away
 PAGE = 1 << 12  # bytes to whose end hardware follows a row
-SOON = 1 << 9   # bytes on, where several long runs are read at once
 
 Buffers = Mapping[int, tuple[DType, Dim]]
 
@@ -79,10 +78,10 @@ def _along(row: Loop, buffers: Buffers) -> list[Ahead]:
     return list(out.values())
 
 
-def coming(operand: Val, along: Var, over: Var, size: Dim) -> list[Ahead]:
+def coming(operand: Val, along: Var, over: Var, size: Dim, together: int) -> list[Ahead]:
     """What is asked for where an operand of ``size`` elements is read in runs along one variable,
-    over the other: of short runs those a page on, which need not lie one behind another; of long
-    ones what comes soon, be it in the next run."""
+    ``together`` of them side by side, over the other: of short runs those a page on, which need
+    not lie one behind another; of long ones the same place of the next page."""
     out: list[Ahead] = []
     for v in reachable([operand]):
         if v.op != "load" or v.attr.guards or hint(size) * v.dtype.itemsize < FAR:
@@ -91,8 +90,8 @@ def coming(operand: Val, along: Var, over: Var, size: Dim) -> list[Ahead]:
         if (form.coefficient(along) != 1 or form.coefficient(over) == 0
                 or not all(isinstance(a, Var) for a in form.terms)):
             continue
-        moved = (form.coefficient(over) * -(-PAGE // run) if run < PAGE
-                 else SOON // v.dtype.itemsize)
+        rows = -(-PAGE // (together * run)) * together
+        moved = (form.coefficient(over) * rows if run <= ROW else PAGE // v.dtype.itemsize)
         out.append(Ahead(v.attr.slot, form + moved, v.dtype, False))
     return out
 

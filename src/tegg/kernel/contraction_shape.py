@@ -196,11 +196,6 @@ def _top(n: Dim) -> int:
     return n if isinstance(n, int) else 1 << 30
 
 
-def columns_abreast(rows: int) -> int:
-    """Columns that ``dots`` takes at once against so many rows: their sums stay in registers."""
-    return 8 if rows == 1 else 4
-
-
 def fitted_rows(m: Dim, most: int) -> int:
     """The tile that works through the rows soonest, each tile with half a row of its own; all of
     the registers where m is not known."""
