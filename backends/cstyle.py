@@ -58,7 +58,7 @@ class Printer(Memory):
         elif isinstance(s, Finish):
             self._finish(s)
         elif isinstance(s, Store):
-            self._store(s.write, s.past)
+            self._store(s)
         elif isinstance(s, Ahead):
             self._ahead(s)
         elif isinstance(s, Block):

@@ -117,10 +117,12 @@ class Finish:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """An element of a buffer is written. ``past``: past the caches, if they are too small."""
+    """An element of a buffer is written. ``past``: past the caches, if they are too small.
+    ``asked``: its place is asked for first: stores wait for one another, requests do not."""
 
     write: Write
     past: bool = False
+    asked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
