@@ -53,11 +53,15 @@ def test_scans_of_scans_and_reductions():
     check(g, [g.op("CumMax", once, 1), g.total(g.op("CumSum", once, 1), 0), once])
 
 
-def test_lanes_follow_contiguous_columns_only():
+def test_lanes_follow_what_is_contiguous():
+    """Columns side by side, or the row itself, in whose vectors lanes are joined in steps."""
     g = Draw()
     x = g.x(64, 64)
     down, along = (lower(g, [g.op("CumSum", x, a)], "k", C(16)).source for a in (0, 1))
-    assert "vd_add" in down and "vd_add" not in along and "sd_add" in along
+    assert "vd_add" in down and "running" not in down
+    assert "vd_running_add" in along and "sd_add" not in along
+    strided = lower(g, [g.op("CumSum", g.permute(x, (1, 0)), 1)], "k", C(16)).source
+    assert "running" not in strided
     dear = lower(g, [g.op("LogCumSumExp", x, 1)], "k", C(16)).source
     assert "vd_logsum" in dear
 

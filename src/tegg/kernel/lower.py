@@ -260,8 +260,7 @@ def _scan_stages(low: Lowering, node: Node) -> None:
     shape = tuple(map(low.graph.facts.canonical, node.shape))
     if blocked(node, shape):
         blocks = Blocks(node, shape, low.language.doubles)
-        size = product(blocks.lead) * blocks.count
-        totals, starts = (low.temporary(blocks.dtype, size) for _ in range(2))
+        totals, starts = (low.temporary(blocks.dtype, blocks.size) for _ in range(2))
         low.stage(lambda p: blocks.totals(p, totals))
         low.stage(lambda p: blocks.starts(p, totals, starts))
         low.stage(lambda p: blocks.writes(p, starts, targets))
