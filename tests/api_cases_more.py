@@ -44,7 +44,7 @@ ACTIVATIONS: dict[str, Any] = {
     "atan": np.arctan, "asin": np.arcsin, "acos": np.arccos,
 }
 DOMAIN = {"log10": np.abs, "acosh": lambda x: np.abs(x) + 1, "atanh": np.tanh, "asin": np.sin,
-          "acos": np.sin, "log1p": np.abs}
+          "acos": np.sin, "log1p": np.abs, "tan": np.arctan}
 
 
 def _activation(name: str):

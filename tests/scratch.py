@@ -15,8 +15,8 @@ from tegg.testing.kernels import PATTERN
 from tegg.testing.memory import Guarded
 
 _ALIGNED = 64  # bytes, as the runtime gives it
-_SCRATCH = 2   # its place in the runtime's table: run, barrier, scratch, now
-_Table = ctypes.c_void_p * 4
+_SCRATCH = 2   # its place in the runtime's table: run, barrier, scratch, pieces, next, now
+_Table = ctypes.c_void_p * 6
 
 
 class _Scratch:

@@ -31,6 +31,10 @@ static char *rt_scratch(size_t n) {
   free(p);
   return p = aligned_alloc(64, (n + 63) / 64 * 64);
 }
+#include <unistd.h>
+#include "native/pieces.c"
+#define rt_pieces(tid, nt, each) rt_pieces_of(tid, nt, each)
+#define rt_next(todo) rt_next_piece(todo)
 """
 # Reads the kernel's number, threads, sizes, buffers and which of them its functions take; writes what
 # is in the outputs. Each buffer has memory of its own, and begins ``off`` bytes into it.
@@ -98,7 +102,7 @@ class Standalone:
         include = str(files("tegg.backends.cpu").joinpath("vector.h").parent)
         table = ", ".join("{" + ", ".join(s.function for s in f.code.stages) + ", 0}"
                           for f in self.fragments)
-        parts = [f"#define TEGG_LANES {self.width}", _HEAD, "#include <unistd.h>",
+        parts = [f"#define TEGG_LANES {self.width}", _HEAD,
                  *(f'#include "{h}"' for h in HEADERS),
                  *(f.code.source for f in self.fragments), _MAIN % table]
         text = self.place / "kernels.c"

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tegg.backends.cexpr import REGISTER, dim
+from tegg.backends.cpu import pieces
 from tegg.backends.cpu.attention_forms import Blocks, register_tile
 from tegg.backends.cpu.attention_plain import generalized
 from tegg.backends.cpu.contraction_hooks import Axis, Hooks
@@ -188,7 +189,8 @@ class _Kernel:
         return template("attention").substitute(
             common, KEYS=dim(keys), N=dim(second.hooks.columns[0].count), MR2=str(q.mr),
             NR2=str(q.nr), ROWS=str(self.blocks.rows), JB=str(-(-self.blocks.keys // nr) * nr),
-            TILES=str(-(-self.blocks.rows // q.mr)), SPAN=str(_SPAN), bounds=self._bounds(first),
+            TILES=str(-(-self.blocks.rows // q.mr)), SPAN=str(_SPAN),
+            PIECES=str(pieces.MOST), bounds=self._bounds(first),
             SPLAT=f"v{letter}_splat", MAX=f"v{letter}_max", HMAX=f"v{letter}_hmax",
             EXP=self.language.dialect.ops["Exp", "float"].split("(")[0].format(
                 m="vd_" if letter == "d" else "v_"), m_of=first.hooks.m.of("row + i"), sum=at,

@@ -172,7 +172,7 @@ class _Kernel:
         (group,), slots = self.contraction.groups, tuple(text.slots.values())
         for t, slot in zip(group.terms, slots):
             self.stages.append(Stage(f"{self.name}_stage{t.anchor}", reads_of([t.b]),
-                                     frozenset({slot})))
+                                     frozenset({slot}), divisible=True))
         self._main_stage(text, self.params.inline)
         source = Ends(text, core).source(params, below, [s.function for s in self.stages], slots)
         return replace(self._made(source), core=below)
@@ -231,7 +231,7 @@ class _Kernel:
                 if slot is not None:
                     parts.append(text.stage_pack(t, axis, slot))
                     self.stages.append(Stage(f"{self.name}_stage{t.anchor}", reads_of([t.b]),
-                                             frozenset({slot})))
+                                             frozenset({slot}), divisible=True))
         parts.append(text.stage())
         self._main_stage(text, self.params.inline)
         return parts
@@ -245,8 +245,10 @@ class _Kernel:
         parts = Parts(text, slot)
         self.temporaries.append(Temporary(self.shape.accumulator, parts.size))
         operands = reads_of([c.a, *(t.b for g in c.groups for t in g.terms)])
-        self.stages.append(Stage(f"{self.name}_parts", operands, frozenset({slot})))
-        self.stages.append(Stage(self.name, self._beside() | {slot}, self._writes()))
+        self.stages.append(Stage(f"{self.name}_parts", operands, frozenset({slot}),
+                                 divisible=True))
+        self.stages.append(Stage(self.name, self._beside() | {slot}, self._writes(),
+                                 divisible=True))
         return parts.stages()
 
     def _main_stage(self, text: Text, reads_b: bool) -> None:

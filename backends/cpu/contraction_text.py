@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tegg.backends.cexpr import REGISTER, Expressions, dim
+from tegg.backends.cpu import pieces
 from tegg.backends.cpu.c_templates import indented, within
 from tegg.backends.cpu.contraction_extents import multiple, vectors_of_panels, whole_vectors
 from tegg.backends.cpu.contraction_hooks import Axis, RowValue
@@ -193,8 +194,8 @@ class Text(Words):
         on = f"(b + deep * {nr})"
         if not again:
             return on
-        first = f"(c0 > from{number} ? c0 - from{number} : 0)"
-        return (f"(q + 1 < c1 && q + 1 < from{number + 1} ? {on} : "
+        first = f"(first > from{number} ? first - from{number} : 0)"
+        return (f"(q + 1 < last && q + 1 < from{number + 1} ? {on} : "
                 f"panels{term.anchor} + ({first} * deep + after) * {nr})")
 
     def asks(self, number: int, group: Group, axis: Axis) -> str:
@@ -209,7 +210,8 @@ class Text(Words):
         """Rows of A against panels that rest in memory."""
         a_rows = self.hooks.rows_in([self.hooks.contraction.a])
         return self.fill("packed", panel_params=self._panel_params(), groups=self.groups(True),
-                         TERMS=str(self.most_terms()), row_arrays=self.row_arrays(),
+                         TERMS=str(self.most_terms()),
+                         row_arrays=_only("fresh", self.row_arrays()),
                          panel_counts=self.panel_counts(), array_params=self.array_params(),
                          fill_a=self.fill_a(a_rows), in_place=self.in_place())
 
@@ -278,8 +280,8 @@ class Text(Words):
                 row_pointers=self.row_pointers(self.result_rows(g)), **{"from": f"from{i}"}))
         a_rows = h.rows_in([h.contraction.a])
         return self.fill(
-            "stage_skinny", panel_counts=self.panel_counts(), TERMS=str(self.most_terms()),
-            panels=f"from{len(h.columns)}", groups="\n".join(groups),
+            "stage_skinny", **pieces.words(pieces.READ), panel_counts=self.panel_counts(),
+            TERMS=str(self.most_terms()), panels=f"from{len(h.columns)}", groups="\n".join(groups),
             array_sizes=self.array_room("rows"), array_pointers=self.array_pointers(),
             batch_arrays=self.batch_arrays(), row_arrays=self.row_arrays(),
             row_pointers=self.row_pointers(a_rows))
@@ -307,11 +309,18 @@ class Text(Words):
                       f"{self.hooks.batch.args}low{x}, high{x}, 0, "
                       f"{dim(self.hooks.k.extents[0])}, {depth}, own{x});"]
             args.append(f"own{x}, ")
+        inline = dict(batch_arrays=self.batch_arrays(), inline_sizes=indented(sizes, 2),
+                      inline_packs=indented(packs, 4))
+        shared = dict(pieces.words(pieces.MULTIPLIED), DEEP_CUTS=str(pieces.DEEP),
+                      batch_arrays=_only("batch != batch_here", self.batch_arrays()))
         return self.fill(
-            "stage_packed", panel_counts=self.panel_counts(), TERMS=str(self.most_terms()),
-            panels=f"from{len(self.hooks.columns)}",
-            **around_tiles(self.params.held), inline_sizes=indented(sizes, 2),
-            inline_packs=indented(packs, 4), panel_args="".join(args),
-            array_sizes=self.array_room(str(self.params.rows)),
-            array_pointers=self.array_pointers(), batch_arrays=self.batch_arrays(),
-            array_args=self.row_pointers(self.kept_rows()))
+            "stage_packed" if packs else "stage_shared", panel_counts=self.panel_counts(),
+            TERMS=str(self.most_terms()), panels=f"from{len(self.hooks.columns)}",
+            **around_tiles(self.params.held), **(inline if packs else shared),
+            panel_args="".join(args), array_sizes=self.array_room(str(self.params.rows)),
+            array_pointers=self.array_pointers(), array_args=self.row_pointers(self.kept_rows()))
+
+
+def _only(test: str, lines: str) -> str:
+    """Lines that are run where a test holds."""
+    return f"if ({test}) {{\n{lines}\n}}" if lines else ""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tegg.backends.cexpr import dim
+from tegg.backends.cpu import pieces
 from tegg.backends.cpu.contraction import nothing, reads_of
 from tegg.backends.cpu.contraction_hooks import Axis, Hooks
 from tegg.backends.cpu.c_templates import template
@@ -205,7 +206,7 @@ class _Kernel:
             SD=str(down.stride), DD=str(down.dilation), SA=str(across.stride),
             DA=str(across.dilation), DOWN=str(down.dilation * line), LS=str(line),
             LONG=str(self._long), YS=str(-(-places // t.width) * t.width + t.width),
-            BLOCK=str(max(1, _SUMMED // taps)), BAND=str(self._band(line)),
+            BLOCK=str(max(1, _SUMMED // taps)), BAND=str(self._band(line)), PIECES=str(pieces.MOST),
             UNROLL=str(across.taps if across.taps <= _UNROLLED else 1),
             temporary=str(self.temporary), products=_products(h.name, t.vectors),
             choose=_choose(h.name, t, across.stride),

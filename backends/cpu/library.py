@@ -46,6 +46,8 @@ def prelude(lanes: int) -> str:
     return "\n".join([f"#define TEGG_LANES {lanes}", text("native/runtime.h"),
                       f"extern {hidden} const struct rt_table *tegg_rt;",
                       "#define rt_scratch(bytes) tegg_rt->scratch(bytes)",
+                      "#define rt_pieces(tid, nt, each) tegg_rt->pieces(tid, nt, each)",
+                      "#define rt_next(share) tegg_rt->next(share)",
                       *(text(h) for h in _HEADERS),
                       "#pragma GCC visibility push(default)"])
 

@@ -6,11 +6,13 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from tegg.dim import Dim, Poly
 from tegg.kernel.code import KernelCode
 from tegg.planning.plan import Call
 
+from .pieces import pieces
 from .runtime import runtime
 
 
@@ -28,6 +30,7 @@ class Step:
     call: int = -1                        # the call of the plan that it is part of
     given: tuple[Dim, ...] = ()           # sizes that the function takes instead
     barrier: bool = False                 # all threads finish what came before first
+    pieces: int = 1                       # calls that a thread's share is cut into
 
 
 def steps_of(kernels: Sequence[KernelCode], calls: Sequence[Call],
@@ -45,7 +48,8 @@ def steps_of(kernels: Sequence[KernelCode], calls: Sequence[Call],
             steps.append(Step(
                 stage.function, takes, frozenset(call.buffers[b] for b in stage.reads),
                 frozenset(call.buffers[b] for b in stage.writes), stage.parallel and not tiny,
-                None if sizes == tuple(range(len(sizes))) else sizes, 0, number, kernel.given))
+                None if sizes == tuple(range(len(sizes))) else sizes, 0, number, kernel.given,
+                pieces=pieces(call.seconds / len(call.stages)) if stage.divisible else 1))
     return steps
 
 
@@ -94,12 +98,14 @@ class _Step(ctypes.Structure):
                 ("sizes", ctypes.c_void_p), ("given", ctypes.c_void_p),
                 ("derived", ctypes.c_void_p), ("bytes", ctypes.c_void_p),
                 ("buffer_count", ctypes.c_int32), ("size_count", ctypes.c_int32),
-                ("serial", ctypes.c_int32), ("barrier", ctypes.c_int32)]
+                ("serial", ctypes.c_int32), ("barrier", ctypes.c_int32),
+                ("pieces", ctypes.c_int32), ("number", ctypes.c_int32)]
 
 
 class _Program(ctypes.Structure):
     _fields_ = [("steps", ctypes.c_void_p), ("step_count", ctypes.c_int32),
-                ("most_buffers", ctypes.c_int32), ("most_sizes", ctypes.c_int32)]
+                ("most_buffers", ctypes.c_int32), ("most_sizes", ctypes.c_int32),
+                ("shared", ctypes.c_int32)]
 
 
 class Program:
@@ -109,15 +115,17 @@ class Program:
                  symbols: Sequence[str]) -> None:
         self.steps, self.symbols = tuple(steps), tuple(symbols)
         self._keep: list[ctypes.Array] = []
-        self._table = (_Step * max(1, len(steps)))(*(self._step(s, functions) for s in steps))
+        shared = list(accumulate((s.parallel for s in steps), initial=0))
+        self._table = (_Step * max(1, len(steps)))(
+            *(self._step(s, functions, number) for s, number in zip(steps, shared)))
         self._program = _Program(
             ctypes.addressof(self._table), len(steps),
             max((len(s.buffers) for s in steps), default=0),
-            max((max(len(s.sizes or ()), len(s.given)) for s in steps), default=0))
+            max((max(len(s.sizes or ()), len(s.given)) for s in steps), default=0), shared[-1])
         self.address = ctypes.addressof(self._program)
         self._run = runtime().free.rt_run_program
 
-    def _step(self, s: Step, functions: Mapping[str, int]) -> _Step:
+    def _step(self, s: Step, functions: Mapping[str, int], number: int) -> _Step:
         known = [n for n in s.given if isinstance(n, int)]
         derived = [self._array(ctypes.c_int64, encoded(n, self.symbols))
                    for n in s.given] if len(known) < len(s.given) else []
@@ -128,7 +136,8 @@ class Program:
             self._array(ctypes.c_int64, known) if s.given and not derived else None,
             self._array(ctypes.c_void_p, derived) if derived else None,
             self._array(ctypes.c_int64, encoded(s.bytes, self.symbols)),
-            len(s.buffers), len(derived) or len(s.sizes or ()), not s.parallel, s.barrier)
+            len(s.buffers), len(derived) or len(s.sizes or ()), not s.parallel, s.barrier,
+            s.pieces, number)
 
     def _array(self, kind: type, values: Sequence[int]) -> int:
         self._keep.append((kind * max(1, len(values)))(*values))

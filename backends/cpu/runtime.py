@@ -15,7 +15,7 @@ from tegg.cache import default
 
 from . import toolchain
 
-_UNITS = ("runtime", "program", "caller", "entry")
+_UNITS = ("runtime", "pieces", "program", "caller", "entry")
 
 
 @cache

@@ -34,7 +34,7 @@ def _cores() -> int:
 
 
 def _fast_cores() -> int:
-    """The performance cores of a Mac: work is split evenly, so a slow core would delay all."""
+    """The performance cores of a Mac: a slow core would be late with its last piece."""
     value, size = ctypes.c_int(0), ctypes.c_size_t(4)
     try:
         failed = ctypes.CDLL(None).sysctlbyname(b"hw.perflevel0.physicalcpu", ctypes.byref(value),

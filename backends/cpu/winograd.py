@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tegg.backends.cexpr import dim
+from tegg.backends.cpu import pieces
 from tegg.backends.cpu.contraction import nothing, reads_of
 from tegg.backends.cpu.contraction_hooks import Axis, Hooks
 from tegg.backends.cpu.c_templates import template
@@ -160,7 +161,7 @@ class _Kernel:
             B=dim(h.batch.count), OUTER=dim(product(tuple(v.extent for v in c.images))),
             P=str(t.down), Q=str(t.across), MR=str(t.rows), GROUP=str(group),
             GROUPS=str(groups), SEG=str(t.segment), SEGS=str(t.segments), TALL=str(t.tall),
-            MOST=str(t.most), NS=str(t.columns), PS=str(t.padded + width),
+            MOST=str(t.most), PIECES=str(pieces.MOST), NS=str(t.columns), PS=str(t.padded + width),
             YS=str(RESULTS * t.padded), VS=str(planes), MS=str(sums),
             temporary=str(self.temporary), products=_products(h.name, t.vectors),
             choose=_choose(h.name, t, planes, sums))

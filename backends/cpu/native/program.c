@@ -1,6 +1,9 @@
 // Runs the steps of a program inside one parallel region.
+#define _GNU_SOURCE
+#include "pieces.h"
 #include "program.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define EXPORT __attribute__((visibility("default")))
@@ -22,6 +25,8 @@ struct frame {
   void *const *buffers;
   const int64_t *sizes;
   double *seconds;
+  struct rt_queue *queues;  // for each step that all threads do, one for each of nt; may be NULL
+  int nt;
 };
 
 static void copy(const struct rt_step *s, const struct frame *f, int tid, int nt) {
@@ -53,7 +58,14 @@ static void step(const struct rt_step *s, const struct frame *f, int tid, int nt
     for (int i = 0; i < s->size_count; i++) renamed[i] = f->sizes[s->sizes[i]];
     sizes = renamed;
   }
-  s->function(buffers, sizes, tid, nt);
+  rt_share(f->queues && !s->serial ? f->queues + (int64_t)s->number * f->nt : NULL);
+  if (s->pieces == 1 || nt == 1) {
+    s->function(buffers, sizes, tid, nt);
+    return;
+  }
+  struct rt_pieces p = rt_pieces_of(tid, nt, s->pieces);
+  for (int64_t piece; (piece = rt_next_piece(&p)) >= 0;)
+    s->function(buffers, sizes, (int)piece, nt * s->pieces);
 }
 
 static void region(void *arg, int tid, int nt) {
@@ -77,11 +89,24 @@ static void region(void *arg, int tid, int nt) {
       }
     }
   }
+  rt_share(NULL);
 }
+
+#define QUEUES 1024  // that lie on the stack
 
 EXPORT void rt_run_program(const struct rt_program *p, void *const *buffers, const int64_t *sizes,
                            int nt, double *seconds) {
-  struct frame f = {p, buffers, sizes, seconds};
-  if (nt <= 1) region(&f, 0, 1);
-  else tegg_runtime()->run(region, &f, nt);
+  struct frame f = {p, buffers, sizes, seconds, NULL, nt};
+  if (nt <= 1) {
+    region(&f, 0, 1);
+    return;
+  }
+  const size_t count = (size_t)p->shared * (size_t)nt;
+  struct rt_queue near[count < QUEUES ? count + 1 : 1];
+  void *far = NULL;
+  if (count >= QUEUES && posix_memalign(&far, 64, count * sizeof *near)) far = NULL;
+  f.queues = count < QUEUES ? near : far;  // without any, each thread does its own pieces
+  if (f.queues) memset(f.queues, 0, count * sizeof *near);
+  tegg_runtime()->run(region, &f, nt);
+  free(far);
 }

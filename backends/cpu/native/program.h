@@ -25,11 +25,14 @@ struct rt_step {
   int32_t buffer_count, size_count;
   int32_t serial;          // only thread 0 has work
   int32_t barrier;         // wait for all threads before it
+  int32_t pieces;          // of a thread's work, each a call; 1: the function shares it out itself
+  int32_t number;          // among those that all threads do
 };
 
 struct rt_program {
   const struct rt_step *steps;
   int32_t step_count, most_buffers, most_sizes;
+  int32_t shared;          // steps that all threads do
 };
 
 // Runs a program on at most nt threads. `seconds`, if not NULL, gets the time of each step.

@@ -1,6 +1,7 @@
 // The thread pool: workers spin for a moment after each task, so that the next one reaches them in
 // well under a microsecond, and then sleep in the kernel.
 #define _GNU_SOURCE
+#include "pieces.h"
 #include "program.h"
 
 #include <limits.h>
@@ -208,7 +209,7 @@ static void forget_workers(void) {
 static void *scratch(size_t bytes) { return scratch_of(bytes, mates); }
 
 // ---- the table
-static const struct rt_table table = {run, barrier, scratch, now};
+static const struct rt_table table = {run, barrier, scratch, rt_pieces_of, rt_next_piece, now};
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void prepare(void) {

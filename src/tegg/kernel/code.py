@@ -56,7 +56,9 @@ class Stage:
 
     Called as ``void f(void *const *buffers, const int64_t *sizes, int tid, int nt)``. ``buffers``
     holds the kernel's inputs, then its outputs, then its temporaries; ``reads`` and ``writes``
-    are positions in it. ``parallel`` False: only thread 0 has work. ``launch``: how it is started
+    are positions in it. ``parallel`` False: only thread 0 has work. ``divisible``: a small share of
+    it is no dearer for its size than a large one, so that it may be called for more shares than
+    there are threads. ``launch``: how it is started
     instead, where a device runs blocks of threads. ``copy``: it copies one whole buffer to another,
     and is left out where both are one memory. ``product``: what a library of the device makes in
     its place.
@@ -69,6 +71,7 @@ class Stage:
     launch: Launch | None = None
     copy: tuple[int, int] | None = None
     product: Gemm | None = None
+    divisible: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,7 +87,7 @@ class Loops:
         reads = frozenset(s.value.attr.slot for s, _ in walk(f.body)
                           if isinstance(s, (Let, Turn)) and s.value.op == "load")
         return Stage(f.name, reads, writes, self.parallel, language.launch(self.algebra, f),
-                     self.copy)
+                     self.copy, divisible=True)
 
 
 @dataclass(slots=True)

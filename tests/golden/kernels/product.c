@@ -49,25 +49,29 @@ static inline __attribute__((always_inline)) void k_transpose(vf *r) {
   }
 }
 
-// The share of thread tid: ranges of batch items, of row panels and of column panels. The grid
-// tb x tm x tn is the one whose busiest thread has least to do; 6 and 0 are what one
-// element of an operand costs to evaluate, in multiply-adds.
+// Shares of threads: ranges of batch items, of row panels and of column panels. The grid is the one
+// whose busiest thread has least to do; 6 and 0 are what one element of an operand costs
+// to evaluate, in multiply-adds.
+struct k_grid { int64_t b, i, q, tb, tm, tn; };
 struct k_share { int64_t b0, b1, i0, i1, q0, q1; };
-static struct k_share k_split(int64_t b, int64_t mp, int64_t np, int64_t mr, int64_t nr, int tid, int nt) {
-  const struct k_share nothing = {0, 0, 0, 0, 0, 0};
-  if (b <= 0 || mp <= 0 || np <= 0) return nothing;
-  int64_t best = INT64_MAX, tb = 1, tm = 1, tn = 1;
+static struct k_grid k_cut(int64_t b, int64_t mp, int64_t np, int64_t mr, int64_t nr, int nt) {
+  struct k_grid g = {b, mp, np, 0, 0, 0};  // of nothing
+  int64_t best = INT64_MAX;
+  if (b <= 0 || mp <= 0 || np <= 0) return g;
   for (int64_t x = 1; x <= nt && x <= b; x++)
     for (int64_t y = 1; y * x <= nt && y <= mp; y++) {
       int64_t z = nt / (x * y) < np ? nt / (x * y) : np;
       int64_t cb = (b + x - 1) / x, cm = (mp + y - 1) / y * mr, cn = (np + z - 1) / z * nr;
       int64_t cost = cb * (cm * cn + cm * 6 + cn * 0);
-      if (cost < best) { best = cost; tb = x; tm = y; tn = z; }
+      if (cost < best) { best = cost; g.tb = x; g.tm = y; g.tn = z; }
     }
-  if (tid >= tb * tm * tn) return nothing;
-  int64_t i = tid % tm, j = tid / tm % tn, p = tid / (tm * tn);
-  return (struct k_share){b * p / tb, b * (p + 1) / tb, mp * i / tm, mp * (i + 1) / tm,
-                             np * j / tn, np * (j + 1) / tn};
+  return g;
+}
+static struct k_share k_of(struct k_grid g, int tid) {
+  if (tid >= g.tb * g.tm * g.tn) return (struct k_share){0, 0, 0, 0, 0, 0};
+  int64_t i = tid % g.tm, j = tid / g.tm % g.tn, p = tid / (g.tm * g.tn);
+  return (struct k_share){g.b * p / g.tb, g.b * (p + 1) / g.tb, g.i * i / g.tm, g.i * (i + 1) / g.tm,
+                             g.q * j / g.tn, g.q * (j + 1) / g.tn};
 }
 
 // The product of a block of rows of A with panels of B: the only code that multiplies.
@@ -200,29 +204,30 @@ static void k_finish0(const float *const b0, const float *const b1, const float 
   }
 }
 
-// Rows row0 .. row1 against the column panels q0 .. q1 of one batch item. Sums of a depth that takes
-// several blocks of k rest in `sums`, tile by tile.
-static void k_block(const float *const b0, const float *const b1, const float *const b2, float *const b3, int64_t z0,  int64_t row0, int64_t row1, int64_t q0, int64_t q1,
-    const float *panels0,  char *ws) {
+// A block of rows against the column panels q0 .. q1 of one batch item, of those from low to high that
+// meet these rows. fresh: the rows are not in scratch memory yet. Sums of a depth that takes several
+// blocks of k rest in `sums`, tile by tile.
+static void k_block(const float *const b0, const float *const b1, const float *const b2, float *const b3, int64_t z0,  int64_t row, int64_t rows, int64_t tall, int64_t q0, int64_t q1,
+    int64_t low, int64_t high, int64_t fresh, const float *panels0,  char *ws) {
   const int64_t from0 = 0;
   const int64_t from1 = from0 + (96 + 47) / 48;
   const int64_t steps = 48, blocks = 48 > steps ? (48 + steps - 1) / steps : 1;
-  const int64_t as = 80, deep = 48, tall = k_tall(row1 - row0), span = blocks > 1 ? 85 : q1 - q0;
+  const int64_t as = 80, deep = 48, span = blocks > 1 ? 85 : q1 - q0, pace = k_pace(rows);
   float *const a = (float *)ws;
   float *const tile = (float *)(ws + ((tall + 0) * as * sizeof(float) + 63) / 64 * 64), *const sums = tile + 1 * 1 * 8 * 48;
-  for (int64_t row = row0; row < row1; row += tall) {
-    const int64_t rows = row1 - row < tall ? row1 - row : tall, pace = k_pace(rows);
 
-    for (int64_t c0 = q0; c0 < q1; c0 += span) {
-      const int64_t c1 = q1 - c0 > span ? c0 + span : q1;
-      for (int64_t kb = 0; kb < blocks; kb++) {
-        const int64_t ko0 = kb * steps, ko1 = 48 - ko0 < steps ? 48 : ko0 + steps;
-        const int64_t kc = (ko1 - ko0) * (1), at = ko0 * (1);
-        const int64_t after = kb + 1 < blocks ? at + kc : 0;  // depth that the first panel is next read at
-        if (blocks > 1 || c0 == q0) {
+  for (int64_t c0 = q0; c0 < q1; c0 += span) {
+    const int64_t c1 = q1 - c0 > span ? c0 + span : q1;
+    // Panels that are read one after the other, and once more from the first on.
+    const int64_t first = blocks > 1 ? c0 : low, last = blocks > 1 ? c1 : high; (void)first; (void)last;
+    for (int64_t kb = 0; kb < blocks; kb++) {
+      const int64_t ko0 = kb * steps, ko1 = 48 - ko0 < steps ? 48 : ko0 + steps;
+      const int64_t kc = (ko1 - ko0) * (1), at = ko0 * (1);
+      const int64_t after = kb + 1 < blocks ? at + kc : 0;  // depth that the first panel is next read at
+      if (blocks > 1 || fresh) {
           const int64_t whole = rows / 8 * 8;
           if (whole < rows) k_fill(b0, b1, b2, b3, z0, row + whole, rows - whole, ko0, ko1, as, a + whole * as);
-        }
+      }
         const int64_t whole = rows / 8 * 8, stride = 48;
         const float *const in = b0 + (ko0 + row * 48);
         for (int64_t q = c0 > from0 ? c0 : from0; q < c1 && q < from1; q++) {
@@ -233,7 +238,7 @@ static void k_block(const float *const b0, const float *const b1, const float *c
 
             {
               const float *const b = panels0 + ((q - from0) * deep + at) * 48;
-              const char *const next = (const char *)(q + 1 < c1 && q + 1 < from1 ? (b + deep * 48) : panels0 + ((c0 > from0 ? c0 - from0 : 0) * deep + after) * 48) + ahead;
+              const char *const next = (const char *)(q + 1 < last && q + 1 < from1 ? (b + deep * 48) : panels0 + ((first > from0 ? first - from0 : 0) * deep + after) * 48) + ahead;
 k_product_3(kc, i < whole ? in + i * stride : a + i * as, i < whole ? stride : as, b, t + 0, kb > 0, next, pace);
             }
 
@@ -243,7 +248,6 @@ k_product_3(kc, i < whole ? in + i * stride : a + i * as, i < whole ? stride : a
           }
         }
 
-      }
     }
   }
 }
@@ -266,6 +270,8 @@ void k_stage0(void *const *buffers, const int64_t *sizes, int tid, int nt) {
   }
 }
 
+// A piece is some panels of columns against a block of rows, or several such, of one share: what one
+// thread leaves of its share another takes over. Rows that stay are not evaluated again.
 void k(void *const *buffers, const int64_t *sizes, int tid, int nt) {
   const float *const b0 = (const float *)buffers[0];
   const float *const b1 = (const float *)buffers[1];
@@ -274,22 +280,39 @@ void k(void *const *buffers, const int64_t *sizes, int tid, int nt) {
   const int64_t row_panels = (64 + 8 - 1) / 8;
   const int64_t from0 = 0;
   const int64_t from1 = from0 + (96 + 47) / 48;
-  const struct k_share s = k_split(1, row_panels, from1, 8, 48, tid, nt);
-  const int64_t row0 = s.i0 * 8, row1 = s.i1 * 8 < 64 ? s.i1 * 8 : 64;
-  if (s.b0 >= s.b1 || row0 >= row1 || s.q0 >= s.q1) return;
-  const int64_t steps = 48, as = 80, tall = k_tall(row1 - row0);
-  const int64_t span = 48 > steps ? (s.q1 - s.q0 < 85 ? s.q1 - s.q0 : 85) : 0;
-  const int64_t head = ((tall + 0) * as * sizeof(float) + 63) / 64 * 64
-      + (1 + span * (tall / 8)) * (1 * 8 * 48) * sizeof(float) + 256;
+  const struct k_grid grid = k_cut(1, row_panels, from1, 8, 48, nt);
+  if (!grid.tm) return;
+  const int64_t steps = 48, as = 80, highest = (row_panels + grid.tm - 1) / grid.tm * 8;
+  const int64_t widest = (from1 + grid.tn - 1) / grid.tn, most = highest < 64 ? highest : 64;
+  const int64_t span = 48 > steps ? (widest < 85 ? widest : 85) : 0;
+  const int64_t head = ((most + 0) * as * sizeof(float) + 63) / 64 * 64
+      + (1 + span * (most / 8)) * (1 * 8 * 48) * sizeof(float) + 256;
   int64_t bytes = (head + 63) / 64 * 64;
-
 
   char *const ws = rt_scratch(bytes);
 
-  for (int64_t batch = s.b0; batch < s.b1; batch++) {
-    const int64_t z0 = batch; (void)z0;
+  int64_t batch_here = -1, row_here = -1;  // whose rows rest in scratch memory
+  const double whole = (double)(1) * row_panels * from1 * (48) * (8 * 48) / 1048576 / nt;
+  const int pieces = nt == 1 || whole < 1 ? 1 : whole < 32 ? (int)whole : 32;
+  struct rt_pieces todo = rt_pieces(tid, nt, pieces);
+  for (int64_t piece; (piece = rt_next(&todo)) >= 0;) {
+    const struct k_share s = k_of(grid, piece / pieces);
+    const int64_t row0 = s.i0 * 8, row1 = s.i1 * 8 < 64 ? s.i1 * 8 : 64, wide = s.q1 - s.q0;
+    if (s.b0 >= s.b1 || row0 >= row1 || wide <= 0) continue;
+    const int64_t tall = k_tall(row1 - row0), blocks = (row1 - row0 + tall - 1) / tall;
+    // Of a depth of several blocks each cut reads all rows again, so there are fewer.
+    const int64_t cut_in = span ? 4 : pieces, even = (wide + cut_in - 1) / cut_in;
+    const int64_t each = span && span < even ? span : even, cuts = (wide + each - 1) / each;
+    const int64_t units = (s.b1 - s.b0) * blocks * cuts, end = units * (piece % pieces + 1) / pieces;
+    for (int64_t u = units * (piece % pieces) / pieces, here; u < end; u += here) {
+      const int64_t at = u / cuts, cut = u % cuts, batch = s.b0 + at / blocks, row = row0 + at % blocks * tall;
+      const int64_t fresh = batch != batch_here || row != row_here;
+      const int64_t q0 = s.q0 + cut * each, q1 = q0 + (here = cuts - cut < end - u ? cuts - cut : end - u) * each;
+      const int64_t z0 = batch; (void)z0;
 
-
-    k_block(b0, b1, b2, b3, z0,  row0, row1, s.q0, s.q1, (const float *)buffers[4] + 0,  ws);
+      batch_here = batch, row_here = row;
+      k_block(b0, b1, b2, b3, z0,  row, row1 - row < tall ? row1 - row : tall, tall, q0, q1 < s.q1 ? q1 : s.q1,
+          s.q0, s.q1, fresh, (const float *)buffers[4] + 0,  ws);
+    }
   }
 }

@@ -1,0 +1,99 @@
+"""Steps in pieces: each is done once, by whichever thread comes to it."""
+
+import ctypes
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from profiles import examples
+from tegg.backends.cpu import library, pieces
+from tegg.backends.cpu.program import Program, steps_of, with_barriers
+
+from tegg.kernel.code import KernelCode, Stage, Work
+from tegg.planning.plan import Call
+
+HEAD = "void {name}(void *const *b, const int64_t *n, int tid, int nt) {{ {body} }}\n"
+COUNT = """_Atomic int *o = b[0];
+for (int64_t u = n[0] * tid / nt; u < n[0] * (tid + 1) / nt; u++) o[u]++;"""
+OWN = """_Atomic int *o = b[0];
+struct rt_pieces todo = rt_pieces(tid, nt, (int)n[1]);
+for (int64_t p; (p = rt_next(&todo)) >= 0;)
+  for (int64_t u = n[0] * p / (nt * n[1]); u < n[0] * (p + 1) / (nt * n[1]); u++) o[u]++;"""
+# The first piece waits for all others, 20 s at most: its thread has more of them, which others do.
+WAIT = """_Atomic int *o = b[0]; const struct rt_table *rt = tegg_rt; const double end = rt->now() + 20;
+if (tid == 0) while (*o < nt - 1 && rt->now() < end) sched_yield();
+(*o)++;"""
+
+
+def kernel(name, body, symbols, divisible):
+    stage = Stage(name, frozenset(), frozenset({0}), divisible=divisible)
+    return KernelCode(name, HEAD.format(name=name, body=body), (stage,), (), symbols,
+                      Work(0, 0, 0, 0))
+
+
+divided = kernel("divided", COUNT, ("m",), True)
+own = kernel("own", OWN, ("m", "each"), False)
+waiting = kernel("waiting", "extern int sched_yield(void); " + WAIT, ("m",), True)
+
+
+@pytest.fixture(scope="module")
+def functions():
+    return library.load([divided, own, waiting]).functions
+
+
+def run(code, functions, sizes, threads, seconds, buffers, repeats=1):
+    calls = [Call(0, (0,), (0,), seconds, "")] * repeats
+    steps = with_barriers(steps_of([code], calls, code.symbols, serial=0.0), frozenset())
+    made = Program(steps, functions, code.symbols)
+    made.run((ctypes.c_void_p * 1)(buffers.ctypes.data), (ctypes.c_int64 * len(sizes))(*sizes),
+             threads)
+    return steps
+
+
+@settings(max_examples=examples(40))
+@given(st.integers(0, 300), st.integers(1, 6), st.integers(0, 40), st.integers(1, 3))
+def test_each_call_of_a_step_is_made_once(functions, m, threads, cut, repeats):
+    out = np.zeros(max(1, m), np.int32)
+    run(divided, functions, (m,), threads, cut * pieces.SECONDS, out, repeats)
+    np.testing.assert_array_equal(out[:m], repeats)
+
+
+@settings(max_examples=examples(40))
+@given(st.integers(0, 300), st.integers(1, 6), st.integers(1, 40), st.integers(1, 3))
+def test_each_piece_that_a_function_asks_for_is_given_once(functions, m, threads, each, repeats):
+    out = np.zeros(max(1, m), np.int32)
+    run(own, functions, (m, each), threads, 1.0, out, repeats)
+    np.testing.assert_array_equal(out[:m], repeats)
+
+
+def test_queues_of_many_steps_lie_in_memory_of_their_own(functions):
+    out = np.zeros(40, np.int32)
+    run(divided, functions, (40,), 3, 4 * pieces.SECONDS, out, repeats=700)
+    np.testing.assert_array_equal(out, 700)
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_what_a_late_thread_leaves_others_do(functions, threads):
+    """Its own other pieces are done while it waits: else it would wait for ever."""
+    out = np.zeros(1, np.int32)
+    (step,) = run(waiting, functions, (0,), threads, 8 * pieces.SECONDS, out)
+    assert step.pieces == 8 and out[0] == 8 * threads
+
+
+def test_without_a_program_a_thread_does_its_own_pieces(functions):
+    out = np.zeros(12, np.int32)
+    prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_int)
+    prototype(functions["own"])((ctypes.c_void_p * 1)(out.ctypes.data),
+                                (ctypes.c_int64 * 2)(12, 2), 1, 3)
+    np.testing.assert_array_equal(out, [0] * 4 + [1] * 4 + [0] * 4)
+
+
+def test_long_steps_are_cut_where_small_shares_cost_no_more():
+    def cut(code, seconds):
+        (step,) = steps_of([code], [Call(0, (0,), (0,), seconds, "")], code.symbols)
+        return step.pieces
+
+    assert [cut(divided, s * pieces.SECONDS) for s in (0, 0.5, 1.5, 9, 1e6)] == [
+        1, 1, 1, 9, pieces.MOST]
+    assert cut(own, 1.0) == 1
