@@ -31,7 +31,8 @@ def test_the_network_sorts_all_zeros_and_ones(n):
 
 
 def elements(rng: np.random.Generator, kind: str, shape: tuple[int, ...], dtype) -> np.ndarray:
-    """Elements of a kind: random bits, few values, in order, or those that break things."""
+    """Elements of a kind: random bits, few values, in order, runs of near ones, so that merges end
+    in one run long before the other, or those that break things."""
     count = int(np.prod(shape))
     if kind == "bits":
         x = rng.bytes(count * dtype.itemsize)
@@ -40,6 +41,8 @@ def elements(rng: np.random.Generator, kind: str, shape: tuple[int, ...], dtype)
         with np.errstate(all="ignore"):
             out = {"few": rng.integers(0, 3, count), "rising": np.arange(count),
                    "falling": -np.arange(count),
+                   "clusters": np.repeat(rng.integers(0, 9, count // 997 + 1) * 1000, 997)[:count]
+                   + rng.integers(0, 1000, count),
                    "special": rng.choice(SPECIALS if dtype.is_float else [0, 1, 7], count)
                    }[kind].astype(dtype.numpy)
     return out.reshape(shape)
@@ -62,7 +65,7 @@ def same(got: np.ndarray, want: np.ndarray, said: str) -> None:
     np.testing.assert_array_equal(got, want, err_msg=said)
 
 
-KINDS = ("bits", "few", "rising", "falling", "special")
+KINDS = ("bits", "few", "rising", "falling", "clusters", "special")
 
 
 @pytest.mark.parametrize("lanes", [4, 8, 16])
