@@ -24,7 +24,7 @@ from .sorting import (
 )
 
 _CHUNKS = 16     # of a row that threads share, whatever their number
-_LONG = 1 << 15  # elements of a row that is worth their meeting at every level
+_LONG = 1 << 13  # elements of a row that is worth their meeting at every level
 _SHARED = 16     # rows from which threads share rows
 _SHORT = 20      # elements that are inserted one by one sooner than a square is filled up
 
