@@ -159,6 +159,12 @@ def test_parts_give_the_same_bits_for_any_number_of_threads():
         assert all(np.array_equal(results[0], r) for r in results[1:])
 
 
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("m, n, k", [(1, 3, 0), (4, 40, 0), (2, 3000, 0), (0, 3, 4), (3, 0, 4)])
+def test_what_is_empty_has_a_price(m, n, k, transposed):
+    assert chosen(matmul(m, n, k, transposed), Wide())
+
+
 # ---- what a form executes
 @settings(max_examples=examples(30))
 @given(st.integers(1, 3), st.integers(1, 90), st.integers(1, 90), st.integers(1, 600),

@@ -552,6 +552,8 @@ SHAPE_ERRORS = [
      "heads"),
     (lambda x: tegg.scaled_dot_product_attention(x, x, x, enable_gqa=True),
      "attention: q (2, 3), k (2, 3), v (2, 3) need a rank of at least 3"),
+    (lambda x: tegg.scaled_dot_product_attention(x, x, x, attn_mask=np.ones((1, 2, 2), bool)),
+     "attention: attn_mask of shape (1, 2, 2) does not broadcast to scores of shape (2, 2)"),
     (lambda x: tegg.scaled_dot_product_attention(
         x.expand(4, 2, 3), x.expand(2, 2, 3), x.expand(2, 2, 3)),
      "attention: q (4, 2, 3), k (2, 2, 3), v (2, 2, 3) do not fit; for groups of query heads write "

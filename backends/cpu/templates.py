@@ -99,8 +99,9 @@ class _Dots:
         lanes = lanes_of(register(e.dtype), self.width)
         tall, across = -(-e.m // rows), -(-e.n // _DOTS)
         depth = -(-e.k // lanes) * lanes
+        timed = max(depth, lanes)  # a depth of 0 has no speed, but is done at some
         slots = max(2 * rows * _DOTS, _PORTS * _LATENCY)
-        used = _DOTS * rows / slots * depth / max(1, depth + _REDUCE * lanes)
+        used = _DOTS * rows / slots * timed / (timed + _REDUCE * lanes)
         pieces = parts if parts > 1 else -(-e.n // (4 * lanes))
         return Execution(2.0 * e.batch * depth * tall * rows * across * _DOTS, used,
                          max(1, e.batch * pieces), 0, 0,

@@ -58,7 +58,7 @@ static void step(const struct rt_step *s, const struct frame *f, int tid, int nt
     for (int i = 0; i < s->size_count; i++) renamed[i] = f->sizes[s->sizes[i]];
     sizes = renamed;
   }
-  rt_share(f->queues && !s->serial ? f->queues + (int64_t)s->number * f->nt : NULL);
+  if (f->queues) rt_share(s->serial ? NULL : f->queues + (int64_t)s->number * f->nt);
   if (s->pieces == 1 || nt == 1) {
     s->function(buffers, sizes, tid, nt);
     return;
@@ -89,7 +89,7 @@ static void region(void *arg, int tid, int nt) {
       }
     }
   }
-  rt_share(NULL);
+  if (f->queues) rt_share(NULL);
 }
 
 #define QUEUES 1024  // that lie on the stack

@@ -177,6 +177,13 @@ def walk(stmts: Sequence[Stmt], around: tuple[Loop, ...] = ()) -> Iterator[
             yield from walk(s.body, around)
 
 
+def divisible(stmts: Sequence[Stmt]) -> bool:
+    """Whether many small shares cost no more than few large ones: loops that threads share stand
+    outermost, and nothing beside them that each share would do again but single values."""
+    return all(s.once or divisible(s.body) if isinstance(s, Block) else
+               s.shared if isinstance(s, Loop) else isinstance(s, (Let, Ahead)) for s in stmts)
+
+
 def arrays(stmts: Sequence[Stmt]) -> list[Array]:
     """The scratch arrays, by number."""
     found = {s.array.number: s.array for s, _ in walk(stmts)

@@ -15,7 +15,7 @@ from tegg.kernel.domain import Write, settle
 from tegg.kernel.fuse import fuse
 from tegg.kernel.index import Algebra, Form, Gathered, Guard
 from tegg.kernel.lane import Lanes
-from tegg.kernel.loops import Function, Let, Store, Turn, verify, walk
+from tegg.kernel.loops import Function, Let, Store, Turn, divisible, verify, walk
 from tegg.kernel.order import nests
 from tegg.kernel.partial import (
     combined,
@@ -87,7 +87,7 @@ class Loops:
         reads = frozenset(s.value.attr.slot for s, _ in walk(f.body)
                           if isinstance(s, (Let, Turn)) and s.value.op == "load")
         return Stage(f.name, reads, writes, self.parallel, language.launch(self.algebra, f),
-                     self.copy, divisible=True)
+                     self.copy, divisible=divisible(f.body))
 
 
 @dataclass(slots=True)

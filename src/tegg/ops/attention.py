@@ -70,6 +70,9 @@ def scaled_dot_product_attention(query: Operand, key: Operand, value: Operand,
         scores = where(_causal(graph, a.shape[-2], b.shape[-2]), scores, -math.inf)
     if attn_mask is not None:
         mask = wrap(graph, node_of("attention", graph, attn_mask))
+        if len(mask.shape) > len(scores.shape):
+            fail(ShapeError, f"attention: attn_mask of shape {show(mask.shape)} does not broadcast "
+                             f"to scores of shape {show(scores.shape)}; leave out axes")
         scores = (where(mask, scores, -math.inf) if mask.dtype is bool_ else add(scores, mask))
     weights = softmax(scores, -1)
     return _heads(graph, weights.node, c, "xz", "zd", "xd", group, a.dtype)
