@@ -64,7 +64,7 @@ def sort_pairs(node: Node, name: str, reads: tuple[int, ...], write: int,
     count = hint(product(source.shape))
     stored = hint(product(node.shape)) * node.dtype.itemsize
     passes = -(-8 * dtype.itemsize // 8)
-    return Templated(text, (Stage(name, frozenset((read,)), frozenset((write,))),),
+    return Templated(text, (Stage(name, frozenset((read,)), frozenset((write,)), divisible=True),),
                      Work(count * passes, count * passes, count * dtype.itemsize, stored))
 
 

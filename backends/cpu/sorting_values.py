@@ -57,7 +57,7 @@ def sort_values(width: int, node: Node, name: str, reads: tuple[int, ...], write
     if hint(n) < _LONG or hint(rows) >= _SHARED:
         words["GROUP"] = grouped(node, hint(n))
         text.append(sort_template("values").substitute(words))
-        stages = (Stage(name, frozenset((read,)), frozenset((write,))),)
+        stages = (Stage(name, frozenset((read,)), frozenset((write,)), divisible=True),)
     else:
         size = rows * (n + _CHUNKS * wide * wide + wide)
         kind = i64 if key_bits(dtype) == 64 else i32
@@ -177,7 +177,7 @@ def _shared(words: Mapping[str, object], dtype: DType, slots: tuple[int, int, in
     """The stages of long rows: chunks, level after level of merges, and zeros of both signs."""
     read, write, first, second = slots
     name = str(words["k"])
-    stages = [Stage(f"{name}_0", frozenset((read,)), frozenset((first,)))]
+    stages = [Stage(f"{name}_0", frozenset((read,)), frozenset((first,)), divisible=True)]
     levels = []
     source, target, pairs = first, second, _CHUNKS // 2
     while pairs:
@@ -187,7 +187,8 @@ def _shared(words: Mapping[str, object], dtype: DType, slots: tuple[int, int, in
             words, NUMBER=number, PAIRS=pairs, source=source, target=target,
             AFTER=sort_template("last").substitute(words).rstrip() if last else ""))
         stages.append(Stage(f"{name}_{number}", frozenset((source,)),
-                            frozenset((target, write) if last else (target,))))
+                            frozenset((target, write) if last else (target,)),
+                            divisible=True))
         source, target, pairs = target, source, pairs // 2
     if dtype.is_float:
         levels.append(sort_template("shared_zeros").substitute(words, NUMBER=len(stages),
