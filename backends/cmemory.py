@@ -9,7 +9,7 @@ from tegg.backends.cload import Loads
 from tegg.dtype import DType
 from tegg.kernel.domain import Write, spread
 from tegg.kernel.index import Algebra, variable
-from tegg.kernel.loops import Ahead, Array, Keep, Turn
+from tegg.kernel.loops import Ahead, Array, Keep, Store, Turn
 from tegg.kernel.value import Val
 
 _LINE = 64  # bytes that move between caches together
@@ -126,12 +126,13 @@ class Memory(Loads):
             value = self.ref(v, copy, True) + lane_of.format(i)
             self.line(f"{test}s{letter}_store({address(i)}, {value});")
 
-    def _store(self, w: Write, past: bool) -> None:
+    def _store(self, s: Store) -> None:
         """A write at its place; with lanes where its address or its value has them."""
+        w = s.write
         letter, var = MEMORY[w.value.dtype.name], self.at.vector
         lanes = var is not None and any(var in f.vars() for f in w.forms())
         if not lanes:
-            self._scalar_store(w, letter)
+            self._scalar_store(w, letter, s.asked)
             return
         k = self.lanes.coefficient(w.form, var)
         plain = all(var not in g.form.vars() for g in w.guards)
@@ -142,7 +143,7 @@ class Memory(Loads):
                 test = f"if ({self.condition(w.guards, u)}) " if w.guards else ""
                 if self.at.masked:
                     self.line(f"{test}v{letter}_storem({address}, {value}, mask);")
-                elif past:
+                elif s.past:
                     size = f"(int64_t)sizeof(*b{w.slot}) * {dim(spread(w.vars))}"
                     self.line(f"v{letter}_stream({address}, {value}, "
                               f"STREAMS(b{w.slot} + {self.form(w.form)}, {size}));")
@@ -182,9 +183,16 @@ class Memory(Loads):
                      f"{value})")
         self.line(f"{test}s{letter}_store({address}, {value});")
 
-    def _scalar_store(self, w: Write, letter: str) -> None:
+    def _scalar_store(self, w: Write, letter: str, asked: bool) -> None:
         tests = [self.condition(w.guards)] if w.guards else []
-        self._update(w, letter, f"b{w.slot} + {self.form(w.form)}", self.ref(w.value), tests)
+        address = f"b{w.slot} + {self.form(w.form)}"
+        if asked:
+            self._ask(address, f"if ({tests[0]}) " if tests else "")
+        self._update(w, letter, address, self.ref(w.value), tests)
+
+    def _ask(self, address: str, test: str) -> None:
+        """Ask for a place that is written next."""
+        self.line(f"{test}fetch_write({address});")
 
     def _ahead(self, s: Ahead) -> None:
         """One request a line."""

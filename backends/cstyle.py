@@ -58,7 +58,7 @@ class Printer(Memory):
         elif isinstance(s, Finish):
             self._finish(s)
         elif isinstance(s, Store):
-            self._store(s.write, s.past)
+            self._store(s)
         elif isinstance(s, Ahead):
             self._ahead(s)
         elif isinstance(s, Block):
@@ -165,6 +165,9 @@ class Printer(Memory):
         exponentials is kept relative to the largest so far, and its logarithm is the value."""
         lanes, scaled = self.is_vector(v), v.attr.kind == "logadd"
         prefix = f"{'v' if lanes else 's'}{REGISTER[v.dtype.name]}"
+        if self.at.vector in v.attr.vars:
+            self._running(v, prefix)
+            return
         for u in self._copies_of(v):
             copy = f"{v.id}_{u}" if lanes else f"{v.id}"
             term = self.ref(v.args[0], u, lanes)
@@ -176,6 +179,15 @@ class Printer(Memory):
             return f"{prefix}_logged(a{copy}, s{copy})" if scaled else f"a{copy}"
 
         self._define(v, value)
+
+    def _running(self, v: Val, prefix: str) -> None:
+        """Lanes are consecutive: each vector goes on from the last lane of the one before."""
+        self.scopes[-1].add(v.id)
+        for u in self._copies_of(v):
+            name = f"v{v.id}_{u}"
+            self.line(f"const {self._type(v.dtype, True)} {name} = {prefix}_running_"
+                      f"{self._combine(v)}(a{v.id}, {self.ref(v.args[0], u, True)});")
+            self.line(f"a{v.id} = {name}[{self.dialect.width - 1}];")
 
     def _start(self, s: Start) -> None:
         r, first = s.value, self._identity(s.value)

@@ -97,3 +97,25 @@ def test_an_operand_that_is_read_where_it_lies_asks_for_runs_a_page_on(form, alo
 def test_of_long_runs_it_asks_for_the_next_page() -> None:
     assert operand(3, 8192, False, "dots") == [
         "fetch_read(b0 + (k0 + n0 * 8192 + z0 * 24576 + 1024));"]
+
+
+def scattered(rows: int, columns: int, mode: str) -> tuple[Draw, Node]:
+    g = Draw()
+    index = g.x(rows, columns, dtype="i64")
+    return g, g.op("ScatterAlong", g.x(rows, columns), index, g.x(rows, columns), 0, mode)
+
+
+def test_places_anywhere_are_asked_for_before_they_are_written() -> None:
+    g, y = scattered(512, 512, "last")
+    lines = [x.strip() for x in lower(g, [y], "k", C(16)).source.splitlines()]
+    at = next(i for i, x in enumerate(lines) if "sf_store" in x)
+    test, place = lines[at].split("sf_store(")
+    assert lines[at - 1] == f"{test}fetch_write({place.split(', ')[0]});"
+    check(g, [y])
+
+
+@pytest.mark.parametrize("rows, mode", [(100, "last"), (512, "add"), (512, "max")])
+def test_near_places_and_updates_are_not_asked_for(rows, mode) -> None:
+    g, y = scattered(rows, rows, mode)
+    last = lower(g, [y], "k", C(16)).source.split("void k_1")[1]
+    assert "fetch_write" not in last

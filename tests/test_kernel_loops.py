@@ -20,6 +20,7 @@ from tegg.kernel.loops import (
     Loop,
     Start,
     Store,
+    divisible,
     verify,
 )
 from tegg.kernel.lower import lower
@@ -56,6 +57,20 @@ def test_a_good_tree():
 def test_a_bad_tree(stmts, message):
     with pytest.raises(AssertionError, match=message):
         verify(stmts)
+
+
+SHARED = Loop(I, (Let(X), Let(Y), STORE), shared=True)
+
+
+@pytest.mark.parametrize(("stmts", "holds"), [
+    ([SHARED], True),
+    ([Block((Let(X), SHARED)), Block((GOOD,), once=True)], True),
+    ([Loop(J, (SHARED,))], False),            # each share would go along J
+    ([Block((GOOD, SHARED))], False),         # and would do again what stands before
+    ([Block((Start(TOTAL, 0), SHARED))], False),
+], ids=["outermost", "values beside it", "inner", "a loop beside it", "a sum beside it"])
+def test_small_shares_are_as_cheap_where_the_shared_loop_stands_outermost(stmts, holds):
+    assert divisible(stmts) is holds
 
 
 def test_products_are_fused_into_sums_once():

@@ -53,11 +53,15 @@ def test_scans_of_scans_and_reductions():
     check(g, [g.op("CumMax", once, 1), g.total(g.op("CumSum", once, 1), 0), once])
 
 
-def test_lanes_follow_contiguous_columns_only():
+def test_lanes_follow_what_is_contiguous():
+    """Columns side by side, or the row itself, in whose vectors lanes are joined in steps."""
     g = Draw()
     x = g.x(64, 64)
     down, along = (lower(g, [g.op("CumSum", x, a)], "k", C(16)).source for a in (0, 1))
-    assert "vd_add" in down and "vd_add" not in along and "sd_add" in along
+    assert "vd_add" in down and "running" not in down
+    assert "vd_running_add" in along and "sd_add" not in along
+    strided = lower(g, [g.op("CumSum", g.permute(x, (1, 0)), 1)], "k", C(16)).source
+    assert "running" not in strided
     dear = lower(g, [g.op("LogCumSumExp", x, 1)], "k", C(16)).source
     assert "vd_logsum" in dear
 
@@ -103,3 +107,21 @@ def test_a_scan_in_the_oracle_is_its_expansion():
     spelled = g.idiom("CumSum", x, 1)
     a, b = evaluate([row, spelled], random_inputs(g, {}))
     np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("op", SCANS[:3])
+@pytest.mark.parametrize("dtype", ("f32", "f64", "i32", "i64"))
+def test_special_values_stay_where_they_came(op, dtype):
+    """In lanes that are joined in steps: nothing of a lane gets into those before it."""
+    g = Draw()
+    code = lower(g, [g.op(op, g.x(3, 203, dtype=dtype), 1)], "k", C(16))
+    assert "_running_" in code.source
+    rng = np.random.default_rng(1)
+    x = rng.integers(-2, 3, (3, 203)).astype(dtype.replace("f", "float").replace("i", "int"))
+    if dtype[0] == "f":
+        x[0, [5, 60, 130]], x[1, 20], x[2, 100], x[2, :9] = (-np.inf, -0.0, np.nan), np.inf, -np.inf, -0.0
+    (got,) = call(build(code, 16), code, g, list(g.nodes[-1:]), {0: x}, {}, 2)
+    ufunc = {"CumSum": np.add, "CumProd": np.multiply, "CumMax": np.maximum}[op]
+    with np.errstate(all="ignore"):
+        want = ufunc.accumulate(x.astype(np.float64) if dtype[0] == "f" else x, 1).astype(x.dtype)
+    np.testing.assert_array_equal(got, want)

@@ -147,12 +147,13 @@ def sorts(width: int) -> list[Fragment]:
     for dtype, shape, axis, kept in (
             ("f32", (5, 300), 1, 300), ("f32", (3, 700, 7), 1, 5), ("f64", (4, 90), 1, 90),
             ("f16", (2, 65, 3), 1, 65), ("bf16", (2000,), 0, 9), ("i64", (7, 41), 1, 41),
-            ("i32", (9000,), 0, 9000), ("u8", (3, 500), 1, 2), ("i8", (1, 1), 1, 1),
+            ("i32", (9000,), 0, 9000), ("f32", (40_001, 2), 0, 20_000), ("u8", (3, 500), 1, 2), ("i8", (1, 1), 1, 1),
             ("bool", (50, 2), 0, 50)):
         for descending in (0, 1):
-            g = Draw()
-            y = g.op("ArgSort", g.x(*shape, dtype=dtype), axis, (kept,), descending)
-            out.append(Fragment(g, [y], lower(g, [y], f"k{len(out)}", C(width))))
+            for name in ("ArgSort", "Sort"):
+                g = Draw()
+                y = g.op(name, g.x(*shape, dtype=dtype), axis, (kept,), descending)
+                out.append(Fragment(g, [y], lower(g, [y], f"k{len(out)}", C(width))))
     return out
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 
 from tegg.backends.cexpr import Dialect
 from tegg.backends.cfunction import print_function
 from tegg.backends.cown import spellings, templates
-from tegg.backends.cpu.sorting import sort_rows
+from tegg.backends.cpu.sorting import sort_indices
+from tegg.backends.cpu.sorting_values import sort_values
 from tegg.backends.spelling import OPS
 from tegg.ir.code import Code
 from tegg.ir.op import Op
@@ -22,8 +24,6 @@ _SCALAR = MappingProxyType({"f": "float", "d": "double", "i": "int32_t", "l": "i
 _VECTOR = MappingProxyType({"f": "vf", "d": "vd", "i": "vi", "l": "vl", "u": "vu", "c": "vc",
                             "b": "vi"})
 _MEMORY = MappingProxyType({**_SCALAR, "h": "uint16_t", "g": "uint16_t", "b": "uint8_t"})
-
-_TEMPLATES: Mapping[str, Template] = MappingProxyType({"ArgSort": sort_rows})
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,8 @@ class C:
 
     @property
     def templates(self) -> Mapping[str, Template]:
-        return {**_TEMPLATES, **templates(self.own)} if self.own else _TEMPLATES
+        return {"ArgSort": sort_indices, "Sort": partial(sort_values, self.width),
+                **templates(self.own)}
 
     @property
     def dialect(self) -> Dialect:

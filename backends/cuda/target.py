@@ -131,7 +131,7 @@ class Cuda:
             return "it is lowered as one of its templates, or as its expansion"
         if op.kind == "kernel":
             return "it is a kernel of its own, and such rows bring no code for CUDA"
-        if op.name == "ArgSort":
+        if op.kind == "sort":
             return "this device has no sort; its expansion compares all pairs"
         if op.expand or op.kind != "elementwise" or op.name in (
                 "Cast", "Contiguous", *self.language.native):

@@ -161,6 +161,9 @@ class SimtPrinter(WidePrinter):
             else:
                 self._pass(mine)
 
+    def _ask(self, address: str, test: str) -> None:
+        """Other threads run while one waits for memory."""
+
     def statement(self, s: Stmt) -> None:
         assert not isinstance(s, (Keep, Fetch, Turn)), f"{s} needs scratch; threads have none"
         if isinstance(s, Loop) and s.var in self.dealt:

@@ -11,7 +11,7 @@ from tegg.kernel.accesses import NONE, Access, Even, multiple
 from tegg.kernel.domain import Write
 from tegg.kernel.index import Algebra, Gathered, Var
 from tegg.kernel.lane import Lanes
-from tegg.kernel.loops import Accumulate, Let, Stmt
+from tegg.kernel.loops import Accumulate, Let, Stmt, Store
 from tegg.kernel.value import Load, Val
 
 _TWO = ("{}.x", "{}.y")
@@ -155,10 +155,11 @@ class WidePrinter(Printer):
         for u in range(self.copies):
             self.line(f"a{r.id} = {self._joined(s, f'a{r.id}', u, False)};")
 
-    def _store(self, w: Write, past: bool) -> None:
+    def _store(self, s: Store) -> None:
         if self.at.vector is None:
-            super()._store(w, past)
+            super()._store(s)
             return
+        w = s.write
         chunk = self._chunk(Access(w.form, w.guards, w.value.dtype, True, w.mode == "store"))
         if chunk > 1:
             self._store_words(w, chunk)

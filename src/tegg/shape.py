@@ -169,7 +169,7 @@ def scatter_along(shapes: list[Shape], attrs: tuple, facts: Facts) -> Shape:
 
 
 def argsort(shapes: list[Shape], attrs: tuple, facts: Facts) -> Shape:
-    """ArgSort(axis, (kept,), descending): the axis becomes the ``kept`` first in order."""
+    """ArgSort, Sort (axis, (kept,), descending): the axis becomes the ``kept`` first in order."""
     (shape,), (axis, (kept,), _) = shapes, attrs
     n = shape[_axis(shape, axis)]
     _need(facts, kept, f"keeping {kept} of an axis of {n}: at least 0")

@@ -16,7 +16,7 @@ from tegg.ir.op import OPS
 
 # The recorder states these itself (Graph.idiom): their expansions are too long for patterns.
 IDIOMS = ("Erf", "Abs", "Floor", "Maximum", "Minimum", "Equal", "LessEqual", "Not", "ProdReduce",
-          "CumSum", "CumProd", "CumMax", "LogCumSumExp", "ArgSort", "ScatterAlong")
+          "CumSum", "CumProd", "CumMax", "LogCumSumExp", "ArgSort", "Sort", "ScatterAlong")
 NAMED = [name for name, row in OPS.items() if row.named]
 AXIS = 1
 ATTRS = {"axis": AXIS, "eps": bits_of(1e-5, f64),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from tegg.dim import product
+from tegg.dtype import i64
 from tegg.ir.expand import logical_not, not_nan
 
 
@@ -22,6 +23,11 @@ def argsort(a, attrs, shape, dtype):
     else:
         order = np.argsort(x, axis, kind="stable")
     return np.take(order, np.arange(kept), axis).astype(dtype.numpy)
+
+
+def sort(a, attrs, shape, dtype):
+    """The elements at ``argsort``'s indices."""
+    return np.take_along_axis(a[0], argsort(a, attrs, shape, i64), attrs[0])
 
 
 def scatter_along(a, attrs, shape, dtype):
@@ -80,6 +86,28 @@ def expand_argsort(b, a, attrs):
                      b.expand(b.full(0, "i64"), wider))
     out = (*x.shape[:axis], kept, *x.shape[axis + 1:])
     return b.reshape(b.op("SumReduce", index, axis), out)
+
+
+def taken_along(b, x, index, axis):
+    """x at ``index`` along an axis, from x as a flat array. The index lies inside, and has at most
+    x's sizes on the other axes."""
+    if len(x.shape) == 1:
+        return b.op("Gather", x, index, 0)
+    flat, stride = None, 1
+    for i in reversed(range(len(x.shape))):
+        here = index if i == axis else _along(b, index.shape[i], i, len(x.shape))
+        step = here if stride == 1 else b.mul(here, b.size(stride, i64))
+        flat = step if flat is None else b.add(flat, step)
+        stride = stride * x.shape[i]
+    return b.op("Gather", b.reshape(x, (b.count(x),)), flat, 0)
+
+
+def expand_sort(b, a, attrs):
+    """What stands at the indices in order."""
+    x, (axis, (kept,), _) = a[0], attrs
+    if 0 in (*x.shape, kept):
+        return b.narrow(x, axis, 0, kept)
+    return taken_along(b, x, b.idiom("ArgSort", x, *attrs), axis)
 
 
 def expand_scatter_along(b, a, attrs):

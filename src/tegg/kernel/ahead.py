@@ -1,4 +1,5 @@
-"""Asking for memory ahead: of rows the next ones, of a long row what follows."""
+"""Asking for memory ahead: of rows the next ones, of a long row what follows; and for places of
+stores that go anywhere."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from dataclasses import replace
 
 from tegg.dim import Dim, hint, upper_bound
 from tegg.dtype import DType
-from tegg.kernel.index import Form, Var, variable
+from tegg.kernel.index import Form, Gathered, Var, variable
 from tegg.kernel.loops import Ahead, Block, Let, Loop, Stmt, Store, walk
 from tegg.kernel.value import Val, reachable
 
@@ -31,6 +32,8 @@ def ahead(body: Sequence[Stmt], buffers: Buffers) -> tuple[Stmt, ...]:
 def _statement(s: Stmt, buffers: Buffers) -> Stmt:
     if isinstance(s, Block):
         return replace(s, body=ahead(s.body, buffers))
+    if isinstance(s, Store):
+        return replace(s, asked=_anywhere(s, buffers))
     if not isinstance(s, Loop):
         return s
     if s.vector:
@@ -44,6 +47,15 @@ def _statement(s: Stmt, buffers: Buffers) -> Stmt:
     body = list(s.body)
     body[at] = replace(host, body=(*asked, *host.body))
     return replace(s, body=tuple(body))
+
+
+def _anywhere(s: Store, buffers: Buffers) -> bool:
+    """Whether a store goes where an index says, into memory that may be far away. An update reads
+    it first, and reads do not wait for one another."""
+    w = s.write
+    size = hint(buffers[w.slot][1]) * buffers[w.slot][0].itemsize
+    return (w.mode == "store" and size >= FAR
+            and any(isinstance(atom, Gathered) for atom in w.form.terms))
 
 
 def _cost(p: Loop) -> float:

@@ -117,10 +117,12 @@ class Finish:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """An element of a buffer is written. ``past``: past the caches, if they are too small."""
+    """An element of a buffer is written. ``past``: past the caches, if they are too small.
+    ``asked``: its place is asked for first: stores wait for one another, requests do not."""
 
     write: Write
     past: bool = False
+    asked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +175,13 @@ def walk(stmts: Sequence[Stmt], around: tuple[Loop, ...] = ()) -> Iterator[
             yield from walk(s.body, (*around, s))
         elif isinstance(s, Block):
             yield from walk(s.body, around)
+
+
+def divisible(stmts: Sequence[Stmt]) -> bool:
+    """Whether many small shares cost no more than few large ones: loops that threads share stand
+    outermost, and nothing beside them that each share would do again but single values."""
+    return all(s.once or divisible(s.body) if isinstance(s, Block) else
+               s.shared if isinstance(s, Loop) else isinstance(s, (Let, Ahead)) for s in stmts)
 
 
 def arrays(stmts: Sequence[Stmt]) -> list[Array]:

@@ -15,7 +15,7 @@ from tegg.kernel.domain import Write, settle
 from tegg.kernel.fuse import fuse
 from tegg.kernel.index import Algebra, Form, Gathered, Guard
 from tegg.kernel.lane import Lanes
-from tegg.kernel.loops import Function, Let, Store, Turn, verify, walk
+from tegg.kernel.loops import Function, Let, Store, Turn, divisible, verify, walk
 from tegg.kernel.order import nests
 from tegg.kernel.partial import (
     combined,
@@ -87,7 +87,7 @@ class Loops:
         reads = frozenset(s.value.attr.slot for s, _ in walk(f.body)
                           if isinstance(s, (Let, Turn)) and s.value.op == "load")
         return Stage(f.name, reads, writes, self.parallel, language.launch(self.algebra, f),
-                     self.copy, divisible=True)
+                     self.copy, divisible=divisible(f.body))
 
 
 @dataclass(slots=True)
@@ -260,8 +260,7 @@ def _scan_stages(low: Lowering, node: Node) -> None:
     shape = tuple(map(low.graph.facts.canonical, node.shape))
     if blocked(node, shape):
         blocks = Blocks(node, shape, low.language.doubles)
-        size = product(blocks.lead) * blocks.count
-        totals, starts = (low.temporary(blocks.dtype, size) for _ in range(2))
+        totals, starts = (low.temporary(blocks.dtype, blocks.size) for _ in range(2))
         low.stage(lambda p: blocks.totals(p, totals))
         low.stage(lambda p: blocks.starts(p, totals, starts))
         low.stage(lambda p: blocks.writes(p, starts, targets))

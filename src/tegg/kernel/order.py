@@ -20,6 +20,9 @@ _PLACED = 6         # orders that are placed; more are sifted by an estimate
 _ALL_ORDERS = 5     # loops up to which every permutation is a candidate
 _ENOUGH_STEPS = 16  # iterations from which a loop feeds any number of threads well enough
 
+_JOINED = ("sum", "prod", "max")        # what lanes are joined by in steps
+_WIDE = ("f32", "f64", "i32", "i64")    # and in what they are
+
 MakePlacer = Callable[[], Placer]
 
 
@@ -88,7 +91,7 @@ def _place(writes: list[Write], order: tuple[Var, ...], placer: Placer) -> Nest:
     vector = placer.vectors.choose([v for v in free if v not in parts], bodies,
                                    stores) if placer.limits.vector else None
     if any(w.ordered for w in writes) and not placer.vectors.pays(vector, bodies, stores):
-        vector = None
+        vector = _running(writes, order, placer) if placer.limits.vector else None
     unroll = placer.vectors.unroll(bodies, vector)
     shared = _shared([v for v in order[:shortest] if v in free], vector,
                      placer.vectors.lanes.width * unroll)
@@ -130,6 +133,20 @@ def _carried(writes: Sequence[Write]) -> tuple[Var, ...]:
     """The variables along which values are accumulated."""
     scans = (v for v in reachable(v for w in writes for v in w.needs()) if v.op == "scan")
     return next((v.attr.vars for v in scans), ())
+
+
+def _running(writes: list[Write], order: tuple[Var, ...], placer: Placer) -> Var | None:
+    """The one variable that values are accumulated along, where lanes may follow it: their sums so
+    far are joined in steps, which pays where memory is contiguous."""
+    bodies = [v for w in writes for v in w.needs()]
+    scans = [v for v in reachable(bodies) if v.op == "scan"]
+    if len(_carried(writes)) != 1 or any(len(w.vars) < len(order) for w in writes):
+        return None
+    (along,) = _carried(writes)
+    follows = all(v.attr.kind in _JOINED and v.dtype.name in _WIDE for v in scans) and all(
+        along not in g.form.vars() for w in writes for g in w.guards)
+    stores = [w.form for w in writes]
+    return along if follows and placer.vectors.pays(along, bodies, stores) else None
 
 
 def _estimate(values: Sequence[Val], order: tuple[Var, ...]) -> float:

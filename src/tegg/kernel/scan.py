@@ -8,6 +8,7 @@ number of threads, and so are the results.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from tegg.dim import Dim, hint, product
 from tegg.ir.graph import Node
@@ -89,55 +90,71 @@ class Blocks:
         self.node, self.shape, self.axis = node, tuple(shape), node.attrs[0]
         n = shape[self.axis]
         assert isinstance(n, int)
-        self.size, self.count = n, -(-n // BLOCK)
+        self.whole, self.rest = divmod(n, BLOCK)
+        self.totalled = self.whole - (self.rest == 0)  # blocks that another one comes after
         self.lead = self.shape[:self.axis]
         self.kind = KINDS[node.op.name]
         self.dtype = widened(node.dtype, self.kind, doubles)  # of totals
 
-    def _place(self, p: Propagation) -> tuple[tuple[Var, ...], Index, tuple[Var, ...], Form]:
-        """Variables of rows and blocks, and their index forms."""
-        outer, before = p.bind(self.lead, ())
-        block, (b,) = p.bind((self.count,), outer)
-        return outer, before, block, b
+    @property
+    def size(self) -> Dim:
+        """Elements of the totals, and of what stands before blocks."""
+        return product(self.lead) * self.totalled
 
     def _index(self, before: Index, b: Form, j: Form) -> Index:
         return (*before, b * BLOCK + j, *(ZERO for _ in self.shape[self.axis + 1:]))
 
+    def _total(self, p: Propagation, before: Index, b: Form) -> Form:
+        """Where the total of a block lies."""
+        return p.algebra.flatten((*before, b), (*self.lead, self.totalled))
+
     def totals(self, p: Propagation, slot: int) -> list[Write]:
-        """The total of each block; the last one may read less, and nobody asks for it."""
-        outer, before, block, b = self._place(p)
+        """The total of each block that another one comes after."""
+        outer, before = p.bind(self.lead, ())
+        block, (b,) = p.bind((self.totalled,), outer)
         inside, (j,) = p.bind((BLOCK,), outer + block)
         term = p.widened(p.at(self.node.args[0], self._index(before, b, j)), self.kind)
         total = p.values.reduce(self.kind, inside, term, term.dtype)
-        form = p.algebra.flatten((*before, b), (*self.lead, self.count))
-        return [Write(slot, outer + block, form, total)]
+        return [Write(slot, outer + block, self._total(p, before, b), total)]
 
     def starts(self, p: Propagation, totals: int, slot: int) -> list[Write]:
-        """What stands before each block, itself included: a scan of the totals."""
-        outer, before, block, b = self._place(p)
-        form = p.algebra.flatten((*before, b), (*self.lead, self.count))
+        """What stands before the block after each, itself included: a scan of the totals."""
+        outer, before = p.bind(self.lead, ())
+        block, (b,) = p.bind((self.totalled,), outer)
+        form = self._total(p, before, b)
         total = p.values.load(totals, self.dtype, form)
         value = p.values.scan(self.kind, block, form, total)
         return [Write(slot, outer + block, form, value, ordered=block)]
 
     def _start(self, p: Propagation, starts: int, before: Index, b: Form) -> Val:
         """What a block starts from: the identity in the first one."""
-        dtype, first = self.dtype, (Guard(b, 1, self.count - 1),)
-        form = p.algebra.flatten((*before, b - 1), (*self.lead, self.count))
+        dtype, first = self.dtype, (Guard(b, 1, self.totalled),)
+        form = self._total(p, before, b - 1)
         return p.values.make("Select", (
             p.values.cond(first), p.values.load(starts, dtype, form, first),
             p.values.const(identity(self.kind, dtype), dtype)), dtype)
 
     def writes(self, p: Propagation, starts: int, targets: Sequence[Target]) -> list[Write]:
-        """The blocks again, each from what stands before it."""
-        outer, before, block, b = self._place(p)
-        inside, (j,) = p.bind((BLOCK,), outer + block)
+        """The blocks again, each from what stands before it: whole ones, and what is left."""
+        outer, before = p.bind(self.lead, ())
+        block, (b,) = p.bind((self.whole,), outer)
+        out = self._block(p, starts, targets, (outer, before), block, b, BLOCK)
+        if self.rest:
+            last = self._block(p, starts, targets, (outer, before), block, ZERO + self.whole,
+                               self.rest)
+            out += [replace(w, vars=tuple(v for v in w.vars if v not in block)) for w in last]
+        return out
+
+    def _block(self, p: Propagation, starts: int, targets: Sequence[Target],
+               rows: tuple[tuple[Var, ...], Index], block: tuple[Var, ...], b: Form,
+               length: int) -> list[Write]:
+        """``length`` elements of each block b."""
+        outer, before = rows
+        inside, (j,) = p.bind((length,), outer + block)
         index = self._index(before, b, j)
         form = p.algebra.flatten(index, self.shape)
         term = p.widened(p.at(self.node.args[0], index), self.kind)
         value = p.values.scan(self.kind, inside, form, term, self._start(p, starts, before, b))
         p.scanned[self.node.id, index] = p.narrowed(value, self.node.dtype)
-        guards = () if self.size % BLOCK == 0 else (
-            Guard(b * BLOCK + j, 0, self.size - 1),)
-        return [Write(slot, outer + block + inside, form, p.at(o, index), guards, ordered=inside)
+        return [Write(slot, outer + block + inside, form, p.at(o, index), ordered=inside)
                 for slot, o in targets]

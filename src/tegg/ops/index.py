@@ -11,6 +11,7 @@ from tegg.dim import Dim, Poly, upper_bound
 from tegg.dtype import i64
 from tegg.errors import ArgumentError, DTypeError, ShapeError
 from tegg.ir.graph import Graph, Node
+from tegg.ir.ordering import taken_along
 from tegg.ops.movement import axis_of
 from tegg.ops.public import public
 from tegg.ops.value import Operand, fail, graph_of, is_scalar, node_of, one, wrap
@@ -146,31 +147,12 @@ def gather(x: Operand, dim: int, index: Operand) -> Tensor:
     if len(rows.shape) != len(a.shape):
         fail(ShapeError, f"gather: x {show(a.shape)} and index {show(rows.shape)} differ in rank")
     checked("gather", graph, given, a.shape[axis])
+    for i, n in enumerate(rows.shape):
+        if i != axis and not graph.facts.nonnegative(a.shape[i] - n):
+            fail(ShapeError, f"gather: the index {show(rows.shape)} reaches beyond "
+                             f"{show(a.shape)} on axis {i}")
     return wrap(graph, taken_along(graph, a, clamped(graph, rows, a.shape[axis]), axis))
 
-
-def taken_along(graph: Graph, a: Node, index: Node, axis: int) -> Node:
-    """a at ``index`` along an axis; the index lies inside, and has a's sizes on the other axes."""
-    if len(a.shape) == 1:
-        return graph.op("Gather", a, index, 0)
-    flat: Node | None = None
-    stride: Dim = 1
-    for i in reversed(range(len(a.shape))):
-        here = index if i == axis else _places(graph, a, index, i)
-        step = here if stride == 1 else graph.mul(here, graph.size(stride, i64))
-        flat = step if flat is None else graph.add(flat, step)
-        stride = stride * a.shape[i]
-    assert flat is not None
-    return graph.op("Gather", graph.reshape(a, (graph.count(a),)), flat, 0)
-
-
-def _places(graph: Graph, a: Node, rows: Node, axis: int) -> Node:
-    """0, 1, 2, ... along an axis of the index, which must not reach beyond x's."""
-    n = rows.shape[axis]
-    if not graph.facts.nonnegative(a.shape[axis] - n):
-        fail(ShapeError, f"gather: the index {show(rows.shape)} reaches beyond {show(a.shape)} "
-                         f"on axis {axis}")
-    return graph.reshape(graph.iota(n), tuple(n if j == axis else 1 for j in range(len(a.shape))))
 
 
 @public("take_along_axis")

@@ -13,7 +13,6 @@ from tegg.errors import ArgumentError, ShapeError
 from tegg.ir.expand import logical_not
 from tegg.ir.graph import Graph, Node
 from tegg.ir.ordering import below
-from tegg.ops.index import taken_along
 from tegg.ops.movement import axis_of
 from tegg.ops.public import public
 from tegg.ops.value import Operand, fail, one, operands, wrap
@@ -54,7 +53,7 @@ def sort(x: Operand, dim: int = -1, descending: bool = False, stable: bool = Tru
     """
     graph, a = one("sort", x)
     axis = axis_of("sort", dim, len(a.shape))
-    return _taken(graph, a, axis, _order(graph, a, axis, a.shape[axis], descending))
+    return _sorted(graph, a, axis, a.shape[axis], descending)
 
 
 @public()
@@ -78,17 +77,17 @@ def topk(x: Operand, k: Dim, dim: int = -1, largest: bool = True, sorted: bool =
     if not (graph.facts.nonnegative(k) and graph.facts.nonnegative(n - k)):
         fail(ShapeError, f"topk: k = {k} is not between 0 and the size {n} of axis {axis} of "
                          f"{show(a.shape)} for certain")
-    return _taken(graph, a, axis, _order(graph, a, axis, k, largest))
+    return _sorted(graph, a, axis, k, largest)
 
 
 def _order(graph: Graph, a: Node, axis: int, kept: Dim, descending: bool) -> Node:
     return graph.idiom("ArgSort", a, axis, (kept,), int(bool(descending)))
 
 
-def _taken(graph: Graph, a: Node, axis: int, index: Node) -> Sorted:
-    if 0 in index.shape:
-        return Sorted(wrap(graph, graph.narrow(a, axis, 0, index.shape[axis])), wrap(graph, index))
-    return Sorted(wrap(graph, taken_along(graph, a, index, axis)), wrap(graph, index))
+def _sorted(graph: Graph, a: Node, axis: int, kept: Dim, descending: bool) -> Sorted:
+    index = _order(graph, a, axis, kept, descending)
+    values = graph.idiom("Sort", a, axis, (kept,), int(bool(descending)))
+    return Sorted(wrap(graph, values), wrap(graph, index))
 
 
 @public(keywords={"input": "values", "a": "sorted_sequence", "v": "values"})
