@@ -15,7 +15,7 @@ DEEP = 4              # cuts of columns, where the depth takes several blocks
 
 def pieces(seconds: float) -> int:
     """Of a share that takes so long."""
-    return max(1, min(MOST, int(seconds / SECONDS)))
+    return max(1, int(min(MOST, seconds / SECONDS)))
 
 
 def words(work: int) -> dict[str, str]:

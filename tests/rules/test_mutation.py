@@ -19,7 +19,9 @@ REVIEWED = {key: why for part in tomllib.loads(
 SAMPLE = 1  # mutants of each rule
 # Of templates: what is asked of operands' dtypes and of tiles is not part of what they mean, so that a
 # mutant without it is seen by the kernel alone. All of them: benchmarks/results/mutation.json.
-UNSEEN = {"lower.cpu_bytes": 0.65, "lower.tensorcore": 0.9}
+UNSEEN = pytest.mark.xfail(strict=True, reason="guards of templates that no value shows")
+SETS = [pytest.param(s, id=s.name, marks=UNSEEN if s.name in (
+    "lower.cpu_bytes", "lower.tensorcore") else ()) for s in STACK.rule_sets]
 
 
 @cache
@@ -44,11 +46,11 @@ def test_a_sample_is_caught():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("home", STACK.rule_sets, ids=lambda s: s.name)
+@pytest.mark.parametrize("home", SETS)
 def test_all_of_a_rule_set_are_caught(home):
     pytest.importorskip("z3")
     found = score(all_mutants([home], STACK), STACK, REVIEWED)
-    assert found.caught >= UNSEEN.get(home.name, 0.95), told(found)
+    assert found.caught >= 0.95, told(found)
 
 
 def test_the_reviewed_ones_are_mutants_still():
