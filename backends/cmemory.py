@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from tegg.backends.cexpr import MEMORY, REGISTER, Dialect, dim
 from tegg.backends.cload import Loads
 from tegg.dtype import DType
-from tegg.kernel.domain import Write, spread
+from tegg.kernel.domain import Write
 from tegg.kernel.index import Algebra, variable
-from tegg.kernel.loops import Ahead, Array, Keep, Store, Turn
+from tegg.kernel.loops import Ahead, Array, Comes, Keep, Loop, Past, Store, Turn
 from tegg.kernel.value import Val
 
 _LINE = 64  # bytes that move between caches together
@@ -23,6 +23,7 @@ class Memory(Loads):
         self.lines: list[str] = []
         self.copies = 1
         self.depth = 1
+        self.decided: dict[int, str] = {}  # what depends on the caches -> the answer's name
 
     def line(self, text: str) -> None:
         self.lines.append("  " * self.depth + text)
@@ -144,9 +145,8 @@ class Memory(Loads):
                 if self.at.masked:
                     self.line(f"{test}v{letter}_storem({address}, {value}, mask);")
                 elif s.past:
-                    size = f"(int64_t)sizeof(*b{w.slot}) * {dim(spread(w.vars))}"
-                    self.line(f"v{letter}_stream({address}, {value}, "
-                              f"STREAMS(b{w.slot} + {self.form(w.form)}, {size}));")
+                    past = self.decided.get(id(s)) or _past(s.past, w.slot, self.form(w.form))
+                    self.line(f"v{letter}_stream({address}, {value}, {past});")
                 else:
                     self.line(f"{test}v{letter}_store({address}, {value});")
             else:
@@ -194,10 +194,32 @@ class Memory(Loads):
         """Ask for a place that is written next."""
         self.line(f"{test}fetch_write({address});")
 
+    def _decide(self, row: Loop) -> None:
+        """What goes past the caches, before a loop along a row: whether the row's lines are whole
+        is seen where it begins."""
+        for s in row.body:
+            if isinstance(s, Store) and s.past is not None and s.past.comes is not Comes.TURNED:
+                at = self.form(s.write.form + variable(row.var) * -1)
+                self._name(s, "past", _past(s.past, s.write.slot, at))
+            elif isinstance(s, Ahead) and s.past is not None:
+                self._name(s, "near", "!" + _past(s.past, s.slot, "0"))
+
+    def _name(self, s: Store | Ahead, word: str, test: str) -> None:
+        name = self.decided[id(s)] = f"{word}{len(self.decided)}"
+        self.line(f"const int {name} = {test};")
+
     def _ahead(self, s: Ahead) -> None:
         """One request a line."""
-        size = s.dtype.itemsize
-        for u in range(self.copies):
-            if u * self.dialect.width * size % _LINE == 0:
-                self.line(f"fetch_{'write' if s.written else 'read'}"
-                          f"(b{s.slot} + {self.form(s.form, u)});")
+        size, how = s.dtype.itemsize, "write" if s.written else "read"
+        asked = [f"fetch_{how}(b{s.slot} + {self.form(s.form, u)});" for u in range(self.copies)
+                 if u * self.dialect.width * size % _LINE == 0]
+        if id(s) in self.decided:
+            with self.braces(f"if ({self.decided[id(s)]})"):
+                self.lines += ["  " * self.depth + line for line in asked]
+        else:
+            self.lines += ["  " * self.depth + line for line in asked]
+
+
+def _past(p: Past, slot: int, at: str) -> str:
+    """Whether results go past the caches, and the first of them lie where a line begins."""
+    return f"PAST_{p.comes.value}(b{slot} + {at}, {dim(p.bytes)})"

@@ -102,6 +102,7 @@ class Printer(Memory):
         """Unrolled vectors, single vectors, then one masked; the last share holds the rest."""
         n, width = s.var.extent, self.dialect.width
         block = width * s.unroll
+        self._decide(s)
         whole = exact_div(n, block) is not None
         if not _below(n, block):
             self._vectors(s, 0, block, s.unroll)

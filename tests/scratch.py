@@ -15,8 +15,9 @@ from tegg.testing.kernels import PATTERN
 from tegg.testing.memory import Guarded
 
 _ALIGNED = 64  # bytes, as the runtime gives it
-_SCRATCH = 2   # its place in the runtime's table: run, barrier, scratch, pieces, next, now
-_Table = ctypes.c_void_p * 6
+_SCRATCH = 2   # its place in the runtime's table: run, barrier, scratch, pieces, next, now, last_cache
+_LAST_CACHE = 6
+_Table = ctypes.c_void_p * 7
 
 
 class _Scratch:
@@ -28,6 +29,16 @@ class _Scratch:
         self._table = _Table(*_Table.from_address(runtime().table))
         self._table[_SCRATCH] = ctypes.cast(self._function, ctypes.c_void_p)
         self.table = ctypes.addressof(self._table)
+
+    @contextmanager
+    def cached(self, count: int) -> Iterator[None]:
+        """Kernels take the last cache for one of so many bytes."""
+        before = self._table[_LAST_CACHE]
+        self._table[_LAST_CACHE] = count
+        try:
+            yield
+        finally:
+            self._table[_LAST_CACHE] = before
 
     def _give(self, count: int) -> int:
         if self._memory:
@@ -45,3 +56,8 @@ def guarded() -> Iterator[None]:
     """Kernels that are loaded meanwhile take scratch from here, a thread at a time."""
     with patch.object(library, "runtime", lambda: SimpleNamespace(table=_scratch().table)):
         yield
+
+
+def cached(count: int):
+    """Kernels that were loaded by ``guarded`` take the last cache for one of so many bytes."""
+    return _scratch().cached(count)

@@ -2,14 +2,23 @@
 //
 //   vf_stream(p, x, past)   float, and so for each letter that memory has
 //
-// Past the caches if `past` says so, else an ordinary store. STREAMS(p, bytes) says so for buffers
-// that no cache keeps until they are read, at lines' ends; stream_fence() makes the stores visible.
+// Past the caches if `past` says so, else an ordinary store. A line that an ordinary store begins is
+// read first. Whether results go past the caches, a line of which begins at p:
+//
+//   PAST_TURNED(p, bytes)  results of so many bytes in squares, of which hardware foresees no line
+//   PAST_ALONG(p, bytes)   those of a function that touches so many bytes: more than the last cache
+//                          holds by so much that little of it is there when it is touched again
+//   PAST_BURST(p, bytes)   so, many lines at once, which caches take in faster than memory
+//
+// stream_fence() makes the stores visible.
 #pragma once
 
-#define STREAM_BYTES (8 << 20)
-#define STREAMS(p, bytes) ((bytes) >= STREAM_BYTES && (uintptr_t)(p) % 64 == 0)
+#define PAST(p, bytes, from) ((bytes) >= (from) && (uintptr_t)(p) % 64 == 0)
 
 #if defined(__x86_64__) && !defined(__clang__)
+#define PAST_TURNED(p, bytes) PAST(p, bytes, 8 << 20)
+#define PAST_ALONG(p, bytes) PAST(p, bytes, tegg_rt->last_cache / 4 * 5)
+#define PAST_BURST(p, bytes) PAST(p, bytes, tegg_rt->last_cache * 2)
 typedef long long stream_2 __attribute__((vector_size(16)));
 typedef long long stream_4 __attribute__((vector_size(32)));
 typedef long long stream_8 __attribute__((vector_size(64)));
@@ -36,6 +45,9 @@ INL void stream_bytes(void *p, const void *x, int n) {
     } else v##L##_store(p, x); \
   }
 #else
+#define PAST_TURNED(p, bytes) 0
+#define PAST_ALONG(p, bytes) 0
+#define PAST_BURST(p, bytes) 0
 INL void stream_fence(void) {}
 #define STREAM(L, T, V) \
   INL void v##L##_stream(T *p, V x, int past) { (void)past; v##L##_store(p, x); }

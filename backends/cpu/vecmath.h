@@ -92,15 +92,33 @@ INL vd vd_fma(vd a, vd b, vd c) {
 #define Q(x, c) p = p * x + c
 
 // ---- 2^x and e^x
+// mf_scaled is p 2^n, where t = n + MF_ROUND: 0 where x is less than `low`, infinity from `high` on,
+// NaN where x is NaN. Its x has gone through mf_below first.
+#if M_REGISTER && TEGG_LANES == 16
+INL vf mf_below(vf x, float high) { return mf_least(M_SPLAT(vf, high + 1), x); }
+INL vf mf_scaled(vf p, vf t, vf n, vf x, float low, float high) {
+  (void)t, (void)high;  // past it the product overflows
+  const int not_less = 21;
+  return __builtin_ia32_scalefps512_mask(
+      p, n, (vf){0}, __builtin_ia32_cmpps512_mask(x, M_SPLAT(vf, low), not_less, -1, 4), 4);
+}
+#else
+INL vf mf_below(vf x, float high) { return (void)high, x; }
+INL vf mf_scaled(vf p, vf t, vf n, vf x, float low, float high) {
+  p = (vf)((vi)p + ((vi)t << 23));
+  p = mf_sel(x < low, (vf){0}, p);
+  return mf_sel(x < high, p, x + __builtin_inff());
+}
+#endif
+
 // p = f * q(f) + 1 with q = (2^f - 1) / f on [-1/2, 1/2]; the sum's low bits go to the exponent.
 INL vf v_exp2(vf x) {
-  vf t = x + MF_ROUND, f = x - (t - MF_ROUND);
+  x = mf_below(x, 128.f);
+  vf t = x + MF_ROUND, n = t - MF_ROUND, f = x - n;
   vf p = M_SPLAT(vf, 0x1.446ca2p-13f);
   P(f, 0x1.5f08c6p-10f); P(f, 0x1.3b29e4p-7f); P(f, 0x1.c6af6cp-5f);
   P(f, 0x1.ebfbe0p-3f); P(f, 0x1.62e430p-1f); P(f, 1.f);
-  p = (vf)((vi)p + ((vi)t << 23));
-  p = mf_sel(x < -126.f, (vf){0}, p);
-  return mf_sel(x < 128.f, p, x + __builtin_inff());  // 128 and more, and NaN
+  return mf_scaled(p, t, n, x, -126.f, 128.f);
 }
 
 // r = x - n ln 2 in two parts, the first of which times n is exact; q = (e^r - 1 - r) / r^2.
@@ -112,11 +130,10 @@ INL vf v_exp2(vf x) {
   P(r, 0x1.120b86p-7f); P(r, 0x1.5554b8p-5f); P(r, 0x1.5554dcp-3f); P(r, 0.5f);
 
 INL vf v_exp(vf x) {
+  x = mf_below(x, 0x1.62e430p+6f);
   EXP_REDUCED
   p = vf_fma(p, r * r, r) + 1.f;
-  p = (vf)((vi)p + ((vi)t << 23));
-  p = mf_sel(x < -0x1.5d589ep+6f, (vf){0}, p);                       // e^x < 2^-126
-  return mf_sel(x < 0x1.62e430p+6f, p, x + __builtin_inff());
+  return mf_scaled(p, t, n, x, -0x1.5d589ep+6f, 0x1.62e430p+6f);  // e^-87.3 is 2^-126
 }
 
 INL vd vd_exp2(vd x) {

@@ -209,13 +209,16 @@ static void forget_workers(void) {
 static void *scratch(size_t bytes) { return scratch_of(bytes, mates); }
 
 // ---- the table
-static const struct rt_table table = {run, barrier, scratch, rt_pieces_of, rt_next_piece, now};
+static struct rt_table table = {run, barrier, scratch, rt_pieces_of, rt_next_piece, now, 1ll << 60};
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void prepare(void) {
   pthread_key_create(&block_key, release);
   pthread_atfork(NULL, NULL, forget_workers);
 }
+
+// Before the first run.
+EXPORT void tegg_last_cache(int64_t bytes) { table.last_cache = bytes; }
 
 EXPORT const struct rt_table *tegg_runtime(void) {
   pthread_once(&once, prepare);

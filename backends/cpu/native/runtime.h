@@ -29,6 +29,8 @@ struct rt_table {
   int64_t (*next)(struct rt_pieces *p);
   // Seconds of a clock that never goes back.
   double (*now)(void);
+  // Bytes of the cache that lies before memory.
+  int64_t last_cache;
 };
 
 #endif

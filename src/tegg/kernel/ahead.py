@@ -9,7 +9,8 @@ from dataclasses import replace
 from tegg.dim import Dim, hint, upper_bound
 from tegg.dtype import DType
 from tegg.kernel.index import Form, Gathered, Var, variable
-from tegg.kernel.loops import Ahead, Block, Let, Loop, Stmt, Store, walk
+from tegg.kernel.loops import Ahead, Block, Comes, Let, Loop, Stmt, Store
+from tegg.kernel.rows import dearest, passes
 from tegg.kernel.value import Val, reachable
 
 ROW = 1 << 14   # bytes of a row up to which it and the next one stay in the nearest cache
@@ -38,12 +39,12 @@ def _statement(s: Stmt, buffers: Buffers) -> Stmt:
         return s
     if s.vector:
         return replace(s, body=(*_along(s, buffers), *s.body)) if s.shared else s
-    passes = [(i, p) for i, p in enumerate(s.body) if isinstance(p, Loop) and p.vector]
-    if len({p.var.extent for _, p in passes}) != 1 or s.step != 1:
+    found = passes(s)
+    if len({p.var.extent for _, p in found}) != 1 or s.step != 1:
         return replace(s, body=ahead(s.body, buffers))
-    turn = max(range(len(passes)), key=lambda i: _cost(passes[i][1]))
-    at, host = passes[turn]
-    asked = _next(s, [p for _, p in passes], turn, buffers)
+    turn = dearest(s)
+    at, host = found[turn]
+    asked = _next(s, [p for _, p in found], turn, buffers)
     body = list(s.body)
     body[at] = replace(host, body=(*asked, *host.body))
     return replace(s, body=tuple(body))
@@ -58,35 +59,29 @@ def _anywhere(s: Store, buffers: Buffers) -> bool:
             and any(isinstance(atom, Gathered) for atom in w.form.terms))
 
 
-def _cost(p: Loop) -> float:
-    """Operations of one iteration."""
-    return sum(s.value.cost for s, _ in walk(p.body) if isinstance(s, Let))
-
-
 def _next(rows: Loop, passes: Sequence[Loop], turn: int, buffers: Buffers) -> list[Ahead]:
     """What the pass number ``turn`` asks for: each place once."""
     out: dict[tuple[int, Form], Ahead] = {}
     var = passes[turn].var
     for i, p in enumerate(passes):
         longest = upper_bound(p.var.extent)
-        for slot, form, written in _touched(p, buffers):
-            dtype = buffers[slot][0]
+        for asked in _touched(p, buffers):
+            slot, form = asked.slot, asked.form
             if (form.coefficient(rows.var) != 0 and longest is not None
-                    and longest * dtype.itemsize <= ROW):
-                on = 0 if written and i > turn else 1
+                    and longest * asked.dtype.itemsize <= ROW):
+                on = 0 if asked.written and i > turn else 1
                 moved = (form + variable(p.var) * -1 + variable(var)
                          + form.coefficient(rows.var) * on)
-                out.setdefault((slot, moved), Ahead(slot, moved, dtype, written))
+                out.setdefault((slot, moved), replace(asked, form=moved))
     return list(out.values())
 
 
 def _along(row: Loop, buffers: Buffers) -> list[Ahead]:
     """What one long row asks for: the same place of the next page."""
     out: dict[tuple[int, Form], Ahead] = {}
-    for slot, form, written in _touched(row, buffers):
-        dtype = buffers[slot][0]
-        moved = form + PAGE // dtype.itemsize
-        out.setdefault((slot, moved), Ahead(slot, moved, dtype, written))
+    for asked in _touched(row, buffers):
+        moved = asked.form + PAGE // asked.dtype.itemsize
+        out.setdefault((asked.slot, moved), replace(asked, form=moved))
     return list(out.values())
 
 
@@ -108,15 +103,18 @@ def coming(operand: Val, along: Var, over: Var, size: Dim, together: int) -> lis
     return out
 
 
-def _touched(p: Loop, buffers: Buffers) -> list[tuple[int, Form, bool]]:
-    """Slot and index of what a pass reads or writes along it, of buffers that may be far away, and
-    whether it is written."""
-    found: list[tuple[int, Form, bool]] = []
+def _touched(p: Loop, buffers: Buffers) -> list[Ahead]:
+    """What a pass reads or writes along it, of buffers that may be far away, where it does so."""
+    found: list[Ahead] = []
     for s in p.body:
         if isinstance(s, Let) and s.value.op == "load" and not s.value.attr.guards:
-            found.append((s.value.attr.slot, s.value.attr.form, False))
-        elif isinstance(s, Store) and not s.past and not s.write.guards:
-            found.append((s.write.slot, s.write.form, True))
-    return [(slot, form, written) for slot, form, written in found
-            if hint(buffers[slot][1]) * buffers[slot][0].itemsize >= FAR
-            and form.coefficient(p.var) == 1 and all(isinstance(a, Var) for a in form.terms)]
+            found.append(Ahead(s.value.attr.slot, s.value.attr.form, s.value.dtype, False))
+        elif isinstance(s, Store) and not _turned(s) and not s.write.guards:
+            w = s.write
+            found.append(Ahead(w.slot, w.form, w.value.dtype, True, s.past))
+    return [a for a in found if hint(buffers[a.slot][1]) * a.dtype.itemsize >= FAR
+            and a.form.coefficient(p.var) == 1 and all(isinstance(t, Var) for t in a.form.terms)]
+
+
+def _turned(s: Store) -> bool:
+    return s.past is not None and s.past.comes is Comes.TURNED

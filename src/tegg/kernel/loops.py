@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 from tegg.dim import Dim
 from tegg.dtype import DType
@@ -115,24 +116,42 @@ class Finish:
     partials: int
 
 
+class Comes(Enum):
+    """How results come that are written past the caches."""
+
+    TURNED = "TURNED"  # by squares of a transpose
+    ALONG = "ALONG"    # along rows, as they are computed
+    BURST = "BURST"    # along rows, a row at once that another pass has computed
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """Past the caches, if they are too small for so many bytes."""
+
+    comes: Comes
+    bytes: Dim
+
+
 @dataclass(frozen=True, slots=True)
 class Store:
-    """An element of a buffer is written. ``past``: past the caches, if they are too small.
+    """An element of a buffer is written. ``past``: perhaps past the caches.
     ``asked``: its place is asked for first: stores wait for one another, requests do not."""
 
     write: Write
-    past: bool = False
+    past: Past | None = None
     asked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """Memory that will be read, or written, is asked for; whether it is there decides nothing."""
+    """Memory that will be read, or written, is asked for; whether it is there decides nothing.
+    ``past``: not where it is written past the caches."""
 
     slot: int
     form: Form
     dtype: DType
     written: bool
+    past: Past | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from tegg.kernel.partial import (
     partial_write,
     splittable,
 )
+from tegg.kernel.past import past
 from tegg.kernel.place import Limits, Placer
 from tegg.kernel.propagate import Propagation, Splits
 from tegg.kernel.scan import Blocks, Target, blocked, followers, scan_writes
@@ -171,8 +172,8 @@ class Lowering:
         self.works.append(measure(body, self.language.width, buffers))
         parallel = any(getattr(s, "shared", False) for s, _ in walk(body))
         dtypes = {slot: d for slot, (d, _) in sorted(buffers.items())}
-        function = Function(f"{self.name}_{len(self.functions)}", ahead(body, buffers), dtypes,
-                            self.symbols)
+        function = Function(f"{self.name}_{len(self.functions)}",
+                            ahead(past(body, buffers), buffers), dtypes, self.symbols)
         self.functions.append(Loops(function, p.algebra, parallel, copy))
 
     def _buffers(self, writes: Sequence[Write]) -> dict[int, tuple[DType, Dim]]:

@@ -8,16 +8,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from tegg.dim import hint
-from tegg.kernel.domain import Write
+from tegg.kernel.domain import Write, spread
 from tegg.kernel.index import Form, Var, variable
 from tegg.kernel.loops import (
     Accumulate,
     Array,
+    Comes,
     Fetch,
     Finish,
     Keep,
     Let,
     Loop,
+    Past,
     Start,
     Stmt,
     Store,
@@ -103,10 +105,14 @@ class Placer:
         riders = tuple(w for w in writes if len(w.vars) < loops)
         bodies = tuple(dict.fromkeys(v for w in mine for v in w.needs()))
         stores = tuple(w.form for w in writes)
-        job = Job(bodies, lambda: [Store(w, self.tiled is not None) for w in mine], stores, riders)
+        job = Job(bodies, lambda: [Store(w, self._past(w)) for w in mine], stores, riders)
         unroll = (self.tiled.copies if self.tiled is not None
                   else self.vectors.unroll(job.wanted(), vector))
         return self.nest(order, job, vector, unroll, shared)
+
+    def _past(self, w: Write) -> Past | None:
+        return None if self.tiled is None else \
+            Past(Comes.TURNED, spread(w.vars) * w.value.dtype.itemsize)
 
     # ---- levels
     def nest(self, vars: tuple[Var, ...], job: Job, vector: Var | None = None, unroll: int = 1,

@@ -1,0 +1,21 @@
+"""Rows: the passes that a loop goes over each of them in."""
+
+from __future__ import annotations
+
+from tegg.kernel.loops import Let, Loop, walk
+
+
+def passes(rows: Loop) -> list[tuple[int, Loop]]:
+    """The vector loops of a loop's body, each with its place there."""
+    return [(i, p) for i, p in enumerate(rows.body) if isinstance(p, Loop) and p.vector]
+
+
+def dearest(rows: Loop) -> int:
+    """The pass in which most is computed: its number among ``passes``."""
+    found = [cost(p) for _, p in passes(rows)]
+    return max(range(len(found)), key=lambda i: found[i])
+
+
+def cost(p: Loop) -> float:
+    """Operations of one iteration."""
+    return sum(s.value.cost for s, _ in walk(p.body) if isinstance(s, Let))
