@@ -45,7 +45,7 @@ static void copy_bytes(char *to, const char *from, int64_t n, int past) {
 static void traffic_task(void *arg, int tid, int nt) {
   struct traffic *t = arg;
   int64_t share = t->bytes / nt & ~(int64_t)255, first = share * tid;
-  int past = STREAMS(t->to, t->bytes);
+  int past = PAST_ALONG(t->to, t->mode == COPY ? 2 * t->bytes : t->bytes);
   volatile float sink;
   if (nt > 1) tegg_rt->barrier();
   double start = tegg_rt->now();
