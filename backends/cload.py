@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tegg.backends.cexpr import MEMORY, REGISTER, Expressions, dim, number
-from tegg.dim import Dim
+from tegg.dim import Dim, upper_bound
 from tegg.kernel.index import Form, Gathered, Guard
 from tegg.kernel.straight import END, run
 from tegg.kernel.value import Load, Val
@@ -45,8 +47,10 @@ class Loads(Expressions):
         """Lanes from anywhere: gathered by the machine where it can, else one by one."""
         load: Load = v.attr
         if letter in self.dialect.gathers and (at := self._positions(load.form, copy)) is not None:
-            text, kind = at
-            return f"v{letter}_gather_{kind}(b{load.slot}, {text}, {self._lanes_read(load, copy)})"
+            first, positions, kind = at
+            mask = self._lanes_read(load, copy)
+            return f"v{letter}_gather_{kind}(b{load.slot}{first}, {positions})" if not mask else \
+                f"v{letter}_gatherm_{kind}(b{load.slot}{first}, {positions}, {mask})"
         sign = "-" if v.dtype.kind == "bool" else ""
 
         def lane(i: int) -> str:
@@ -108,13 +112,14 @@ class Loads(Expressions):
         return [f"in_range({at}, {dim(g.low)}, {dim(g.high)})" for at in ends]
 
     def _lanes_read(self, load: Load, copy: int) -> str:
-        """The mask of the lanes that a load reads."""
+        """The mask of the lanes that a load reads; nothing where it reads them all."""
         masks = ["lanes"] if self.at.masked else []
         masks += [self._vector_condition(load.guards, copy)] if load.guards else []
-        return " & ".join(masks) or "vb_splat(1)"
+        return " & ".join(masks)
 
-    def _positions(self, f: Form, copy: int) -> tuple[str, str] | None:
-        """A vector of positions of which some are gathered values, and the letter of its integers.
+    def _positions(self, f: Form, copy: int) -> tuple[str, str, str] | None:
+        """What all lanes of a load have in common, a vector of positions from there of which some
+        are gathered values, and the letter of its integers.
 
         None where nothing is gathered from lane to lane, or a quotient follows the lanes.
         """
@@ -125,16 +130,23 @@ class Loads(Expressions):
         step = self.lanes.coefficient(base, var)
         if not inside or step is None:
             return None
-        long = any(a.value.dtype.name == "i64" for a in inside)
-        letter = "i" if self._fits(f, step) and not long else "l"
+        letter = "i" if self._near(inside, step) else "l"
         kind = self.dialect.scalar[letter]
-        terms = ([f"v{letter}_splat(({kind}){self.form(base, copy)})"]
-                 if base.terms or base.const != 0 else [])
-        terms += [f"v{letter}_iota() * ({kind}){dim(step)}"] if step != 0 else []
+        first = f" + {self.form(base, copy)}" if base.terms or base.const != 0 else ""
+        terms = [f"v{letter}_iota() * ({kind}){dim(step)}"] if step != 0 else []
         for a, k in inside.items():
             text = self._clamped(a, letter, copy)
             terms.append(text if k == 1 else f"{text} * ({kind}){dim(k)}")
-        return f"({' + '.join(terms)})", letter
+        return first, f"({' + '.join(terms)})", letter
+
+    def _near(self, inside: Mapping[Gathered, Dim], step: Dim) -> bool:
+        """Whether lanes that are read lie within 32 bits of what they have in common. Others, whose
+        values a guard finds outside of their axis, may be anywhere."""
+        reach: Dim = self.dialect.width * (abs(step) if isinstance(step, int) else 2 ** 31)
+        for a, k in inside.items():
+            reach = reach + a.extent * (abs(k) if isinstance(k, int) else 2 ** 31)
+        bound = upper_bound(reach)
+        return bound is not None and bound < 2 ** 31
 
     def _clamped(self, a: Gathered, letter: str, copy: int) -> str:
         """A vector of gathered values inside of their axis."""

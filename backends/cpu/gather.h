@@ -1,5 +1,7 @@
-// Elements of an array at a vector of 32-bit (i) or 64-bit (l) positions; only the lanes of the
-// mask m, of int32 lanes, are read, the others give 0.
+// Elements of an array at a vector of 32-bit (i) or 64-bit (l) positions:
+//
+//   vf_gather_i(p, i)      all lanes, and so for d, i and l in the place of f
+//   vf_gatherm_i(p, i, m)  those of the mask m, of int32 lanes; the others are not read and give 0
 //
 // Positions and elements of 64 bits fill two registers. Compilers take such vectors apart lane by
 // lane where they are compared or converted, so that is written by halves here.
@@ -60,11 +62,11 @@ INL vl vl_clamp(vl i, int64_t n) {
 
 #if TEGG_LANES == 16 && defined(__AVX512F__) && __has_builtin(__builtin_ia32_gathersiv16sf)
 #define LANE_BITS(m) ((uint16_t)__builtin_ia32_ptestmd512(m, m, (uint16_t)-1))
-INL vf vf_gather_i(const float *p, vi i, vi m) {
+INL vf vf_gatherm_i(const float *p, vi i, vi m) {
   return __builtin_ia32_gathersiv16sf((vf){0}, p, i, (short)LANE_BITS(m), 4);
 }
 #define IN_HALVES(L, V, T, I, VI, CALL) \
-  INL V v##L##_gather_##I(const T *p, VI i, vi m) { \
+  INL V v##L##_gatherm_##I(const T *p, VI i, vi m) { \
     uint16_t on = LANE_BITS(m); \
     return L##_join(CALL((half_##L){0}, p, I##_low(i), (char)on, sizeof(T)), \
                     CALL((half_##L){0}, p, I##_high(i), (char)(on >> 8), sizeof(T))); \
@@ -75,7 +77,7 @@ IN_HALVES(d, vd, double, l, vl, __builtin_ia32_gatherdiv8df)
 #undef LANE_BITS
 #undef IN_HALVES
 #elif TEGG_LANES == 8 && defined(__AVX2__) && __has_builtin(__builtin_ia32_gathersiv8sf)
-INL vf vf_gather_i(const float *p, vi i, vi m) {
+INL vf vf_gatherm_i(const float *p, vi i, vi m) {
   return __builtin_ia32_gathersiv8sf((vf){0}, p, i, (vf)m, 4);
 }
 // The mask of a half: the sign of each element says whether it is read.
@@ -84,7 +86,7 @@ INL vf vf_gather_i(const float *p, vi i, vi m) {
 #define d_mask_low(m) ((half_d)__builtin_convertvector(i_low(m), half_l))
 #define d_mask_high(m) ((half_d)__builtin_convertvector(i_high(m), half_l))
 #define IN_HALVES(L, V, T, I, VI, CALL) \
-  INL V v##L##_gather_##I(const T *p, VI i, vi m) { \
+  INL V v##L##_gatherm_##I(const T *p, VI i, vi m) { \
     return L##_join(CALL((half_##L){0}, p, I##_low(i), L##_mask_low(m), sizeof(T)), \
                     CALL((half_##L){0}, p, I##_high(i), L##_mask_high(m), sizeof(T))); \
   }
@@ -98,7 +100,7 @@ IN_HALVES(d, vd, double, l, vl, __builtin_ia32_gatherdiv4df)
 #undef IN_HALVES
 #else
 #define GATHER(L, V, T, I, VI) \
-  INL V v##L##_gather_##I(const T *p, VI i, vi m) { \
+  INL V v##L##_gatherm_##I(const T *p, VI i, vi m) { \
     V r = {0}; \
     for (int k = 0; k < TEGG_LANES; k++) \
       if (m[k]) r[k] = p[i[k]]; \
@@ -111,11 +113,53 @@ GATHER(d, vd, double, l, vl)
 #undef GATHER
 #endif
 
+// ---- all lanes. AMD's gathers take twice as long as loads and inserts, and more.
+#if (defined(__znver1__) || defined(__znver2__) || defined(__znver3__) || defined(__znver4__) || \
+     defined(__znver5__)) && TEGG_LANES >= 8 && defined(__SSE4_1__) && \
+    __has_builtin(__builtin_shufflevector)
+typedef float four_f __attribute__((vector_size(16)));
+#define FOURS(I, T) \
+  INL four_f f_four_##I(const float *p, const T *at) { \
+    four_f x = {p[at[0]]}; \
+    x = __builtin_ia32_insertps128(x, (four_f){p[at[1]]}, 0x10); \
+    x = __builtin_ia32_insertps128(x, (four_f){p[at[2]]}, 0x20); \
+    return __builtin_ia32_insertps128(x, (four_f){p[at[3]]}, 0x30); \
+  }
+FOURS(i, int32_t)
+FOURS(l, int64_t)
+#undef FOURS
+#if TEGG_LANES == 16
+INL half_f f_pair(four_f a, four_f b) { return __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7); }
+#define f_half(I, p, at) f_pair(f_four_##I(p, at), f_four_##I(p, (at) + 4))
+#else
+#define f_half(I, p, at) f_four_##I(p, at)
+#endif
+#define INSERTED(I, VI, T) \
+  INL vf vf_gather_##I(const float *p, VI i) { \
+    T at[TEGG_LANES] __attribute__((aligned(64))); \
+    memcpy(at, &i, sizeof(at)); \
+    return f_join(f_half(I, p, at), f_half(I, p, at + TEGG_LANES / 2)); \
+  }
+INSERTED(i, vi, int32_t)
+INSERTED(l, vl, int64_t)
+#undef INSERTED
+#undef f_half
+#else
+INL vf vf_gather_i(const float *p, vi i) { return vf_gatherm_i(p, i, vb_splat(1)); }
+INL vf vf_gather_l(const float *p, vl i) { return vf_gatherm_l(p, i, vb_splat(1)); }
+#endif
+INL vd vd_gather_i(const double *p, vi i) { return vd_gatherm_i(p, i, vb_splat(1)); }
+INL vd vd_gather_l(const double *p, vl i) { return vd_gatherm_l(p, i, vb_splat(1)); }
+
 // Integers are moved as floats of their size, bit by bit.
-INL vi vi_gather_i(const int32_t *p, vi i, vi m) { return (vi)vf_gather_i((const void *)p, i, m); }
-INL vi vi_gather_l(const int32_t *p, vl i, vi m) { return (vi)vf_gather_l((const void *)p, i, m); }
-INL vl vl_gather_i(const int64_t *p, vi i, vi m) { return (vl)vd_gather_i((const void *)p, i, m); }
-INL vl vl_gather_l(const int64_t *p, vl i, vi m) { return (vl)vd_gather_l((const void *)p, i, m); }
+INL vi vi_gather_i(const int32_t *p, vi i) { return (vi)vf_gather_i((const void *)p, i); }
+INL vi vi_gather_l(const int32_t *p, vl i) { return (vi)vf_gather_l((const void *)p, i); }
+INL vl vl_gather_i(const int64_t *p, vi i) { return (vl)vd_gather_i((const void *)p, i); }
+INL vl vl_gather_l(const int64_t *p, vl i) { return (vl)vd_gather_l((const void *)p, i); }
+INL vi vi_gatherm_i(const int32_t *p, vi i, vi m) { return (vi)vf_gatherm_i((const void *)p, i, m); }
+INL vi vi_gatherm_l(const int32_t *p, vl i, vi m) { return (vi)vf_gatherm_l((const void *)p, i, m); }
+INL vl vl_gatherm_i(const int64_t *p, vi i, vi m) { return (vl)vd_gatherm_i((const void *)p, i, m); }
+INL vl vl_gatherm_l(const int64_t *p, vl i, vi m) { return (vl)vd_gatherm_l((const void *)p, i, m); }
 
 // ---- every other element, of the lanes in the bits of m; the others touch no memory and give 0
 #if TEGG_LANES == 16
