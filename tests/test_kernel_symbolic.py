@@ -291,3 +291,17 @@ def test_kernel_equals_oracle_at_every_size(kernels, name):
         if name == "equal_dims":
             sizes = {**sizes, "m": sizes["b"] * sizes["s"]}
         check(g, outputs, sizes, code=code, library=library, slack=3)
+
+
+@pytest.mark.parametrize("shape", [(5,), (3, 5), (5, 2)])
+def test_nothing_is_read_of_an_empty_array_whose_flat_rows_are_padded(shape):
+    """Quotients by a size of 0 lie in any range; what they divide does not."""
+    s, b = dim("s", 0, 64), dim("b", 0, 64)
+    g = Draw()
+    *outer, last = shape
+    x = g.x(*outer, last, s)
+    flat = g.reshape(x, (*outer, s * last))
+    ends = [(0, 0)] * len(outer) + [(1, b)]
+    code = lower(g, [g.padded(flat, *ends, fill=2.0)], "k", C(16))
+    for sizes in ({"s": 0, "b": 3}, {"s": 0, "b": 40}, {"s": 3, "b": 0}, {"s": 7, "b": 20}):
+        check(g, [g.nodes[-1]], sizes, code=code)

@@ -103,8 +103,8 @@ class Metal31(MetalModule):
 
 class ByClang(MetalModule):
     """By clang, of the wheel ziglang, another front end and another optimiser: MSL is a dialect of
-    its C++."""
+    its C++. For no processor in particular: for some it loads vectors of which it drops lanes."""
 
     COMPILER = (sys.executable, "-m", "ziglang", "c++")
     WARNINGS = (*(w for w in MetalModule.WARNINGS if w not in Module.WARNINGS),
-                "-Wno-unknown-attributes", "-Wno-unused-const-variable")
+                "-Wno-unknown-attributes", "-Wno-unused-const-variable", "-mcpu=baseline")

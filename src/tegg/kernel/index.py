@@ -99,6 +99,11 @@ class Form:
         """The values that the form reads, each once."""
         return tuple(dict.fromkeys(a.value for a in self.atoms() if isinstance(a, Gathered)))
 
+    def divisors(self) -> tuple[Dim, ...]:
+        """What quotients and remainders divide by, each once."""
+        return tuple(dict.fromkeys(a.divisor for a in self.atoms()
+                                   if isinstance(a, (Quotient, Remainder))))
+
     def vars(self) -> frozenset[Var]:
         """The loop variables that the form depends on, through gathered values too."""
         out: set[Var] = set()

@@ -192,9 +192,17 @@ class Propagation:
         return self.values.make(node.op.name, tuple(args), node.dtype)
 
     def _guards(self, index: Index, shape: Shape) -> tuple[Guard, ...]:
-        """What must be tested for an index to lie in a shape."""
-        return tuple(Guard(i, 0, n - 1) for i, n in zip(index, shape)
-                     if not self.algebra.within(i, 0, n - 1))
+        """What must be tested for an index to lie in a shape: of one position that was divided into
+        several, the position. No index lies in an empty shape, whatever remainders say."""
+        found = tuple(Guard(i, 0, n - 1) for i, n in zip(index, shape)
+                      if not self.algebra.within(i, 0, n - 1))
+        if any(g.form.divisors() for g in found):
+            flat = self.algebra.flatten(index, shape)
+            if not flat.divisors() and self.algebra.unflatten(flat, shape) == index:
+                return (Guard(flat, 0, product(shape) - 1),)
+        sizes = dict.fromkeys(d for i in index for d in i.divisors()) if found else ()
+        return found + tuple(Guard(Form(d), 1, d) for d in sizes
+                             if not self.algebra.within(Form(d), 1, d))
 
     # ---- sources
     def _load(self, node: Node, index: Index, slot: int) -> Request:
