@@ -48,9 +48,9 @@ class Loads(Expressions):
         load: Load = v.attr
         if letter in self.dialect.gathers and (at := self._positions(load.form, copy)) is not None:
             first, positions, kind = at
-            mask = self._lanes_read(load, copy)
-            return f"v{letter}_gather_{kind}(b{load.slot}{first}, {positions})" if not mask else \
-                f"v{letter}_gatherm_{kind}(b{load.slot}{first}, {positions}, {mask})"
+            name, mask = f"v{letter}_gather", self._lanes_read(load, copy)
+            where = f"b{load.slot}{first}, {positions}"
+            return f"{name}m_{kind}({where}, {mask})" if mask else f"{name}_{kind}({where})"
         sign = "-" if v.dtype.kind == "bool" else ""
 
         def lane(i: int) -> str:

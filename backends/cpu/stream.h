@@ -5,10 +5,11 @@
 // Past the caches if `past` says so, else an ordinary store. A line that an ordinary store begins is
 // read first. Whether results go past the caches, a line of which begins at p:
 //
-//   PAST_TURNED(p, bytes)  results of so many bytes in squares, of which hardware foresees no line
-//   PAST_ALONG(p, bytes)   those of a function that touches so many bytes: more than the last cache
-//                          holds by so much that little of it is there when it is touched again
-//   PAST_BURST(p, bytes)   so, many lines at once, which caches take in faster than memory
+//   PAST_TURNED(p, bytes)  results of so many bytes, in squares: hardware foresees none of their lines
+//   PAST_ALONG(p, bytes)   those of a function that touches so many bytes: so much more than the last
+//                          cache holds that little of it is there when it is touched again
+//   PAST_BURST(p, bytes)   the same where many lines come at once: caches take them in faster than
+//                          memory, so it pays later
 //
 // stream_fence() makes the stores visible.
 #pragma once

@@ -3,29 +3,25 @@ stores that go anywhere."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tegg.dim import Dim, hint, upper_bound
-from tegg.dtype import DType
 from tegg.kernel.index import Form, Gathered, Var, variable
 from tegg.kernel.loops import Ahead, Block, Comes, Let, Loop, Stmt, Store
-from tegg.kernel.rows import dearest, passes
+from tegg.kernel.rows import Buffers, dearest, follows, passes
 from tegg.kernel.value import Val, reachable
 
 ROW = 1 << 14   # bytes of a row up to which it and the next one stay in the nearest cache
 FAR = 1 << 19   # bytes of a buffer from which it may have to come from far away
 PAGE = 1 << 12  # bytes to whose end hardware follows a row
 
-Buffers = Mapping[int, tuple[DType, Dim]]
-
 
 def ahead(body: Sequence[Stmt], buffers: Buffers) -> tuple[Stmt, ...]:
     """The statements, with requests for memory in the dearest of the passes over a row.
 
     Hardware follows a row to the end of a page, and no pass that computes waits for the next row:
-    so what the next row reads is asked for, and what this one writes later. ``buffers``: slot ->
-    dtype and number of elements.
+    so what the next row reads is asked for, and what this one writes later.
     """
     return tuple(_statement(s, buffers) for s in body)
 
@@ -113,7 +109,7 @@ def _touched(p: Loop, buffers: Buffers) -> list[Ahead]:
             w = s.write
             found.append(Ahead(w.slot, w.form, w.value.dtype, True, s.past))
     return [a for a in found if hint(buffers[a.slot][1]) * a.dtype.itemsize >= FAR
-            and a.form.coefficient(p.var) == 1 and all(isinstance(t, Var) for t in a.form.terms)]
+            and follows(a.form, p.var)]
 
 
 def _turned(s: Store) -> bool:

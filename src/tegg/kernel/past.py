@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tegg.dim import Dim, hint
-from tegg.dtype import DType
 from tegg.kernel.index import Var
 from tegg.kernel.loops import Block, Comes, Loop, Past, Stmt, Store
-from tegg.kernel.rows import cost, dearest, passes
+from tegg.kernel.rows import Buffers, cost, dearest, follows, passes
 
 LEAST = 1 << 22  # bytes of a result that the caches of any CPU hold
 LIGHT = 16       # operations an element up to which memory is what rows wait for
-
-Buffers = Mapping[int, tuple[DType, Dim]]
 
 
 def past(body: Sequence[Stmt], buffers: Buffers) -> tuple[Stmt, ...]:
@@ -22,7 +19,7 @@ def past(body: Sequence[Stmt], buffers: Buffers) -> tuple[Stmt, ...]:
 
     A line is read before its first element is written, unless it is written whole and past the
     caches. Whether it is, is decided when the kernel runs: by the machine's caches and by where
-    the rows lie. ``buffers``: slot -> dtype and number of elements.
+    the rows lie.
     """
     out: list[Stmt] = []
     for s in body:
@@ -65,5 +62,4 @@ def _whole(s: Store, var: Var, buffers: Buffers) -> bool:
     w = s.write
     dtype, size = buffers[w.slot]
     return (s.past is None and w.mode == "store" and not w.guards
-            and hint(size) * dtype.itemsize >= LEAST
-            and w.form.coefficient(var) == 1 and all(isinstance(a, Var) for a in w.form.terms))
+            and hint(size) * dtype.itemsize >= LEAST and follows(w.form, var))
