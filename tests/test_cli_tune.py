@@ -43,7 +43,7 @@ def made(tmp_path, monkeypatch):
 
 def test_what_is_measured_is_kept_and_shown(made):
     assert run("tune", "--show").output.startswith(
-        "profile 'cpu/generic', shipped; tegg tune --device cpu measures this machine")
+        f"profile '{Cpu().shipped}', shipped; tegg tune --device cpu measures this machine")
     told = run("tune", "--quick").output
     path = user_profile("cpu", Cpu().machine())
     assert f"wrote {path} after 0 s" in told.replace("\n", "") and made == [True]
@@ -81,7 +81,7 @@ def test_a_profile_that_cannot_be_used_is_shown_with_the_remedy(made):
     path = user_profile("cpu", Cpu().machine())
     path.write_text(path.read_text().replace("version = 1", "version = 7"))
     shown = run("tune", "--show").output.replace("\n", " ")
-    assert "profile 'cpu/generic', shipped, since what was measured cannot be used" in shown
+    assert f"profile '{Cpu().shipped}', shipped, since what was measured cannot be used" in shown
     assert "is of version 7" in shown and "delete the file" in shown
     assert "version 7" in json.loads(run("tune", "--show", "--json").output)["problem"]
 

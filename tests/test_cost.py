@@ -180,3 +180,20 @@ def test_a_profile_is_read_again_only_where_its_file_has_changed(tmp_path):
     assert load_costs(path) is first and load_costs(path, 3).threads == 3
     written(tmp_path, profile(panel="1024"))
     assert load_costs(path).panel == 1024
+
+
+def test_a_profile_says_what_differs_from_a_shipped_one(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text('base = "cpu/generic"\nname = "mine"\npack = 7.0\n[templates]\nCpuPairs = 0.5\n')
+    mine = load_costs(path)
+    assert mine == replace(COSTS, name="mine", pack=7.0,
+                           templates={**COSTS.templates, "CpuPairs": 0.5})
+    assert load_costs("cpu/zen4").templates["CpuPairs"] < COSTS.templates["CpuPairs"]
+
+
+@pytest.mark.parametrize("base", ['"cpu/none"', '"mine.toml"', "3"])
+def test_a_base_is_a_shipped_profile(tmp_path, base):
+    path = tmp_path / "mine.toml"
+    path.write_text(f"base = {base}\n")
+    with pytest.raises(ArgumentError, match="mine.toml: base is the name of a shipped profile"):
+        load_costs(path)

@@ -88,7 +88,7 @@ def test_compile_takes_the_measured_profile_and_makes_new_plans(cache, monkeypat
     before = tegg.compile(lambda x: tegg.softmax(x, -1))
     before(x)
     mine = Cpu()
-    assert mine.costs().name == "cpu/generic"
+    assert mine.costs().name == mine.shipped
     slow = replace(profile(), machine=mine.machine(), costs=replace(profile().costs, call=0.5,
                                                                     launch=0.5))
     slow.write()
@@ -101,3 +101,13 @@ def test_compile_takes_the_measured_profile_and_makes_new_plans(cache, monkeypat
     monkeypatch.setenv("TEGG_COSTS", str(os.path.join(cache, "none.toml")))
     with pytest.raises(ArgumentError, match="no cost profile"):
         Cpu().costs()
+
+
+@pytest.mark.parametrize("features, name", [
+    ({"zen", "avx512bf16"}, "cpu/zen4"), ({"zen"}, "cpu/generic"), ({"avx512bf16"}, "cpu/generic")])
+def test_what_is_shipped_is_of_the_kind_of_processor(monkeypatch, features, name):
+    cpu = Cpu()
+    cpu.toolchain = replace(cpu.toolchain, features=frozenset(features))
+    assert cpu.shipped == name
+    monkeypatch.delenv("TEGG_COSTS", raising=False)
+    assert cpu.costs().name == name

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tegg.backends.cpu.identity import _described, processor
+from tegg.backends.cpu.instructions import BYTE_TILES, BYTES, PAIRS, TILES
 from tegg.backends.cpu.target import Cpu
 from tegg.backends.cpu.tune import measure
 from tegg.backends.cpu.tune.cases import cases
@@ -21,6 +22,7 @@ from tegg.errors import BackendError
 from tegg.extract.cost import Level, load_costs
 
 GENERIC = load_costs("cpu/generic", 2)
+NARROW = (PAIRS, BYTES, TILES, BYTE_TILES)
 SIZES = [2**i for i in range(14, 28)]
 
 
@@ -82,21 +84,22 @@ def simulated(truth, lanes, threads=2):
 
     copy = {n: {s: truth.memory(s, n) + truth.written(s, n) for s in SIZES} for n in (1, threads)}
     timed = [Timed(c, n, c.seconds(truth.with_threads(n), n))
-             for c in cases(lanes, quick=False).values() for n in (1, threads)]
+             for c in cases(lanes, quick=False, has=NARROW).values() for n in (1, threads)]
     return Traffic({n: read(n) for n in (1, threads)}, copy, 1e-7), timed
 
 
 @pytest.mark.parametrize("quick", [False, True])
 def test_the_profile_behind_the_times_is_found(quick):
     truth = replace(GENERIC, launch=2e-6, call=2e-7, overlap=0.6, loop_rate=6e10, pack=9.0,
-                    product_rate=7e10, product_half=(4.0, 8.0, 40.0), templates={"CpuRows": 2.0},
+                    product_rate=7e10, product_half=(4.0, 8.0, 40.0),
+                    templates={"CpuRows": 2.0, "CpuPairs": 0.5, "CpuBytes": 0.2, "CpuTiles": 0.04},
                     ops={"Sin": 31.0, "Exp2": 4.0, "Softmax": 20.0}, product_dtypes={
                         **GENERIC.product_dtypes, "f64": 3.0},
                     loop_dtypes={**GENERIC.loop_dtypes, "f64": 2.6},
                     levels=(Level(1 << 17, 2e11, 4e11), Level(1 << 21, 5e10, 9e10),
                             Level(math.inf, 8e9, 1.5e10)))
     traffic, timed = simulated(truth, 16)
-    wanted = {c.name for c in cases(16, quick).values()}
+    wanted = {c.name for c in cases(16, quick, NARROW).values()}
     found = fitted(GENERIC, 2, traffic, [t for t in timed if t.case.name in wanted])
     assert error(found, [t for t in timed if t.case.name in wanted]) < 0.15
     assert error(found, timed) < 0.5 * error(GENERIC, timed)
@@ -105,6 +108,15 @@ def test_the_profile_behind_the_times_is_found(quick):
     assert found.product_rate == pytest.approx(truth.product_rate, rel=0.3)
     assert found.loop_dtypes["f64"] == pytest.approx(2.6, rel=0.2)
     assert found.threads == 2 and 1e-6 <= found.launch < 4e-6
+    for name in ("CpuPairs", "CpuBytes", "CpuTiles"):
+        assert found.templates[name] == pytest.approx(truth.templates[name], rel=0.2)
+
+
+def test_narrow_products_are_measured_where_the_machine_has_them():
+    named = {op: [n for n in cases(16, True, NARROW) if n.endswith(op)]
+             for op in ("CpuPairs", "CpuTiles", "CpuBytes", "CpuByteTiles")}
+    assert all(named.values())
+    assert not {n for names in named.values() for n in names} & set(cases(16, True))
 
 
 def test_one_case_that_was_disturbed_moves_little():
@@ -120,7 +132,7 @@ def test_one_case_that_was_disturbed_moves_little():
 def test_a_profile_of_this_machine(monkeypatch):
     """With a handful of kernels, since each is compiled."""
     few = {c.name: c for c in (chain(8), chain(40), tiny(64), single("Exp2"))}
-    monkeypatch.setattr(measure, "cases", lambda lanes, quick: few)
+    monkeypatch.setattr(measure, "cases", lambda lanes, quick, has: few)
     monkeypatch.setattr(measure, "_LARGEST", {True: 1 << 20})
     monkeypatch.setattr(measure, "_ROUNDS", {True: 1})
     told: list[str] = []
@@ -137,7 +149,7 @@ def test_a_profile_of_this_machine(monkeypatch):
 
 def test_threads_that_others_hold_are_named(monkeypatch):
     monkeypatch.setattr(measure, "_machine", lambda m, n: {("barrier",): lambda: 0.0})
-    monkeypatch.setattr(measure, "cases", lambda lanes, quick: {"chain": chain(8)})
+    monkeypatch.setattr(measure, "cases", lambda lanes, quick, has: {"chain": chain(8)})
     with pytest.raises(BackendError, match="other threads of this process .* process of its own"):
         Cpu().tune(True)
 

@@ -69,8 +69,13 @@ class Cpu:
         if chosen is not None:
             return chosen
         found = measured_costs(self.name, self.machine())
-        return load_costs("cpu/generic", threads()) if found is None \
+        return load_costs(self.shipped, threads()) if found is None \
             else found.with_threads(threads())
+
+    @property
+    def shipped(self) -> str:
+        """The profile that is shipped for this kind of processor."""
+        return "cpu/zen4" if {"zen", "avx512bf16"} <= self.toolchain.features else "cpu/generic"
 
     def machine(self) -> str:
         """The processor, in words: what its measured profile is kept by."""

@@ -41,6 +41,7 @@ _FEATURES = {
     "__F16C__": "f16c", "__SSE4_1__": "sse41", "__SSE2__": "sse2", "__AMX_TILE__": "amx-tile",
     "__AMX_BF16__": "amx-bf16", "__AMX_INT8__": "amx-int8", "__ARM_NEON": "neon",
     "__ARM_FEATURE_FMA": "fma", "__ARM_FEATURE_BF16": "bf16", "__ARM_FEATURE_SVE": "sve",
+    **{f"__znver{n}__": "zen" for n in range(1, 6)},
     "__x86_64__": "x86-64", "__aarch64__": "aarch64", "__riscv": "riscv", "__powerpc64__": "ppc64",
 }
 _SHOWN = 30  # lines of a compiler's complaint that an error repeats

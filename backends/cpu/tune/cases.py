@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from tegg.dtype import dtype as as_dtype
 from tegg.ir.op import OPS
 
+from ..narrow_forms import NarrowForms
 from ..templates import Forms, Operand
 from ...tuning.case import Case, chain, single, streaming, tiny
 from .kernels import product
@@ -28,11 +31,16 @@ _PRODUCTS = {
     "few rows of many": (4, 1000, 1024, True),
     "one row": (1, 2048, 2048, True),
 }
+# Products of narrow numbers: a template, what states its tiles, of which operands, by which dtype
+# they are known.
+_NARROW = (("CpuPairs", "cpu-pairs", "bf16", "bf16"), ("CpuTiles", "cpu-tiles", "bf16", "bf16"),
+           ("CpuBytes", "cpu-bytes", "i32", "u8"), ("CpuByteTiles", "cpu-byte-tiles", "i32", "u8"))
 _QUICK = ("square", "medium", "shallow", "packed", "few rows", "one row")
 
 
-def cases(lanes: int, quick: bool) -> dict[str, Case]:
-    """The cases by name; fewer where it must be quick."""
+def cases(lanes: int, quick: bool, has: Collection[str] = ()) -> dict[str, Case]:
+    """The cases by name; fewer where it must be quick. ``has``: the instructions for narrow
+    products, in the words of ``instructions.py``."""
     found = [chain(n, d) for d in (_DTYPES[:2] if quick else _DTYPES) for n in _CHAIN]
     found += [tiny(64), tiny(512)]
     found += [single(name) for name in _ops(quick)]
@@ -44,6 +52,14 @@ def cases(lanes: int, quick: bool) -> dict[str, Case]:
             out.update(_forms(name, m, n, k, still, lanes))
     for dtype in () if quick else ("f64", "bf16", "f16", "i32"):
         out.update(_forms(f"square {dtype}", 192, 192, 192, True, lanes, dtype))
+    forms = NarrowForms(lanes, frozenset(has))
+    for op, relation, summed, dtype in _NARROW:
+        for m, n, k, _ in (_PRODUCTS[c] for c in _QUICK[:2]):
+            x, y = Operand((m, k), as_dtype(summed)), Operand((k, n), as_dtype(summed))
+            for tile in forms.completions(relation, x, y, "a,k;k,n;a,n")[:1]:
+                own = (0, *tile) if dtype == "u8" else tile
+                out[f"{m} x {k} x {n} {dtype} {op}"] = product(op, own, m, n, k, lanes=lanes,
+                                                               dtype=dtype)
     return out
 
 

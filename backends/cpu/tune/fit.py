@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from tegg.extract.cost import Costs, Level
 
+from ..narrow_forms import narrow_templates
 from ...tuning.fitting import Parameter, Timed, chains, dtype_ratio, searched, template, weights
 
 _CALL = 2e-7      # seconds that a stage takes at least: its code and buffers are seldom at hand
@@ -17,6 +18,7 @@ _LEVELS = 6       # of memory that a profile tells apart
 _WORTH = 0.04     # by how much a further level must lessen the squared errors of logarithms
 _FAIR = 2.0       # a buffer shares its level with others: so many times its size must fit
 _CHEAPEST, _DEAREST = 0.3, 10.0     # of stores, against loads
+_ANY = 16         # lanes: names do not depend on them
 _OVERLAP: tuple[Parameter, ...] = (
     (lambda c: 1.0 - c.overlap, lambda c, v: replace(c, overlap=1.0 - v), 0.02, 1.0),)
 
@@ -116,7 +118,11 @@ def _launch(costs: Costs, timed: Sequence[Timed], barrier: float) -> Costs:
 
 
 def _products(costs: Costs, mine: Sequence[Timed]) -> Costs:
-    """Rates of products, and of each template against the one that most cases tell of."""
+    """Rates of products, and of each template against the one that most cases tell of; those of
+    narrow numbers tell of nothing else."""
+    narrow = sorted({t.case.of for t in mine} & {o.name for o in narrow_templates(_ANY)})
+    alone = [t for t in mine if t.case.of in narrow]
+    mine = [t for t in mine if t.case.of not in narrow]
     plain = [t for t in mine if t.case.dtype.name == "f32"]
     names = sorted({t.case.of for t in plain})
     fixed = max(names, key=[t.case.of for t in plain].count, default="")
@@ -130,7 +136,10 @@ def _products(costs: Costs, mine: Sequence[Timed]) -> Costs:
     for dtype in {t.case.dtype.name for t in mine} - {"f32"}:
         found = [t for t in mine if t.case.dtype.name == dtype]
         ratios[dtype] = dtype_ratio(costs, found, dtype)
-    return replace(costs, product_dtypes=ratios)
+    costs = replace(costs, product_dtypes=ratios)
+    for name in narrow:
+        costs = searched(costs, [t for t in alone if t.case.of == name], [template(name)])
+    return costs
 
 
 def _with_half(costs: Costs, value: float) -> Costs:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tegg.dtype import DType, dtype as as_dtype, f32
+from tegg.dtype import DType, dtype as as_dtype, f32, i8, i32, u8
 from tegg.extract.cost import Costs
 from tegg.ir.classes import Fragment
 from tegg.ir.graph import Graph
@@ -18,6 +18,7 @@ from tegg.planning.plan import Call
 
 from ...tuning.case import Case, memory
 from ..library import Library, load
+from ..narrow_forms import narrow_templates
 from ..program import Program, steps_of, with_barriers
 from ..templates import templates
 from .machine import Sample
@@ -75,12 +76,15 @@ def _count(case: Case, code: KernelCode) -> int:
 # ---- products
 def product(op: str, own: Sequence[int], m: int, n: int, k: int, *, lanes: int, still: bool = True,
             dtype: DType | str = f32, transposed: bool = False) -> Case:
-    """A product of one form. ``still``: the second operand is a weight."""
-    rows = {o.name: o for o in templates(lanes)}
+    """A product of one form. ``still``: the second operand is a weight. ``dtype``: of the operands,
+    but that ``u8`` is multiplied with ``i8``, and summed in 32 bits."""
+    rows = {o.name: o for o in (*templates(lanes), *narrow_templates(lanes))}
     g = Graph(table={**OPS, **rows})
     kind = as_dtype(dtype)
     x = g.input("x", (m, k), kind)
-    y = g.input("y", (n, k) if transposed else (k, n), kind)
+    y = g.input("y", (n, k) if transposed else (k, n), i8 if kind is u8 else kind)
+    if kind is u8:
+        x, y = g.op("Cast", x, i32), g.op("Cast", y, i32)
     spec = "a,k;n,k;a,n" if transposed else "a,k;k,n;a,n"
     c = g.op(op, x, y, spec, (m, n), *own)
     weights = frozenset({1}) if still else frozenset()

@@ -34,10 +34,10 @@ Step = Callable[[str], None]
 def tune(target: Cpu, quick: bool = False, step: Step = lambda name: None) -> Profile:
     """The profile of this machine. ``step`` is told what has been done, one of ``steps(quick)``."""
     every = threads()
-    base = load_costs("cpu/generic", every)
+    base = load_costs(target.shipped, every)
     machine = Machine(_LARGEST[quick])
     step("the machine's measures are compiled")
-    found = cases(target.language.width, quick)
+    found = cases(target.language.width, quick, target.features)
     kernels = Kernels(list(found.values()), target.lower, base, target.language.width)
     step("kernels are compiled")
     samples: dict[tuple, Sample] = _machine(machine, every)

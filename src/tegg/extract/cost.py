@@ -247,14 +247,28 @@ def _no_profile(path: Path) -> str:
 @lru_cache(maxsize=32)
 def _loaded(where: Path, source: str, threads: int | None, changed: int, size: int) -> Costs:
     """The profile of a file in one state: all compilations ask for it."""
-    try:
-        data = tomllib.loads(where.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
-        raise ArgumentError(f"the cost profile {source!s} is not TOML: {e}") from None
+    data = _read(where, source)
     data.pop(MEASURED, None)
     if threads is not None:
         data["threads"] = threads
     return checked_costs(data, source)
+
+
+def _read(where: Path, source: str) -> dict:
+    """The tables of a file, over those of the shipped profile that it names as its ``base``."""
+    try:
+        data = tomllib.loads(where.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
+        raise ArgumentError(f"the cost profile {source!s} is not TOML: {e}") from None
+    base = data.pop("base", None)
+    if base is None:
+        return data
+    if not isinstance(base, str) or base.endswith(".toml") or not _locate(base).is_file():
+        raise ArgumentError(f"cost profile {source}: base is the name of a shipped profile, such "
+                            f"as 'cpu/generic', not {base!r}")
+    under = _read(_locate(base), base)
+    return under | {k: {**under[k], **v} if isinstance(v, dict) and isinstance(under.get(k), dict)
+                    else v for k, v in data.items()}
 
 
 def _locate(source: str | Path) -> Path:
