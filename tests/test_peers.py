@@ -109,10 +109,13 @@ def test_bfloat16_is_compared_with_bfloat16(peers) -> None:
     assert "in bf16" in peers["report"].table([row], "a machine")
 
 
-def test_the_table_of_the_readme_is_that_of_the_record(peers) -> None:
-    record = json.loads(peers["page"].RECORD.read_text(encoding="utf-8"))
-    readme = (FOLDER.parent.parent / "README.md").read_text(encoding="utf-8")
-    assert peers["page"].page(record) in readme
+@pytest.mark.parametrize("page, record, table", [
+    ("README.md", "peers", "page"), ("docs/measured.md", "peers-amd-epyc", "page"),
+    ("docs/measured.md", "peers-amd-epyc-bf16", "halves")])
+def test_tables_of_pages_are_those_of_records(peers, page, record, table) -> None:
+    path = peers["page"].RECORD.with_stem(record)
+    text = (FOLDER.parent.parent / page).read_text(encoding="utf-8")
+    assert getattr(peers["page"], table)(json.loads(path.read_text(encoding="utf-8"))) in text
 
 
 def test_the_least_time_is_that_of_the_scarcer_resource(peers) -> None:

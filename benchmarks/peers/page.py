@@ -1,6 +1,8 @@
 """A record of the suite as a table in Markdown, the one that the README shows.
 
-    python benchmarks/peers/page.py [RECORD.json]
+    python benchmarks/peers/page.py [RECORD.json] [--halves]
+
+With --halves that of bfloat16 alone, beside our float32.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from pathlib import Path
 
 from report import OWN, Row
 
+HALVES = f"{OWN}.bf16"
 RECORD = Path(__file__).resolve().parent.parent / "results" / "peers.json"
 
 
@@ -37,11 +40,33 @@ def _pair(row: Row) -> list[str]:
     return [ours, f"{duration(row.best[rival])} {rival}"]
 
 
+def _runs(record: Mapping) -> dict[int, list[Row]]:
+    names = [f.name for f in fields(Row)]
+    return {r["threads"]: [Row(**{n: x[n] for n in names}) for x in r["rows"]]
+            for r in record["runs"]}
+
+
+def halves(record: Mapping) -> str:
+    """Best calls in bfloat16 of each number of threads, beside the best rival's and our float32."""
+    runs = _runs(record)
+    heads = [h for n in runs for h in (f"{HALVES}, {n} thread" + "s" * (n > 1), "best peer", OWN)]
+    out = ["| | " + " | ".join(heads) + " |", "|---" * (len(heads) + 1) + "|"]
+    for rows in zip(*runs.values(), strict=True):
+        cells = []
+        for row in rows:
+            rival = row.fastest(False, "best", bf16=True)
+            if rival is not None and HALVES in row.best:
+                ours = duration(row.best[HALVES])
+                ours = f"**{ours}**" if row.best[HALVES] <= row.best[rival] else ours
+                cells += [ours, f"{duration(row.best[rival])} {rival}", duration(row.best[OWN])]
+        if cells:
+            out.append(f"| {rows[0].workload} | " + " | ".join(cells) + " |")
+    return "\n".join(out) + "\n"
+
+
 def page(record: Mapping) -> str:
     """Best calls of each number of threads; the other columns are of the most threads."""
-    names = [f.name for f in fields(Row)]
-    runs = {r["threads"]: [Row(**{n: x[n] for n in names}) for x in r["rows"]]
-            for r in record["runs"]}
+    runs = _runs(record)
     heads = [h for n in runs for h in (f"tegg, {n} thread" + "s" * (n > 1), "best peer")]
     heads += ["of the limit", "in bf16", "memory", "first call, s", "torch.compile"]
     out = ["| | " + " | ".join(heads) + " |", "|---" * (len(heads) + 1) + "|"]
@@ -55,4 +80,6 @@ def page(record: Mapping) -> str:
 
 
 if __name__ == "__main__":
-    print(page(json.loads(Path(sys.argv[1] if len(sys.argv) > 1 else RECORD).read_text())), end="")
+    given = [a for a in sys.argv[1:] if a != "--halves"]
+    table = halves if "--halves" in sys.argv else page
+    print(table(json.loads(Path(given[0] if given else RECORD).read_text())), end="")
