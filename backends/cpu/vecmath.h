@@ -98,9 +98,9 @@ INL vd vd_fma(vd a, vd b, vd c) {
 INL vf mf_below(vf x, float high) { return mf_least(M_SPLAT(vf, high + 1), x); }
 INL vf mf_scaled(vf p, vf t, vf n, vf x, float low, float high) {
   (void)t, (void)high;  // past it the product overflows
-  const int not_less = 21;
+  enum { NOT_LESS = 21 };
   return __builtin_ia32_scalefps512_mask(
-      p, n, (vf){0}, __builtin_ia32_cmpps512_mask(x, M_SPLAT(vf, low), not_less, -1, 4), 4);
+      p, n, (vf){0}, __builtin_ia32_cmpps512_mask(x, M_SPLAT(vf, low), NOT_LESS, -1, 4), 4);
 }
 #else
 INL vf mf_below(vf x, float high) { return (void)high, x; }
