@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 
 import pytest
@@ -136,12 +137,12 @@ def caches(root, *found: tuple[str, str]):
 @pytest.mark.parametrize("found, size", [
     ([("1", "32K"), ("1", "32K"), ("2", "1024K"), ("3", "32768K")], 32 << 20),
     ([("3", "105M"), ("2", "2M")], 105 << 20), ([("2", "1G")], 1 << 30), ([("1", "4096")], 4096),
-    ([], UNKNOWN), ([("3", "")], UNKNOWN), ([("?", "1K")], UNKNOWN), ([("1", "32K"), ("3", "x")], 32 << 10)])
+    ([], UNKNOWN), ([("3", "")], UNKNOWN), ([("?", "1K")], UNKNOWN),
+    ([("1", "32K"), ("3", "x")], 32 << 10)])
 def test_the_last_cache_is_read_from_linux(tmp_path, found, size):
     assert last_cache(caches(tmp_path, *found)) == size
 
 
 def test_kernels_are_told_of_it():
-    import ctypes
     words = (ctypes.c_int64 * 7).from_address(runtime().table)
     assert words[6] == last_cache()
