@@ -210,8 +210,8 @@ class Memory(Loads):
 
     def _ahead(self, s: Ahead) -> None:
         """One request a line."""
-        size, how = s.dtype.itemsize, "write" if s.written else "read"
-        asked = [f"fetch_{how}(b{s.slot} + {self.form(s.form, u)});" for u in range(self.copies)
+        size = s.dtype.itemsize
+        asked = [f"fetch_{s.use}(b{s.slot} + {self.form(s.form, u)});" for u in range(self.copies)
                  if u * self.dialect.width * size % _LINE == 0]
         if id(s) in self.decided:
             with self.braces(f"if ({self.decided[id(s)]})"):

@@ -123,7 +123,7 @@ def test_a_core_asks_for_what_lies_far_as_its_program_says(form) -> None:
                           for sizes in ((128, 128), (256, 128), (60, 50)))
     assert far.core and farther.core and near.core
     assert anonymous(far.core) == anonymous(farther.core) != anonymous(near.core)
-    assert "fetch_read" in far.core.source and "fetch_read" not in near.core.source
+    assert "fetch_run" in far.core.source and "fetch_run" not in near.core.source
 
 
 def test_rows_may_be_a_size_that_a_call_brings() -> None:

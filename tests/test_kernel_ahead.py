@@ -81,22 +81,22 @@ def operand(keys: int, wide: int, apart: bool, form: str) -> list[str]:
         c = product(g, g.x(8, 1, keys), b, f"b,a,k;{','.join(spec)};b,a,n", 8, 1, wide)
     code = lowered(g, [c], [c], tile=Tile(form))
     check(g, [c], code=code)
-    return [x.strip() for x in code.source.splitlines() if "fetch_read" in x]
+    return [x.strip() for x in code.source.splitlines() if "fetch_run" in x]
 
 
 @pytest.mark.parametrize("form, along, over", [("dots", "k0", "n0"), ("rows", "n0", "k0")])
 def test_an_operand_that_is_read_where_it_lies_asks_for_runs_a_page_on(form, along, over) -> None:
     assert operand(256, 64, False, form) == [
-        f"fetch_read(b0 + ({along} + {over} * 64 + z0 * 16384 + {16 * 64}));"]
+        f"fetch_run(b0 + ({along} + {over} * 64 + z0 * 16384 + {16 * 64}));"]
     # runs of other heads lie between: as many runs on, not as many bytes
     assert operand(256, 64, True, form) == [
-        f"fetch_read(b0 + ({along} + z0 * 64 + {over} * 512 + {16 * 512}));"]
+        f"fetch_run(b0 + ({along} + z0 * 64 + {over} * 512 + {16 * 512}));"]
     assert not operand(200, 64, False, form)  # it stays near
 
 
 def test_of_long_runs_it_asks_for_the_next_page() -> None:
     assert operand(3, 8192, False, "dots") == [
-        "fetch_read(b0 + (k0 + n0 * 8192 + z0 * 24576 + 1024));"]
+        "fetch_run(b0 + (k0 + n0 * 8192 + z0 * 24576 + 1024));"]
 
 
 def scattered(rows: int, columns: int, mode: str) -> tuple[Draw, Node]:

@@ -196,7 +196,7 @@ class CoreHooks(Hooks):
                together: int) -> Sequence[Ahead]:
         if self.on is None or lanes is None:
             return ()
-        return [Ahead(_B, term.b.attr.form + self.on, term.b.dtype, False)]
+        return [Ahead(_B, term.b.attr.form + self.on, term.b.dtype, "run")]
 
     def result(self, params: str, number: int, group: Group, axis: Axis) -> None:
         """The ends' own."""

@@ -304,7 +304,7 @@ class Hooks:
             named.update(a.named())
         lines, _ = print_hook(
             self.dialect, self.contraction.propagation.algebra,
-            [Ahead(w.slot, w.form, w.value.dtype, True) for w in group.writes], (), named, {})
+            [Ahead(w.slot, w.form, w.value.dtype, "write") for w in group.writes], (), named, {})
         self._function("void", f"ask{number}", params, [self.m, axis], (), lines)
 
 

@@ -17,6 +17,8 @@ from tegg.dim import product
 from tegg.kernel.contraction_classify import Group
 from tegg.kernel.contraction_shape import GemmParams, GemmShape
 
+_CHAINS = 2  # sums that a dot product of one row adds to in turns
+
 
 @dataclass(slots=True)
 class Words:
@@ -42,16 +44,17 @@ class Words:
         d = self.shape.accumulator
         letter = REGISTER[d.name]
         inner = product(h.k.extents[1:])
+        chains = max(1, _CHAINS // p.abreast)
+        total = " + ".join(f"acc[i][c * {chains} + {u}]" for u in range(chains))
         steps, stride = depth_of_blocks(h.k, p, d, h.dialect.width)
         return dict(
-            **held_words(p.held, h, d),
+            **held_words(p.held, h, d), CHAINS=str(chains), TOTAL=total,
             k=h.name, T=h.scalar(d), V=h.vector(d), W=str(h.dialect.width),
             SEL=f"v{letter}_sel", HADD=f"v{letter}_hadd", STORE=f"v{letter}_store",
             LOAD=f"v{letter}_load", MR=str(p.mr), R=str(p.abreast), NR=str(p.nr),
-            DEEP=deep(h.k.count, p.held),
-            LANES=str(p.lanes), MC=str(p.rows), SPAN=str(p.span), PIECE=str(p.piece),
-            BYTES=str(p.lanes * d.itemsize), GROUPS=str(p.nr // h.dialect.width),
-            **shares(p, d), PANELS=str(p.panels),
+            DEEP=deep(h.k.count, p.held), LANES=str(p.lanes), MC=str(p.rows), SPAN=str(p.span),
+            PIECE=str(p.piece), BYTES=str(p.lanes * d.itemsize),
+            GROUPS=str(p.nr // h.dialect.width), **shares(p, d), PANELS=str(p.panels),
             M=dim(h.m.count), K=dim(h.k.count), B=dim(h.batch.count), KO=steps, AS=stride,
             K_outer=dim(h.k.extents[0]),
             k_inner=dim(inner), k_open=outer_loops(h.k), k_last=h.k.names[-1],

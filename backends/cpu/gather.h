@@ -114,8 +114,7 @@ GATHER(d, vd, double, l, vl)
 #endif
 
 // ---- all lanes. AMD's gathers take twice as long as loads and inserts, and more.
-#if (defined(__znver1__) || defined(__znver2__) || defined(__znver3__) || defined(__znver4__) || \
-     defined(__znver5__)) && TEGG_LANES >= 8 && defined(__SSE4_1__) && \
+#if defined(TEGG_ZEN) && TEGG_LANES >= 8 && defined(__SSE4_1__) && \
     __has_builtin(__builtin_shufflevector)
 typedef float four_f __attribute__((vector_size(16)));
 #define FOURS(I, T) \

@@ -17,6 +17,11 @@
 #endif
 #endif
 
+#if defined(__znver1__) || defined(__znver2__) || defined(__znver3__) || defined(__znver4__) || \
+    defined(__znver5__)
+#define TEGG_ZEN
+#endif
+
 #define INL static inline __attribute__((always_inline, unused))
 #define VECTOR(T, NAME) \
   typedef T NAME __attribute__((vector_size(sizeof(T) * TEGG_LANES))); \
@@ -36,6 +41,11 @@ VECTOR(uint16_t, vs)  // the bits of halves
 // ---- memory that is wanted soon; any address will do
 INL void fetch_read(const void *p) { __builtin_prefetch(p, 0, 3); }
 INL void fetch_write(const void *p) { __builtin_prefetch(p, 1, 3); }
+#ifdef TEGG_ZEN  // follows several runs at once, and is only held up
+INL void fetch_run(const void *p) { (void)p; }
+#else
+INL void fetch_run(const void *p) { __builtin_prefetch(p, 0, 3); }
+#endif
 
 // ---- indices
 INL int64_t clamp_index(int64_t i, int64_t n) { return i < 0 ? 0 : i >= n ? n - 1 : i; }

@@ -65,7 +65,7 @@ def _next(rows: Loop, passes: Sequence[Loop], turn: int, buffers: Buffers) -> li
             slot, form = asked.slot, asked.form
             if (form.coefficient(rows.var) != 0 and longest is not None
                     and longest * asked.dtype.itemsize <= ROW):
-                on = 0 if asked.written and i > turn else 1
+                on = 0 if asked.use == "write" and i > turn else 1
                 moved = (form + variable(p.var) * -1 + variable(var)
                          + form.coefficient(rows.var) * on)
                 out.setdefault((slot, moved), replace(asked, form=moved))
@@ -95,7 +95,7 @@ def coming(operand: Val, along: Var, over: Var, size: Dim, together: int) -> lis
             continue
         rows = -(-PAGE // (together * run)) * together
         moved = (form.coefficient(over) * rows if run <= ROW else PAGE // v.dtype.itemsize)
-        out.append(Ahead(v.attr.slot, form + moved, v.dtype, False))
+        out.append(Ahead(v.attr.slot, form + moved, v.dtype, "run"))
     return out
 
 
@@ -104,10 +104,10 @@ def _touched(p: Loop, buffers: Buffers) -> list[Ahead]:
     found: list[Ahead] = []
     for s in p.body:
         if isinstance(s, Let) and s.value.op == "load" and not s.value.attr.guards:
-            found.append(Ahead(s.value.attr.slot, s.value.attr.form, s.value.dtype, False))
+            found.append(Ahead(s.value.attr.slot, s.value.attr.form, s.value.dtype, "read"))
         elif isinstance(s, Store) and not _turned(s) and not s.write.guards:
             w = s.write
-            found.append(Ahead(w.slot, w.form, w.value.dtype, True, s.past))
+            found.append(Ahead(w.slot, w.form, w.value.dtype, "write", s.past))
     return [a for a in found if hint(buffers[a.slot][1]) * a.dtype.itemsize >= FAR
             and follows(a.form, p.var)]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Literal
 
 from tegg.dim import Dim
 from tegg.dtype import DType
@@ -144,13 +145,16 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """Memory that will be read, or written, is asked for; whether it is there decides nothing.
-    ``past``: not where it is written past the caches."""
+    """Memory that will be of use is asked for; whether it is there decides nothing.
+
+    use: it is read, or written, or lies in one of the runs that are read side by side. past: not
+    where it is written past the caches.
+    """
 
     slot: int
     form: Form
     dtype: DType
-    written: bool
+    use: Literal["read", "write", "run"]
     past: Past | None = None
 
 
