@@ -92,4 +92,5 @@ def test_the_child_of_a_fork_runs_and_refuses_to_compile(tmp_path):
         out.seek(0)
         text = out.read()
     assert done.returncode == 0, text
+    assert text.startswith("this process was forked")  # nothing else is said
     assert "compile before the fork, or start processes by multiprocessing's 'spawn'" in text

@@ -32,7 +32,7 @@ def built(peers, tmp_path, name: str, contender: str) -> dict:
     w = peers["workloads"].SUITE[name]
     np.savez(tmp_path / "reference.npz", *w.reference())
     session = peers["worker"].Session(peers["worker"].find(contender)(1))
-    said = session.build(name, str(tmp_path / "reference.npz"))
+    said = session.build(name, str(tmp_path / "reference.npz"), 0.0)
     said["timed"] = session.time(name, 0.001, 0.0) if not said.get("skipped") else None
     return said
 

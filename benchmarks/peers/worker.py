@@ -66,6 +66,12 @@ def _forget_peak() -> None:
         pass
 
 
+def _quiet() -> None:
+    """What is no longer of use is freed, also by threads that a framework has for that."""
+    gc.collect()
+    time.sleep(0.5)
+
+
 class Session:
     """The workloads that were built, ready to be timed."""
 
@@ -73,7 +79,7 @@ class Session:
         self.contender = contender
         self.calls: dict[str, tuple] = {}
 
-    def build(self, name: str, references: str) -> dict:
+    def build(self, name: str, references: str, settle: float) -> dict:
         """The first call, judged by the arrays of a file."""
         w, c = SUITE[name], self.contender
         if not c.supports(w):
@@ -81,6 +87,7 @@ class Session:
         inputs = w.inputs()
         with np.load(references) as file:
             wanted = tuple(file[k] for k in file.files)
+        time.sleep(settle)  # threads of other contenders stop spinning
         start = time.perf_counter()
         call = c.build(w, inputs)
         out = call()
@@ -111,12 +118,12 @@ class Session:
             for _ in range(c.warm_calls + 2):
                 call()
         del call
-        gc.collect()
+        _quiet()
         before = _memory("RssAnon")
         call = c.build(w, read_inputs(Path(inputs), name))
         for _ in range(c.warm_calls + 2):
             call()
-        gc.collect()
+        _quiet()
         _forget_peak()
         for _ in range(3):
             call()

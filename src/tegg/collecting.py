@@ -25,7 +25,7 @@ _resume = False   # whether the collector ran before the first of them
 def deferred() -> Iterator[None]:
     """No collection until the block ends, in whatever way; blocks may nest, and threads share one
     count. A collector that was off before stays off. After the last block the system is given what
-    was freed, where the C library offers to (glibc)."""
+    was freed."""
     global _inside, _resume
     with _lock:
         if _inside == 0:
@@ -41,9 +41,15 @@ def deferred() -> Iterator[None]:
             if last and _resume:
                 gc.enable()
                 gc.collect(0)  # as it would soon, but before the pages of garbage are kept
-        trim = _trim() if last else None
-        if trim is not None:
-            trim(0)
+        if last:
+            give_back()
+
+
+def give_back() -> None:
+    """Give the system what was freed, where the C library offers to (glibc)."""
+    trim = _trim()
+    if trim is not None:
+        trim(0)
 
 
 @cache

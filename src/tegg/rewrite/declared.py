@@ -1,7 +1,8 @@
 """E-graphs in which rules are declared already: declaring them takes longer than running most.
 
 A thread keeps the last e-graph that it used, with the rules and without any program. A program is
-loaded after a ``push``, and ``pop`` takes it back; both copy tables that hold nothing yet.
+loaded after a ``push``, and ``pop`` takes it back. Either takes as long as the rules of a small
+program, so that in a thread of e-graphs (``beside.py``) it is taken back while the caller goes on.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from tegg.collecting import give_back
 from tegg.errors import RuleError
+from tegg.rewrite.beside import later
 from tegg.rewrite.engine import Engine
 from tegg.rewrite.rulefile import Rule
 
@@ -25,10 +28,23 @@ class Declaration:
     rule: Rule | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Lent:
+    """An engine, the texts that it was made for, and all that were declared to it. It ends with
+    this, in its thread, whoever still knows of it: a provider may have kept a view."""
+
+    key: tuple[str, ...]
+    engine: Engine
+    known: set[str]
+
+    def __del__(self) -> None:
+        self.engine.close()
+
+
 class _Kept(threading.local):
     """An engine belongs to its thread, and so does what is kept."""
 
-    last: tuple[tuple[str, ...], Engine, set[str]] | None = None
+    last: _Lent | None = None
 
 
 _KEPT = _Kept()
@@ -51,25 +67,35 @@ def declared(declarations: Sequence[Declaration], own: Sequence[Declaration] = (
 
     own: what not all programs with these declarations need. It stays declared, whatever comes
     after it, so it must not change what other programs do. keep: whether the next block with the
-    same declarations may have the engine. One on which a block failed is not kept. Raises
-    RuleError, with the place of the rule, for a rule that egglog refuses.
+    same declarations may have the engine. One that is not kept, or on which a block failed, is
+    closed. Raises RuleError, with the place of the rule, for a rule that egglog refuses.
     """
     key = tuple(d.text for d in declarations)
-    kept, _KEPT.last = _KEPT.last, None  # a block inside this one declares for itself
-    if keep and kept is not None and kept[0] == key:
-        _, engine, known = kept
-    else:
-        engine, known = Engine(), set()
-        _declare(engine, declarations)
-    _declare(engine, [d for d in own if d.text not in known])
-    known.update(d.text for d in own)
-    engine.push()
-    yield engine
-    if keep:
-        engine.pop()  # what it comes back to is a copy, which lies elsewhere
-        engine.push()
-        engine.pop()  # and a copy of that where it lay before: the heap ends as it began
-        _KEPT.last = key, engine, known
+    lent, _KEPT.last = _KEPT.last, None  # a block inside this one declares for itself
+    if lent is None or not keep or lent.key != key:
+        lent = _Lent(key, Engine(), set())
+        own = [*declarations, *own]
+    kept = False
+    try:
+        _declare(lent.engine, [d for d in own if d.text not in lent.known])
+        lent.known.update(d.text for d in own)
+        lent.engine.push()
+        yield lent.engine
+        kept = keep
+    finally:
+        if not kept:
+            lent.engine.close()  # here, and not with the last frame of a failure, in any thread
+    if kept:
+        later(lambda: _take_back(lent))
+
+
+def _take_back(lent: _Lent) -> None:
+    """What was done to an engine since it was lent; then it may be lent again."""
+    lent.engine.pop()  # what it comes back to is a copy, which lies elsewhere
+    lent.engine.push()
+    lent.engine.pop()  # and a copy of that where it lay before: the heap ends as it began
+    give_back()
+    _KEPT.last = lent
 
 
 def _declare(engine: Engine, declarations: Sequence[Declaration]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -11,6 +11,7 @@ from tegg.bits import value_of
 from tegg.collecting import deferred
 from tegg.dtype import dtype
 from tegg.ir.classes import EClasses
+from tegg.rewrite.beside import beside
 from tegg.rewrite.chosen import Chosen, chosen
 from tegg.rewrite.compiler import PRECISIONS, Compiler, Stack, stack
 from tegg.rewrite.declared import declared
@@ -59,6 +60,12 @@ def saturate(graph: Graph, compilers: Compiler | Sequence[Compiler], precision: 
         raise ArgumentError(f"precision is {' or '.join(map(repr, PRECISIONS))}, not {precision!r}")
     stacked = stack(compilers, graph.table)
     order = limited(stacked.phases, limits or {})
+    return beside(lambda: _run(graph, stacked, order, precision, tuple(features), trace))
+
+
+def _run(graph: Graph, stacked: Stack, order: tuple[Phase, ...], precision: str,
+         features: tuple[str, ...], trace: bool) -> Saturated:
+    """Saturate, in the thread of this one's e-graphs."""
     with _saturated(graph, stacked, order, trace, precision, features) as run:
         found = contradiction(run.view())
         if found is None:
@@ -174,21 +181,24 @@ class _Saturation:
     def growth(self) -> dict[str, Growth]:
         """What rules added in the last round: it is played again, each rule by itself."""
         start, most = self.last
-        words = self.stack.words
-        found = growth(self.engine.replay(start), most, self.stack.table,
-                       [w for w in words if w not in self.stack.table]) if most else {}
+        if not most:
+            return {}
+        relations = [w for w in self.stack.words if w not in self.stack.table]
+        with closing(self.engine.replay(start)) as engine:
+            found = growth(engine, most, self.stack.table, relations)
         return {self.rules.owner[n]: g for n, g in found.items()}
 
     def culprit(self, names: tuple[str, ...], conflict: Conflict) -> RuleError:
         """Run everything up to the failed round again, then its rules one by one."""
-        engine = self.engine.replay()
-        for name in names:
-            try:
-                engine.run_rules(name)
-            except Conflict:
-                rule = self.stack.rules[self.rules.owner[name]]
-                return RuleError(f"{rule.place}: rule {rule.name!r} puts values of different shape "
-                                 f"or dtype in one class; add a guard on (shape e) or (dtype e)")
+        with closing(self.engine.replay()) as engine:
+            for name in names:
+                try:
+                    engine.run_rules(name)
+                except Conflict:
+                    rule = self.stack.rules[self.rules.owner[name]]
+                    return RuleError(f"{rule.place}: rule {rule.name!r} puts values of different "
+                                     f"shape or dtype in one class; add a guard on (shape e) or "
+                                     f"(dtype e)")
         return conflict
 
     def enodes(self) -> int:

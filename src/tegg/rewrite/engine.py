@@ -24,15 +24,22 @@ def _open() -> Any:
 _ALIVE: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
+_HELD: list[Any] = []  # e-graphs, over a fork
+
+
+def _hold() -> None:
+    """To free an e-graph in the child of a fork would wait for threads that are not there, and what
+    other threads kept is dropped in it at once: so they stay."""
+    _HELD[:] = [e._egraph for e in _ALIVE]
+
+
 def _abandon() -> None:
-    """In the child of a fork: to free an e-graph of the parent's would wait for threads that are
-    not there, so they stay."""
-    for engine in _ALIVE:
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(engine._egraph))
+    for egraph in _HELD:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(egraph))
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_abandon)
+    os.register_at_fork(before=_hold, after_in_parent=_HELD.clear, after_in_child=_abandon)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +67,10 @@ class Engine:
         self.log: list[str | tuple[str, list[Row]]] = []
         self.changes = 0  # grows whenever rules changed something
         self._pushed: list[tuple[int, int]] = []
+
+    def close(self) -> None:
+        """Free the e-graph, here, in its thread, whoever still knows of it."""
+        self._egraph = None
 
     def run(self, text: str) -> list:
         """Run a command or a few. Raises Conflict or RuleError with egglog's words."""

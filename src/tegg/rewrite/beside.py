@@ -1,0 +1,60 @@
+"""E-graphs live in a thread beside each that compiles: what they need between two programs is done
+there, while the caller goes on."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class _Here(threading.local):
+    """beside: of the thread that belongs to this one. inside: of this one, where it belongs to
+    another, with which it ends."""
+
+    beside: ThreadPoolExecutor | None = None
+    inside: weakref.ref[ThreadPoolExecutor] | None = None
+
+
+_HERE = _Here()
+
+
+def _forget() -> None:
+    """The child of a fork has one thread."""
+    _HERE.beside = _HERE.inside = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
+
+
+def beside(f: Callable[[], T]) -> T:
+    """What ``f`` returns, or raises, in the thread of this one's e-graphs, and in its context.
+
+    A caller who is interrupted does not wait any longer; ``f`` goes on to its end.
+    """
+    if _HERE.inside is not None:
+        return f()
+    if _HERE.beside is None:
+        _HERE.beside = ThreadPoolExecutor(1, "tegg-egraphs")
+    pool = weakref.ref(_HERE.beside)
+
+    def run() -> T:
+        _HERE.inside = pool
+        return f()
+    return _HERE.beside.submit(copy_context().run, run).result()
+
+
+def later(f: Callable[[], None]) -> None:
+    """Run ``f`` in this thread of e-graphs once what runs is done and told; in others at once."""
+    pool = None if _HERE.inside is None else _HERE.inside()
+    if pool is None:
+        f()
+    else:
+        pool.submit(f)
