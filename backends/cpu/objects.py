@@ -25,7 +25,8 @@ def anonymous(kernel: KernelCode) -> str:
 
     Variables may be called as a kernel is (``k0``), and so may arrays of theirs (``k0_[16]``).
     """
-    return re.sub(rf"\b{re.escape(kernel.name)}(?=\(|_\w)", "@", kernel.source)
+    name = re.escape(kernel.name)  # first, for a pattern that begins with letters is found sooner
+    return re.sub(rf"{name}(?<=\b{name})(?=\(|_\w)", "@", kernel.source)
 
 
 @dataclass(frozen=True, slots=True)
