@@ -87,11 +87,13 @@ def test_rules_that_fail_leave_no_e_graph_to_another_thread(tmp_path):
 
 
 def test_a_process_may_end_while_e_graphs_are_taken_back(tmp_path):
-    code = ("import numpy as np, tegg, threading\n"
-            "def run(): print(tegg.compile(lambda x: x + 1)(np.ones(3, np.float32))[0])\n"
+    code = ("import atexit, numpy as np, tegg, threading\n"
+            "x = np.ones(3, np.float32)\n"
+            "def run(): print(tegg.compile(lambda x: x + 1, cache=False)(x)[0])\n"
             "threads = [threading.Thread(target=run) for _ in range(2)]\n"
             "[t.start() for t in threads]\n"
+            "atexit.register(run)  # when no thread starts any more\n"
             "run()\n")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120,
                           env=os.environ | {"TEGG_CACHE": str(tmp_path)}, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "2.0\n" * 3, "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "2.0\n" * 4, "")

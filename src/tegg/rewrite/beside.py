@@ -48,7 +48,11 @@ def beside(f: Callable[[], T]) -> T:
     def run() -> T:
         _HERE.inside = pool
         return f()
-    return _HERE.beside.submit(copy_context().run, run).result()
+    try:
+        told = _HERE.beside.submit(copy_context().run, run)
+    except RuntimeError:  # no thread starts any more: the interpreter ends
+        return f()
+    return told.result()
 
 
 def later(f: Callable[[], None]) -> None:
