@@ -21,16 +21,15 @@ def _open() -> Any:
     return opened()
 
 
-_ALIVE: weakref.WeakSet[Engine] = weakref.WeakSet()
-
-
+_ALIVE: weakref.WeakValueDictionary[int, Engine] = weakref.WeakValueDictionary()
 _HELD: list[Any] = []  # e-graphs, over a fork
 
 
 def _hold() -> None:
     """To free an e-graph in the child of a fork would wait for threads that are not there, and what
     other threads kept is dropped in it at once: so they stay."""
-    _HELD[:] = [e._egraph for e in _ALIVE]
+    alive = (r() for r in _ALIVE.valuerefs())  # a copy: other threads may make one now
+    _HELD[:] = [e._egraph for e in alive if e is not None]
 
 
 def _abandon() -> None:
@@ -62,7 +61,7 @@ class Engine:
 
     def __init__(self) -> None:
         self._egraph = _open()
-        _ALIVE.add(self)
+        _ALIVE[id(self)] = self
         # Everything that was run or inserted, so that a failure can be replayed.
         self.log: list[str | tuple[str, list[Row]]] = []
         self.changes = 0  # grows whenever rules changed something
