@@ -57,6 +57,12 @@ def test_what_is_left_for_later_runs_there_after_what_runs():
     assert order[-1] == "at once"
 
 
+def test_a_failure_of_what_was_left_is_logged(caplog):
+    beside(lambda: later(lambda: 1 % 0))  # type: ignore[arg-type, return-value]
+    beside(lambda: None)
+    assert "ZeroDivisionError" in caplog.text
+
+
 def test_the_thread_beside_ends_with_its_own():
     def count() -> int:
         return sum(t.name.startswith("tegg-egraphs") for t in threading.enumerate())
@@ -69,7 +75,7 @@ def test_the_thread_beside_ends_with_its_own():
     end = time.monotonic() + 30
     while count() > before and time.monotonic() < end:
         time.sleep(0.01)
-    assert count() == before
+    assert count() <= before
 
 
 def test_rules_that_fail_leave_no_e_graph_to_another_thread(tmp_path):

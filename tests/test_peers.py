@@ -18,7 +18,7 @@ FOLDER = Path(__file__).parent.parent / "benchmarks" / "peers"
 @pytest.fixture(scope="module")
 def peers():
     """The modules of the suite, which is a folder of scripts."""
-    names = ("workloads", "worker", "report", "page", "contender", "in_tegg", "in_numpy")
+    names = ("workloads", "worker", "report", "page", "contender", "run", "in_tegg", "in_numpy")
     sys.path.insert(0, str(FOLDER))
     try:
         yield {n: importlib.import_module(n) for n in names}
@@ -82,6 +82,28 @@ def test_a_wrong_result_is_seen(peers) -> None:
     assert error((ones,), (ones,)) == 0
     assert error((ones * 2,), (ones,)) == 1
     assert error((ones * np.nan,), (ones,)) == float("inf")
+
+
+def test_first_calls_are_the_median_of_several_processes(peers, monkeypatch, tmp_path) -> None:
+    answers = iter([{"ok": True, "first_s": 5.0}, {"ok": False}, {"ok": True, "first_s": 2.0}])
+    stopped = []
+
+    class Fake:
+        def __init__(self, name, threads, log):
+            assert (name, threads) == ("tegg", 2)
+
+        def ask(self, **command):
+            assert command["do"] == "build" and command["name"] == "w"
+            return next(answers)
+
+        def stop(self):
+            stopped.append(self)
+
+    monkeypatch.setattr(peers["run"], "Peer", Fake)
+    said = {"w": {"tegg": {"ok": True, "first_s": 1.0}}, "v": {"tegg": {"ok": False}}, "u": {}}
+    peers["run"].compiled_again("tegg", 4, 2, said, tmp_path, None)
+    assert said["w"]["tegg"]["first_s"] == 2.0 and len(stopped) == 3
+    assert said["v"] == {"tegg": {"ok": False}} and said["u"] == {}
 
 
 def test_rows_compare_the_fastest_of_ours_with_the_fastest_rival(peers) -> None:

@@ -41,7 +41,7 @@ VECTOR(uint16_t, vs)  // the bits of halves
 // ---- memory that is wanted soon; any address will do
 INL void fetch_read(const void *p) { __builtin_prefetch(p, 0, 3); }
 INL void fetch_write(const void *p) { __builtin_prefetch(p, 1, 3); }
-#ifdef TEGG_ZEN  // the hardware follows several runs by itself, and is only held up
+#ifdef TEGG_ZEN  // the hardware follows several runs by itself: asking took longer on Zen 4
 INL void fetch_run(const void *p) { (void)p; }
 #else
 INL void fetch_run(const void *p) { __builtin_prefetch(p, 0, 3); }

@@ -36,7 +36,7 @@ from workloads import SUITE, write_inputs
 HERE = Path(__file__).resolve().parent
 
 _SETTLE = 0.05  # seconds that threads of others have to stop
-COMPILED = ("tegg", "torch.compile")  # whose first calls are compared
+_COMPILED = ("tegg", "torch.compile")  # whose first calls are compared
 
 
 class Peer:
@@ -130,8 +130,7 @@ def built(peers: list[Peer], names: list[str], folder: Path,
 
 def compiled_again(name: str, times: int, threads: int, said: dict, folder: Path, log) -> None:
     """Put the median over several processes in the place of one first call."""
-    name_of = find(name).name
-    firsts = {w: [r[name_of]["first_s"]] for w, r in said.items() if r.get(name_of, {}).get("ok")}
+    firsts = {w: [r[name]["first_s"]] for w, r in said.items() if r.get(name, {}).get("ok")}
     for _ in range(times - 1):
         p = Peer(name, threads, log)
         for w, found in firsts.items():
@@ -141,7 +140,7 @@ def compiled_again(name: str, times: int, threads: int, said: dict, folder: Path
         print(".", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
     for w, found in firsts.items():
-        said[w][name_of]["first_s"] = statistics.median(found)
+        said[w][name]["first_s"] = statistics.median(found)
 
 
 def weighed(chosen: Sequence[str], names: list[str], threads: int, said: dict, folder: Path,
@@ -193,7 +192,7 @@ def one_run(args: argparse.Namespace, threads: int, names: list[str], folder: Pa
         finally:
             for p in peers:
                 p.stop()
-        for name in (n for n in COMPILED if n in chosen):
+        for name in (n for n in _COMPILED if n in chosen):
             compiled_again(name, args.firsts, threads, said, folder, log)
         if weigh:
             ours = [n for n in chosen if n.split(".")[0] == "tegg"]

@@ -51,14 +51,18 @@ def beside(f: Callable[[], T]) -> T:
     try:
         told = _HERE.beside.submit(copy_context().run, run)
     except RuntimeError:  # no thread starts any more: the interpreter ends
+        _HERE.beside = None  # and with it what it was given
         return f()
     return told.result()
 
 
 def later(f: Callable[[], None]) -> None:
-    """Run ``f`` in this thread of e-graphs once what runs is done and told; in others at once."""
+    """Run ``f`` in this thread of e-graphs once what runs is done and told; in others at once.
+
+    What it raises then is logged, by ``concurrent.futures``: nobody waits for it.
+    """
     pool = None if _HERE.inside is None else _HERE.inside()
     if pool is None:
         f()
     else:
-        pool.submit(f)
+        pool.submit(f).add_done_callback(lambda told: told.result())
