@@ -16,7 +16,7 @@ from tegg.dim import Dim, dim
 from tegg.ir.graph import Node
 from tegg.kernel.code import KernelCode
 
-BLOCKS = Blocks(12, 64)
+BLOCKS = Blocks("plain", 12, 64)
 SYMBOLS = {"m": dim("m", 0, 1 << 20), "s": dim("s", 0, 1 << 20), "a": dim("a", 0, 64)}
 SIZES = {"m": (1, 2, 5, 13, 30), "p": (1, 2, 3), "s": (1, 7, 16, 33, 70), "e": (1, 4, 19),
          "n": (1, 3, 16, 40), "q": (2, 3), "a": (1, 2), "b": (2, 3)}

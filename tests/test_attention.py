@@ -26,7 +26,7 @@ def agree(made: Drawn, sizes: dict[str, int], seed: int, width: int, blocks: Blo
 @given(st.data(), st.integers(0, 99), WIDTHS)
 def test_constant_sizes(data, seed, width) -> None:
     made = data.draw(drawn(data.draw(st.sampled_from(("f32", "f32", "f64")))))
-    agree(made, {}, seed, width, data.draw(st.sampled_from((Blocks(12, 64), Blocks(5, 32)))))
+    agree(made, {}, seed, width, data.draw(st.sampled_from((Blocks("plain", 12, 64), Blocks("plain", 5, 32)))))
 
 
 @settings(max_examples=examples(8))
@@ -35,7 +35,7 @@ def test_symbolic_sizes(data, seed) -> None:
     made = data.draw(drawn("f32", frozenset(data.draw(st.sampled_from(("m", "s", "ms", "msa"))))))
     for sizes in ({"m": 1, "s": 1, "a": 1}, {"m": 14, "s": 70, "a": 2}, {"m": 3, "s": 0, "a": 3},
                   {"m": 0, "s": 5, "a": 1}):
-        agree(made, sizes, seed, 16, Blocks(12, 64))
+        agree(made, sizes, seed, 16, Blocks("plain", 12, 64))
 
 
 # ---- what is not executed
@@ -114,7 +114,7 @@ def test_threads_change_no_bit() -> None:
 def test_large_and_late_maxima() -> None:
     """Sums go on at each new maximum; none overflows."""
     made = heads(7, 400, lambda g, x: g.mul(g.add(x, g.cast(positions(g, x)[1], "f32")), 30.0))
-    agree(made, {}, 0, 16, Blocks(12, 64))
+    agree(made, {}, 0, 16, Blocks("plain", 12, 64))
 
 
 def test_a_single_row_without_a_loop() -> None:
@@ -124,7 +124,7 @@ def test_a_single_row_without_a_loop() -> None:
     scores = g.op("Contract", q, k, "e;s,e;s", (70,))
     above = g.add(g.mul(scores, 0.125), g.mul(bias, 2.0))
     out = g.op("Attention", above, v, "s;s,n;n", (3,))
-    agree(Drawn(g, [scores, out], [out]), {}, 0, 16, Blocks(12, 64))
+    agree(Drawn(g, [scores, out], [out]), {}, 0, 16, Blocks("plain", 12, 64))
 
 
 # ---- what is no attention of this form
@@ -150,7 +150,7 @@ def test_keys_of_each_row_make_it_a_batch() -> None:
     q, k, v = g.x(2, 5, 8), g.x(2, 5, 24, 8), g.x(2, 24, 6)
     scores = g.op("Contract", k, q, "h,m,s,e;h,m,e;h,m,s", (2, 5, 24))
     out = g.op("Attention", scores, v, "h,m,s;h,s,n;h,m,n", (2, 5, 6))
-    agree(Drawn(g, [scores, out], [out]), {}, 0, 16, Blocks(12, 64))
+    agree(Drawn(g, [scores, out], [out]), {}, 0, 16, Blocks("plain", 12, 64))
 
 
 def test_scores_that_are_read_twice_are_refused() -> None:

@@ -8,7 +8,7 @@ from encoder import Encoder
 from test_templates import Wide, chosen
 
 import tegg
-from tegg.backends.cpu.attention_forms import AttentionForms, attention_row, blocks_of
+from tegg.backends.cpu.attention_forms import attention_row, blocks_of
 from tegg.dim import dim
 from tegg.dtype import f32
 from tegg.ir.graph import Graph
@@ -101,12 +101,13 @@ def test_all_names_agree_on_rows_without_a_key() -> None:
 # ---- what it costs
 def test_the_row_says_what_it_executes() -> None:
     row = attention_row(16)
-    attrs = ("h,m,s;h,s,n;h,m,n", (2, 100, 32), 24, 256)
+    attrs = ("h,m,s;h,s,n;h,m,n", (2, 100, 32), "plain", 24, 256)
     assert row.template is not None
     done = row.template(attrs, Extents(2, 100, 32, 300, f32))
     assert done.flops >= 2 * 2 * 100 * 32 * 300 and done.pieces == 2 * 5 and done.beside > 0
     assert blocks_of(attrs).rows == 24
-    assert AttentionForms(16).completions("cpu-attention", None, None, attrs[0]) == [(24, 256)]
+    assert row.template(attrs[:2] + ("pairs", 24, 256), Extents(2, 100, 32, 300, f32)
+                        ).rate == "CpuPairs"  # what was measured for the products prices it
 
 
 def test_a_mask_of_positions_halves_the_price() -> None:

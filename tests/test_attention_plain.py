@@ -18,7 +18,7 @@ from tegg.ir.graph import Node
 from tegg.kernel.code import KernelCode
 from tegg.testing.draw import Draw
 
-BLOCKS = Blocks(12, 64)
+BLOCKS = Blocks("plain", 12, 64)
 GENERAL: dict[str, Library] = {}  # text -> its library: one for all sizes of this file
 
 

@@ -132,9 +132,9 @@ def transformed(width: int) -> list[Fragment]:
 def attentions(width: int) -> list[Fragment]:
     out = []
     for blocks, rows, keys, between in (
-            (Blocks(12, 64), 24, 256, causal), (Blocks(5, 32), 5, 300, lambda g, x: x),
-            (Blocks(5, 32), 13, 70, lambda g, x: causal(g, x, 9)),
-            (Blocks(12, 64), 9, 33, lambda g, x: g.add(x, g.expand(g.x(9, 33), x.shape)))):
+            (Blocks("plain", 12, 64), 24, 256, causal), (Blocks("plain", 5, 32), 5, 300, lambda g, x: x),
+            (Blocks("plain", 5, 32), 13, 70, lambda g, x: causal(g, x, 9)),
+            (Blocks("plain", 12, 64), 9, 33, lambda g, x: g.add(x, g.expand(g.x(9, 33), x.shape)))):
         d = heads(rows, keys, between)
         code = lower_attention(d.g, d.outputs, d.anchors, f"k{len(out)}", C(width), blocks)
         out.append(Fragment(d.g, d.outputs, code))

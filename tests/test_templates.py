@@ -19,7 +19,7 @@ from tegg.backends.cpu.narrow_forms import NarrowForms, narrow_templates
 from tegg.backends.cpu.target import Cpu
 from tegg.backends.cpu.templates import Forms, templates, tile_of
 from tegg.dim import dim, evaluate as evaluate_size
-from tegg.dtype import f32, f64
+from tegg.dtype import bf16, f32, f64
 from tegg.errors import LoweringError
 from tegg.extract import extract
 from tegg.extract.cost import load_costs
@@ -30,6 +30,7 @@ from tegg.ir.template import OWN, Extents
 from tegg.kernel.contraction_shape import GemmShape, blocked, estimate
 from tegg.rewrite.compiler import Compiler, Generic
 from tegg.rewrite.egraph import saturate
+from tegg.rewrite.providers.multiplying import Attending
 from tegg.testing.agree import check_egraph
 from tegg.runtime.driver import Options, compile_graph, resolve
 
@@ -44,7 +45,8 @@ class Wide(Cpu):
         self.only, self.threads = only, threads
         self.ops = (*templates(16), *narrow_templates(16), attention_row(16),
                     direct_row(16))
-        self.providers = (Forms(16), NarrowForms(16, frozenset()), AttentionForms(16),
+        self.providers = (Forms(16), NarrowForms(16, frozenset()),
+                          AttentionForms(16, frozenset()), Attending((bf16,)),
                           DirectForms(16))
 
     def identity(self) -> str:

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from tegg.backends.cexpr import REGISTER, dim
 from tegg.backends.cpu import pieces
-from tegg.backends.cpu.attention_forms import Blocks, register_tile
+from tegg.backends.cpu.attention_forms import Blocks
 from tegg.backends.cpu.attention_plain import generalized
 from tegg.backends.cpu.contraction_hooks import Axis, Hooks
 from tegg.backends.cpu.contraction import nothing, unit
 from tegg.backends.cpu.c_templates import template
+from tegg.backends.cpu.contraction_narrow import around_tiles, fill_tiles, in_tiles
 from tegg.backends.cpu.contraction_text import Text
 from tegg.backends.cpu.emit import C
 from tegg.backends.cpu.templates import register
@@ -22,6 +23,7 @@ from tegg.kernel.attention_classify import Attention, classify_attention
 from tegg.kernel.attention_work import attention_work
 from tegg.kernel.code import KernelCode, Stage, Work, at_given
 from tegg.kernel.contraction_classify import Contraction
+from tegg.kernel.contraction_held import TILE
 from tegg.kernel.contraction_shape import GemmParams, GemmShape, lanes_of
 from tegg.kernel.domain import spread
 from tegg.kernel.lower import kernel_symbols
@@ -98,14 +100,14 @@ class _Kernel:
         hooks = Hooks(name, c, self.language.dialect, Axis("z", c.batch, spread(c.batch)),
                       Axis("m", c.m, m), Axis("k", c.k, c.depth), (Axis("n", group.n, n),),
                       memory=buffers)
-        lanes = lanes_of(self.accumulator, self.language.width)
-        rows, vectors = register_tile(_short(m, self.blocks.rows), n, self.accumulator,
-                                      self.language.width)
+        blocks, held, width = self.blocks, self.blocks.held, self.language.width
+        lanes = TILE if in_tiles(held) else lanes_of(self.accumulator, width)
+        rows, vectors = blocks.register_tile(_short(m, blocks.rows), n, self.accumulator, width)
         (term,) = group.terms
         shape = GemmShape(spread(c.batch), m, (n,), c.depth, self.accumulator,
                           a_unit=unit(term.a, c.m, c.k), b_units=(unit(term.b, group.n, c.k),))
-        return Text(hooks, shape, GemmParams("packed", lanes, rows, vectors, 1, self.blocks.rows, 1,
-                                             max(1, 256 // (vectors * lanes)), True),
+        return Text(hooks, shape, GemmParams("packed", lanes, rows, vectors, 1, blocks.rows, 1,
+                                             max(1, 256 // (vectors * lanes)), True, held=held),
                     self.symbols, {})
 
     def _product(self, text: Text, params: str) -> list[str]:
@@ -182,13 +184,14 @@ class _Kernel:
     def _stage(self, first: Text, second: Text) -> str:
         letter = REGISTER[self.accumulator.name]
         p, q, keys = first.params, second.params, self.attention.second.depth
-        nr = p.nr
+        nr, step = p.nr, max(p.nr, p.held.grain if p.held else 1)
         at = f"v{letter}_load(t + i * {nr} + j)" if self._varies else f"t[i * {nr} + j]"
         common = {**first.common(), "k": self.name, "unpack": second.hooks.unpack(self.symbols),
-                  **self._columns(first)}
+                  **self._columns(first), **around_tiles(p.held)}
         return template("attention").substitute(
             common, KEYS=dim(keys), N=dim(second.hooks.columns[0].count), MR2=str(q.mr),
-            NR2=str(q.nr), ROWS=str(self.blocks.rows), JB=str(-(-self.blocks.keys // nr) * nr),
+            NR2=str(q.nr), ROWS=str(self.blocks.rows), STEP=str(step),
+            JB=str(-(-self.blocks.keys // step) * step),
             TILES=str(-(-self.blocks.rows // q.mr)), SPAN=str(_SPAN),
             PIECES=str(pieces.MOST), bounds=self._bounds(first),
             SPLAT=f"v{letter}_splat", MAX=f"v{letter}_max", HMAX=f"v{letter}_hmax",
@@ -196,7 +199,31 @@ class _Kernel:
                 m="vd_" if letter == "d" else "v_"), m_of=first.hooks.m.of("row + i"), sum=at,
             key_name=first.hooks.columns[0].names[0], block=self._order(),
             product=_choose(first, f"({common['K']}, a + i * as, as, b, t, 0, next, 64);"),
-            weighted=_choose(second, "(kc, p + i * ps, ps, b, o, more, next, 64);"))
+            fill=self._fill(first, common), **self._weights(second, common))
+
+    def _fill(self, first: Text, words: Mapping[str, str]) -> str:
+        """Rows of queries, as their product reads them."""
+        call = f"{first.hooks.name}_fill({words['args']}, {words['b_args']}"
+        if not in_tiles(first.params.held):
+            return f"        {call}row, rows, 0, {words['K_outer']}, as, a);"
+        return (f"        {{ const int64_t ko0 = 0, ko1 = {words['K_outer']}, kc = {words['K']}, "
+                f"tall = (rows + {first.params.mr - 1}) / {first.params.mr} * {first.params.mr};\n"
+                f"{fill_tiles(first.params, call, '')} }}")
+
+    def _weights(self, second: Text, words: Mapping[str, str]) -> dict[str, str]:
+        """The product of weights with values. Weights lie where the scores were, and so a row of
+        narrow ones is as far from the next; tiles of them are put into their order first."""
+        p, kind = second.params, words["TA"]
+        if in_tiles(p.held):
+            assert p.held is not None
+            return dict(
+                weights_room=f" X({kind}, weights, {p.mr} * ps)",
+                order=f"          tiles_order(weights, p + i * ps, {p.mr}, ps * sizeof(*p), "
+                      f"(kc + {p.held.grain - 1}) / {p.held.grain});",
+                weighted=_choose(second, "(kc, weights, 0, b, o, more, next, 64);"))
+        at = f"(const {kind} *)(p + i * ps), ps * (sizeof(*p) / sizeof({kind}))"
+        return dict(weights_room="", order="",
+                    weighted=_choose(second, f"(kc, {at}, b, o, more, next, 64);"))
 
     def _order(self) -> str:
         """Where rows see different keys, threads take blocks from both ends: equal work."""

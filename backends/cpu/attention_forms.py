@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from tegg.backends.cpu.templates import issue_slots, register
-from tegg.dim import Dim
-from tegg.dtype import DType
+from tegg.backends.cpu.instructions import PAIRS, TILES
+from tegg.backends.cpu.narrow_forms import narrow_execution
+from tegg.backends.cpu.templates import Operand, issue_slots, register
+from tegg.contraction import Spec
+from tegg.dim import Dim, Shape, hint, product
+from tegg.dtype import DType, f32
 from tegg.ir.op import Op
 from tegg.ir.template import OWN, SOFTMAX, Execution, Extents, template
+from tegg.kernel.contraction_held import HELD, TILE, Held
 from tegg.kernel.contraction_shape import lanes_of, register_tiles
 
 if TYPE_CHECKING:
@@ -20,19 +24,30 @@ if TYPE_CHECKING:
 
 _ROWS = 24         # queries of a block: their scores stay in L1, and few are computed in vain
 _KEYS = 256        # keys of a block: they and their values stay in L2
+PLAIN = "plain"    # products of what the accumulators are
+# How narrow products hold their operands: what they need, the rate that prices them, queries.
+_NARROW = MappingProxyType({"pairs": (PAIRS, "CpuPairs", _ROWS), "tiles": (TILES, "CpuTiles", 32)})
 
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """What the template fixes: a block is ``rows`` queries by ``keys`` keys."""
+    """What the template fixes: a block is ``rows`` queries by ``keys`` keys, and both products are
+    of a ``kind``: plain, or as ``HELD`` says."""
 
+    kind: str
     rows: int
     keys: int
 
+    @property
+    def held(self) -> Held | None:
+        """How operands are held, where they are narrower than their sums."""
+        return None if self.kind == PLAIN else HELD[self.kind]
 
-def register_tile(m: Dim, n: Dim, accumulator: DType, width: int) -> tuple[int, int]:
-    """Rows and vectors of the register tile for one of the two products."""
-    return register_tiles(m, n, accumulator, width)[0]
+    def register_tile(self, m: Dim, n: Dim, accumulator: DType, width: int) -> tuple[int, int]:
+        """Rows and vectors of the register tile for one of the two products."""
+        if self.held is None or self.held.multiply != "tiles":
+            return register_tiles(m, n, accumulator, width)[0]
+        return TILE * (1 + (hint(m) > TILE)), 1 + (hint(n) > TILE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,21 +57,26 @@ class _Executes:
     width: int
 
     def __call__(self, own: tuple, e: Extents) -> Execution:
-        accumulator = register(e.dtype)
-        rows, vectors = register_tile(e.m, e.n, accumulator, self.width)
+        blocks, accumulator = Blocks(*own), register(e.dtype)
+        rows, vectors = blocks.register_tile(e.m, e.n, accumulator, self.width)
+        pieces, beside = max(1, e.batch * -(-e.m // blocks.rows)), SOFTMAX * e.batch * e.m * e.k
+        if blocks.held is not None:
+            done = narrow_execution(blocks.kind, self.width, (rows, vectors), e)
+            return replace(done, pieces=pieces, kept=0, beside=beside, rate=_NARROW[own[0]][1])
         across = vectors * lanes_of(accumulator, self.width)
         wide, tall = -(-e.n // across) * across, -(-e.m // rows) * rows
         return Execution(2.0 * e.batch * e.k * tall * wide,
-                         rows * vectors / issue_slots(rows, vectors),
-                         max(1, e.batch * -(-e.m // own[0])), e.batch * e.k * wide,
-                         beside=SOFTMAX * e.batch * e.m * e.k)
+                         rows * vectors / issue_slots(rows, vectors), pieces,
+                         e.batch * e.k * wide, beside=beside)
 
 
 @cache
 def attention_row(width: int) -> Op:
-    """The row for a vector width."""
-    return template("CpuAttention", (("rows", "int"), ("keys", "int")), _Executes(width),
-                    "scores stay in cache, a block of queries and keys at a time", "Attention")
+    """The row for a vector width. Its meaning is exact; narrow products are within their licence's
+    rounding."""
+    return template("CpuAttention", (("kind", "mode"), ("rows", "int"), ("keys", "int")),
+                    _Executes(width), "scores stay in cache, a block of queries and keys at a time",
+                    "Attention")
 
 
 def blocks_of(attrs: tuple) -> Blocks:
@@ -67,18 +87,37 @@ def blocks_of(attrs: tuple) -> Blocks:
 @dataclass(frozen=True, slots=True)
 class AttentionForms:
     """``(cpu-attention x y i r k)``: attention by the spec i may go in blocks of r queries and k
-    keys."""
+    keys; ``(cpu-narrow-attention x y i d r k)``: with products of kind d, ``pairs`` or ``tiles`` of
+    bfloat16, where the CPU has them."""
 
     width: int
+    features: frozenset[str]
     name = "cpu attention"
     known = 3
-    relations = MappingProxyType({"cpu-attention": ("Tensor", "Tensor", "String", "i64", "i64")})
+    relations = MappingProxyType({
+        "cpu-attention": ("Tensor", "Tensor", "String", "i64", "i64"),
+        "cpu-narrow-attention": ("Tensor", "Tensor", "String", "String", "i64", "i64")})
 
     def completions(self, relation: str, *given: Any) -> list[tuple[Any, ...]]:
-        """What the relation says of scores, values and a spec."""
-        return [(_ROWS, _KEYS)]
+        """What a relation says of scores, values and a spec."""
+        if relation == "cpu-attention":
+            return [(_ROWS, _KEYS)]
+        x, y, spec = given
+        if not x.dtype is y.dtype is f32 or _queries(x.shape, y.shape, spec) < 2:
+            return []
+        return [(kind, rows, _KEYS) for kind, (needs, _, rows) in _NARROW.items()
+                if needs in self.features]
 
     def facts(self, view: View) -> Iterable[tuple[Any, ...]]:
         for _, n in view.having("Attention"):
-            for found in self.completions("cpu-attention", *n.args, n.attrs[0]):
-                yield ("cpu-attention", *n.args, n.attrs[0], *found)
+            x, y = (Operand(view.shape[a], view.dtype[a]) for a in n.args)
+            for relation in self.relations:
+                for found in self.completions(relation, x, y, n.attrs[0]):
+                    yield (relation, *n.args, n.attrs[0], *found)
+
+
+def _queries(x: Shape, y: Shape, text: str) -> int:
+    """Rows of the scores; of a single one memory is waited for, not products."""
+    spec = Spec.parse(text)
+    size = spec.sizes(x, y)
+    return hint(product(tuple(size[c] for c in spec.m)))

@@ -72,6 +72,12 @@ class _Tiles:
 _OWN = (("rows", "int"), ("vectors", "int"))
 
 
+def narrow_execution(held: str, width: int, tile: tuple[int, int], e: Extents) -> Execution:
+    """What a product of operands that are held so executes, by tiles of rows by vectors."""
+    how = HELD[held]
+    return (_Tiles(how) if how.multiply == "tiles" else _Panels(how, width))(tile, e)
+
+
 @cache
 def narrow_templates(width: int) -> tuple[Op, ...]:
     """The rows for a vector width. They mean a Contract; the rules say how far they are from it."""

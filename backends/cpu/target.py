@@ -10,12 +10,13 @@ from tegg.ir.classes import Fragment
 from tegg.extract.cost import Costs, load_costs
 from tegg.extract.profile import Profile, chosen_costs, measured_costs
 from tegg.dim import Dim, Symbol
-from tegg.dtype import DType
+from tegg.dtype import DType, bf16
 from tegg.kernel.code import KernelCode
 from tegg.ir.code import code_of
 from tegg.ir.op import PRODUCTS, Op
 from tegg.planning.plan import Call, Plan
 from tegg.planning.target import ArraySpec
+from tegg.rewrite.providers.multiplying import Attending
 
 from . import caller, toolchain
 from .attention_forms import AttentionForms, attention_row
@@ -51,7 +52,8 @@ class Cpu:
         self.features = frozenset({f"lanes={width}", *has})
         self.ops = (*templates(width), *narrow_templates(width), attention_row(width),
                     direct_row(width), winograd_row(width))
-        self.providers = (Forms(width), NarrowForms(width, self.features), AttentionForms(width),
+        self.providers = (Forms(width), NarrowForms(width, self.features),
+                          AttentionForms(width, self.features), Attending((bf16,)),
                           DirectForms(width), WinogradForms(width))
 
     def complete(self) -> Cpu:

@@ -86,10 +86,10 @@ class Attending:
     relations = MappingProxyType({"attends-in": ("Tensor", "Tensor", "String", "String")})
 
     def example(self) -> Graph:
-        """Attention of float16 whose scores stay float32."""
-        g = Graph()
-        out = _attention(g, *(g.cast(g.input(n, _HEADS, "f16"), f32) for n in "qkv"))
-        g.outputs["y"] = g.cast(out, f16)
+        """Attention of its first dtype, whose scores stay float32."""
+        g, d = Graph(), self.dtypes[0]
+        out = _attention(g, *(g.cast(g.input(n, _HEADS, d.name), f32) for n in "qkv"))
+        g.outputs["y"] = g.cast(out, d)
         return g
 
     def completions(self, relation: str, *given: Any) -> list[tuple[Any, ...]]:
