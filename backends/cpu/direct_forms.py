@@ -107,6 +107,14 @@ def _slots(rows: int, vectors: int) -> float:
     return max(float(rows * vectors), 1.1 * (rows + vectors), _LATENCY)
 
 
+def direct_tiles(across: int, filters: int, width: int) -> Iterator[tuple[int, int]]:
+    """Places of a row by vectors of filters that fill the registers, where there are so many."""
+    most = _TILES[32 if width == 16 else 16]
+    vectors = -(-filters // width)
+    for v in [v for v in most if 1 < v <= vectors] or [1]:
+        yield fitted_rows(across, most[v]), v
+
+
 _OWN = (("filters", "int"), ("windows", "mode"), ("rows", "int"), ("vectors", "int"))
 _HELD = MappingProxyType({"CpuDirect": None, "CpuDirectPairs": HELD["pairs"]})
 
@@ -182,10 +190,8 @@ class DirectForms:
         slides = [Slide(hint(shape[i]), s.taps, s.stride, s.dilation) for i, s in axes[-2:]]
         if all(s.taps == s.stride == 1 for s in slides):
             return  # no windows at all: a plain product
-        most = _TILES[32 if self.width == 16 else 16]
-        vectors = -(-count // self.width)
-        for v in [v for v in most if 1 < v <= vectors] or [1]:
-            yield filters, "/".join(map(str, slides)), fitted_rows(across, most[v]), v
+        for tile in direct_tiles(across, count, self.width):
+            yield filters, "/".join(map(str, slides)), *tile
 
 
 def _windows(view: View, c: int) -> Iterator[tuple[tuple[int, Slide], ...]]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from tegg.extract.cost import Costs, Level
 
+from ..direct_forms import direct_templates
 from ..narrow_forms import narrow_templates
 from ...tuning.fitting import Parameter, Timed, chains, dtype_ratio, searched, template, weights
 
@@ -120,7 +121,8 @@ def _launch(costs: Costs, timed: Sequence[Timed], barrier: float) -> Costs:
 def _products(costs: Costs, mine: Sequence[Timed]) -> Costs:
     """Rates of products, and of each template against the one that most cases tell of; those of
     narrow numbers tell of nothing else."""
-    narrow = sorted({t.case.of for t in mine} & {o.name for o in narrow_templates(_ANY)})
+    rows = (*narrow_templates(_ANY), *direct_templates(_ANY))
+    narrow = sorted({t.case.of for t in mine} & {o.name for o in rows if o.name != "CpuDirect"})
     alone = [t for t in mine if t.case.of in narrow]
     mine = [t for t in mine if t.case.of not in narrow]
     plain = [t for t in mine if t.case.dtype.name == "f32"]
