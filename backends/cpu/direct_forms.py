@@ -67,10 +67,10 @@ class Direct:
 
 def direct_of(op: Op, attrs: tuple, width: int) -> Direct | None:
     """The tiles that the attributes of one of these templates state, or None for another op."""
-    if op.name not in _HELD:
+    if op.name not in DIRECT:
         return None
     _, text, rows, vectors = attrs[OWN:]
-    return Direct(slides_of(text), rows, vectors, width, _HELD[op.name])
+    return Direct(slides_of(text), rows, vectors, width, DIRECT[op.name])
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,16 +116,16 @@ def direct_tiles(across: int, filters: int, width: int) -> Iterator[tuple[int, i
 
 
 _OWN = (("filters", "int"), ("windows", "mode"), ("rows", "int"), ("vectors", "int"))
-_HELD = MappingProxyType({"CpuDirect": None, "CpuDirectPairs": HELD["pairs"]})
+DIRECT = MappingProxyType({"CpuDirect": None, "CpuDirectPairs": HELD["pairs"]})  # how they hold
 
 
 @cache
 def direct_templates(width: int) -> tuple[Op, ...]:
     """The rows for a vector width."""
     return (
-        template("CpuDirect", _OWN, _Executes(width, _HELD["CpuDirect"]),
+        template("CpuDirect", _OWN, _Executes(width, DIRECT["CpuDirect"]),
                  "windows read where they lie, against vectors of filters"),
-        template("CpuDirectPairs", _OWN, _Executes(width, _HELD["CpuDirectPairs"]),
+        template("CpuDirectPairs", _OWN, _Executes(width, DIRECT["CpuDirectPairs"]),
                  "the same of bfloat16, two channels and their sum at once"))
 
 

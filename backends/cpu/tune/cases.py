@@ -7,6 +7,7 @@ from collections.abc import Collection
 from tegg.dtype import dtype as as_dtype
 from tegg.ir.op import OPS
 
+from ..direct_forms import DIRECT
 from ..instructions import PAIRS
 from ..narrow_forms import NarrowForms
 from ..templates import Forms, Operand
@@ -36,7 +37,7 @@ _PRODUCTS = {
 # they are known.
 _NARROW = (("CpuPairs", "cpu-pairs", "bf16", "bf16"), ("CpuTiles", "cpu-tiles", "bf16", "bf16"),
            ("CpuBytes", "cpu-bytes", "i32", "u8"), ("CpuByteTiles", "cpu-byte-tiles", "i32", "u8"))
-# Convolutions of them: channels, filters, places of a row and of a column.
+# Convolutions of pairs, and of floats beside them: channels, filters, places of a row and column.
 _PAIRED = ((64, 64, 56), (128, 96, 28))
 _QUICK = ("square", "medium", "shallow", "packed", "few rows", "one row")
 
@@ -64,9 +65,9 @@ def cases(lanes: int, quick: bool, has: Collection[str] = ()) -> dict[str, Case]
                 out[f"{m} x {k} x {n} {dtype} {op}"] = product(op, own, m, n, k, lanes=lanes,
                                                                dtype=dtype)
     for channels, filters, across in _PAIRED if PAIRS in has else ():
-        op = "CpuDirectPairs"
-        out[f"{filters} x {channels} x 3 x 3 at {across} {op}"] = convolution(
-            op, channels, filters, across, lanes=lanes)
+        for op in DIRECT:
+            out[f"{filters} x {channels} x 3 x 3 at {across} {op}"] = convolution(
+                op, channels, filters, across, lanes=lanes)
     return out
 
 
