@@ -120,6 +120,17 @@ def test_narrow_products_are_measured_where_the_machine_has_them():
     assert not {n for names in named.values() for n in names} & set(cases(16, True))
 
 
+def test_pairs_are_priced_against_floats_of_their_form():
+    """Both take longer than products in general: neither becomes dearer than the other."""
+    traffic, timed = simulated(replace(GENERIC, call=1e-7, templates={
+        **GENERIC.templates, "CpuDirectPairs": 0.6}), 16)
+    slow = [replace(t, seconds=1.5 * t.seconds) if t.case.of.startswith("CpuDirect") else t
+            for t in timed]
+    found = fitted(GENERIC, 2, traffic, slow)
+    assert found.templates["CpuDirectPairs"] == pytest.approx(0.6, rel=0.1)
+    assert "CpuDirect" not in found.templates
+
+
 def test_one_case_that_was_disturbed_moves_little():
     traffic, timed = simulated(replace(GENERIC, call=1e-7), 16)
     clean = fitted(GENERIC, 2, traffic, timed)
