@@ -16,9 +16,10 @@ from test_narrow_forms import Having, options
 
 import tegg
 from tegg.backends.cpu.direct import lower_direct
-from tegg.backends.cpu.direct_forms import Direct, direct_templates
+from tegg.backends.cpu.direct_forms import Direct, Slide, direct_templates
 from tegg.backends.cpu.emit import C
 from tegg.backends.cpu.instructions import PAIRS
+from tegg.dim import hint
 from tegg.extract import extract
 from tegg.extract.cost import load_costs
 from tegg.ir.graph import Graph, Node
@@ -141,6 +142,18 @@ def test_groups() -> None:
     c = g.op("Contract", g.x(3, 5, 5, 3, 3), v, "g,o,c,k,l;n,g,c,p,k,q,l;n,g,o,p,q",
              (2, 3, 5, 7, 10))
     check(g, [c], code=lowered(g, [c], c, tiled(c, (3, 3))), threads=(1, 2, 5), inputs=whole(g, {}))
+
+
+def test_symbolic_rows_images_and_filters() -> None:
+    g, n, h, o = Draw(), tegg.dim("n", 0, 9), tegg.dim("h", 3, 99), tegg.dim("o", 1, 40)
+    v = g.x(n, 3, h, 20)
+    for axis in (2, 4):
+        v = g.op("Window", v, axis, 3, 1, 1)
+    c = g.op("Contract", g.x(o, 3, 3, 3), v, "o,c,k,l;n,c,p,k,q,l;n,o,p,q", (n, o, h - 2, 18))
+    code = lowered(g, [c], c, Direct((Slide(hint(h - 2), 3), Slide(18, 3)), 6, 1, 16))
+    library = build(code, 16)
+    for sizes in ({"n": 2, "h": 11, "o": 9}, {"n": 0, "h": 3, "o": 1}, {"n": 1, "h": 3, "o": 33}):
+        check(g, [c], sizes, code=code, library=library, threads=(1, 3), inputs=whole(g, sizes))
 
 
 def test_results_do_not_depend_on_threads() -> None:
