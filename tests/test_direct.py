@@ -11,7 +11,7 @@ from profiles import examples
 
 import tegg
 from tegg.backends.cpu.direct import lower_direct
-from tegg.backends.cpu.direct_forms import Direct, Slide, direct_row, slides_of
+from tegg.backends.cpu.direct_forms import Direct, Slide, direct_templates, slides_of
 from tegg.backends.cpu.emit import C
 from tegg.dim import hint
 from tegg.errors import LoweringError
@@ -193,7 +193,7 @@ def test_a_text_states_the_windows() -> None:
 
 
 def test_what_it_executes_counts_whole_tiles() -> None:
-    op = direct_row(16)
+    op, _ = direct_templates(16)
     assert op.template is not None
     done = op.template((None, None, 0, "56.3.1.1/56.3.1.1", 14, 2),
                        Extents(1, 64, 56 * 56, 576, tegg.f32))

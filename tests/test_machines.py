@@ -33,6 +33,7 @@ from tegg.backends.cpu.emit import C
 from tegg.backends.cpu.winograd import lower_winograd
 from tegg.backends.cpu.winograd_forms import Tiles
 from tegg.errors import LoweringError
+from tegg.kernel.contraction_held import HELD, Held
 from tegg.kernel.contraction_shape import Tile
 from tegg.kernel.lower import lower
 from tegg.testing.draw import Draw
@@ -108,12 +109,12 @@ def byte_products(width: int) -> list[Fragment]:
     return out
 
 
-def convolutions(width: int, cases=CONVOLUTIONS) -> list[Fragment]:
+def convolutions(width: int, held: Held | None = None) -> list[Fragment]:
     out = []
-    for n, c, o, size, taps, stride, dilation, pad, rows, vectors in cases:
+    for n, c, o, size, taps, stride, dilation, pad, rows, vectors in CONVOLUTIONS:
         g = Draw()
         y = convolution(g, n, c, o, size, taps, stride, dilation, pad)
-        how = tiled(y, taps, stride, dilation, width, rows, vectors)
+        how = replace(tiled(y, taps, stride, dilation, width, rows, vectors), held=held)
         out.append(Fragment(g, [y], lower_direct(g, [y], [y], f"k{len(out)}", C(width), how)))
     return out
 
@@ -204,9 +205,10 @@ def test_loops_touch_only_their_memory(part: int) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("held", (None, HELD["pairs"]), ids=("floats", "pairs"))
 @pytest.mark.parametrize("width", (16, 8))
-def test_convolutions_touch_only_their_memory(width: int) -> None:
-    check_all(Standalone(convolutions(width), width, sanitised()), off=8)
+def test_convolutions_touch_only_their_memory(width: int, held: Held | None) -> None:
+    check_all(Standalone(convolutions(width, held), width, sanitised()), off=8)
 
 
 @pytest.mark.long
@@ -270,9 +272,10 @@ def test_loops_on_neon(part: int) -> None:
 
 
 @pytest.mark.long
-def test_convolutions_on_neon() -> None:
+@pytest.mark.parametrize("held", (None, HELD["pairs"]), ids=("floats", "pairs"))
+def test_convolutions_on_neon(held: Held | None) -> None:
     compiler, runner = arm()
-    check_all(Standalone(convolutions(4), 4, compiler, runner))
+    check_all(Standalone(convolutions(4, held), 4, compiler, runner))
 
 
 @pytest.mark.long

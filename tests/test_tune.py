@@ -92,7 +92,8 @@ def simulated(truth, lanes, threads=2):
 def test_the_profile_behind_the_times_is_found(quick):
     truth = replace(GENERIC, launch=2e-6, call=2e-7, overlap=0.6, loop_rate=6e10, pack=9.0,
                     product_rate=7e10, product_half=(4.0, 8.0, 40.0),
-                    templates={"CpuRows": 2.0, "CpuPairs": 0.5, "CpuBytes": 0.2, "CpuTiles": 0.04},
+                    templates={"CpuRows": 2.0, "CpuPairs": 0.5, "CpuBytes": 0.2, "CpuTiles": 0.04,
+                               "CpuDirectPairs": 0.6},
                     ops={"Sin": 31.0, "Exp2": 4.0, "Softmax": 20.0}, product_dtypes={
                         **GENERIC.product_dtypes, "f64": 3.0},
                     loop_dtypes={**GENERIC.loop_dtypes, "f64": 2.6},
@@ -108,15 +109,26 @@ def test_the_profile_behind_the_times_is_found(quick):
     assert found.product_rate == pytest.approx(truth.product_rate, rel=0.3)
     assert found.loop_dtypes["f64"] == pytest.approx(2.6, rel=0.2)
     assert found.threads == 2 and 1e-6 <= found.launch < 4e-6
-    for name in ("CpuPairs", "CpuBytes", "CpuTiles"):
+    for name in ("CpuPairs", "CpuBytes", "CpuTiles", "CpuDirectPairs"):
         assert found.templates[name] == pytest.approx(truth.templates[name], rel=0.2)
 
 
 def test_narrow_products_are_measured_where_the_machine_has_them():
     named = {op: [n for n in cases(16, True, NARROW) if n.endswith(op)]
-             for op in ("CpuPairs", "CpuTiles", "CpuBytes", "CpuByteTiles")}
+             for op in ("CpuPairs", "CpuTiles", "CpuBytes", "CpuByteTiles", "CpuDirectPairs")}
     assert all(named.values())
     assert not {n for names in named.values() for n in names} & set(cases(16, True))
+
+
+def test_pairs_are_priced_against_floats_of_their_form():
+    """Both take longer than products in general: neither becomes dearer than the other."""
+    traffic, timed = simulated(replace(GENERIC, call=1e-7, templates={
+        **GENERIC.templates, "CpuDirectPairs": 0.6}), 16)
+    slow = [replace(t, seconds=1.5 * t.seconds) if t.case.of.startswith("CpuDirect") else t
+            for t in timed]
+    found = fitted(GENERIC, 2, traffic, slow)
+    assert found.templates["CpuDirectPairs"] == pytest.approx(0.6, rel=0.1)
+    assert "CpuDirect" not in found.templates
 
 
 def test_one_case_that_was_disturbed_moves_little():

@@ -11,6 +11,7 @@ from tegg.backends.cpu.contraction import nothing, reads_of
 from tegg.backends.cpu.contraction_hooks import Axis, Hooks
 from tegg.backends.cpu.c_templates import template
 from tegg.backends.cpu.direct_forms import Direct, Slide
+from tegg.backends.cpu.direct_held import held_words, words_of
 from tegg.backends.cpu.emit import C
 from tegg.backends.cpu.winograd import args_of, params_of, places_of
 from tegg.dim import Dim, hint, product
@@ -27,7 +28,7 @@ from tegg.kernel.slots import slots_of
 from tegg.kernel.value import reachable
 
 _CLOSE = 1 << 17   # elements that a band reads, which stay in L2
-_SUMMED = 512      # products summed before they are added to the sums so far
+_SUMMED = 512      # products (or pairs) summed before they are added to the sums so far
 _LINE = 16         # elements of a cache line
 _UNROLLED = 7      # taps across at most that are written out
 
@@ -140,7 +141,8 @@ class _Kernel:
         stages = (Stage(f"{self.name}_filters", reads_of([term.a]), frozenset({self.temporary})),
                   Stage(self.name, reads_of([term.b]) | beside | {self.temporary},
                         frozenset(x.slot for x in group.writes)))
-        return KernelCode(self.name, source, stages, (Temporary(f32, self._filters()),),
+        held = self.tile.held.panel if self.tile.held else f32
+        return KernelCode(self.name, source, stages, (Temporary(held, self._filters()),),
                           self.symbols, self._work(), (f"{self.tile}",))
 
     @property
@@ -159,6 +161,11 @@ class _Kernel:
         return n
 
     @property
+    def _deep(self) -> int:
+        """Elements that all channels have at one place."""
+        return words_of(self.tile.held, self._channels)
+
+    @property
     def _long(self) -> int:
         """Elements that the places of one row read."""
         a = self.walks.across
@@ -168,18 +175,19 @@ class _Kernel:
         m, nr = spread(self.contraction.m), self.tile.columns
         wide = -(-m // nr) * nr if isinstance(m, int) else m + (nr - 1)
         return spread(self.contraction.batch) * wide * (
-            self._channels * self.walks.down.taps * self.walks.across.taps)
+            self._deep * (self.tile.held.group if self.tile.held else 1)
+            * self.walks.down.taps * self.walks.across.taps)
 
     def _band(self, line: int) -> int:
         """Rows of places whose lines stay close."""
         down = self.walks.down
-        lines = _CLOSE // (self._channels * line)
+        lines = _CLOSE // (self._deep * line)
         return max(1, (lines - down.dilation * (down.taps - 1) - 1) // down.stride + 1)
 
     # ---- text
     def _text(self, h: Hooks, params: str) -> str:
         t, walks = self.tile, self.walks
-        down, across, channels = walks.down, walks.across, self._channels
+        down, across = walks.down, walks.across
         (columns,) = h.columns
         names = {**columns.named(), **h.k.named()}
         taps, places = down.taps * across.taps, t.slides[-1].places
@@ -198,7 +206,7 @@ class _Kernel:
             tap_across=names[across.tap] if across.tap else "tap_",
             outer_params=params_of(outer), outer_args=args_of(outer),
             outer_of=places_of(outer, "outer"), channel_params=params_of(inner),
-            channel_args=args_of(inner), channel_of=places_of(inner, "c"), C=str(channels),
+            channel_args=args_of(inner), channel_of=places_of(inner, "c"), C=str(self._deep),
             M=dim(h.m.count), B=dim(h.batch.count),
             OUTER=dim(product(tuple(v.extent for v in walks.images))),
             P=dim(down.place.extent) if down.place else "1", Q=str(places), R=str(t.rows),
@@ -212,6 +220,7 @@ class _Kernel:
             choose=_choose(h.name, t, across.stride),
             transpose=template("transpose").substitute(
                 k=h.name, V="vf", W=str(t.width), **_halves(t.width)))
+        words |= held_words(t.held, self._channels, words)
         for part in ("line", "lines"):
             kind = self._lanes if across.stride == 1 or across.dilation == 1 else "_apart"
             kind = f"direct_line{kind}" if part == "line" else f"direct_lines{self._steps}"

@@ -32,9 +32,8 @@ def lower_fragment(fragment: Fragment, name: str, constant: frozenset[int],
         if first.op.kind == "attention":
             made = lower_attention(graph, outputs, fragment.anchors, name, language,
                                    blocks_of(first.attrs))
-        elif first.op.name == "CpuDirect":
-            made = lower_direct(graph, outputs, fragment.anchors, name, language,
-                                direct_of(first.attrs, language.width))
+        elif (direct := direct_of(first.op, first.attrs, language.width)) is not None:
+            made = lower_direct(graph, outputs, fragment.anchors, name, language, direct)
         elif first.op.name == "CpuWinograd":
             made = lower_winograd(graph, outputs, fragment.anchors, name, language,
                                   tiles_of(first.attrs, language.width))

@@ -21,7 +21,7 @@ from tegg.rewrite.providers.multiplying import Attending
 from . import caller, toolchain
 from .attention_forms import AttentionForms, attention_row
 from .caller import Caller
-from .direct_forms import DirectForms, direct_row
+from .direct_forms import DirectForms, direct_templates
 from .emit import C
 from .identity import processor
 from .instructions import BYTE_TILES, BYTES, PAIRS, TILES, instructions
@@ -51,10 +51,10 @@ class Cpu:
         has = instructions(self.toolchain.features, width) if has is None else has
         self.features = frozenset({f"lanes={width}", *has})
         self.ops = (*templates(width), *narrow_templates(width), attention_row(width),
-                    direct_row(width), winograd_row(width))
+                    *direct_templates(width), winograd_row(width))
         self.providers = (Forms(width), NarrowForms(width, self.features),
                           AttentionForms(width, self.features), Attending((bf16,)),
-                          DirectForms(width), WinogradForms(width))
+                          DirectForms(width, self.features), WinogradForms(width))
 
     def complete(self) -> Cpu:
         """With all instructions for narrow products."""

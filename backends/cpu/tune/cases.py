@@ -7,10 +7,12 @@ from collections.abc import Collection
 from tegg.dtype import dtype as as_dtype
 from tegg.ir.op import OPS
 
+from ..direct_forms import DIRECT
+from ..instructions import PAIRS
 from ..narrow_forms import NarrowForms
 from ..templates import Forms, Operand
 from ...tuning.case import Case, chain, single, streaming, tiny
-from .kernels import product
+from .kernels import convolution, product
 
 _LIGHT = 2         # operations from which an op's own count is worth measuring
 _CHAIN = (8, 40)   # steps of the two chains whose difference is the rate
@@ -35,6 +37,8 @@ _PRODUCTS = {
 # they are known.
 _NARROW = (("CpuPairs", "cpu-pairs", "bf16", "bf16"), ("CpuTiles", "cpu-tiles", "bf16", "bf16"),
            ("CpuBytes", "cpu-bytes", "i32", "u8"), ("CpuByteTiles", "cpu-byte-tiles", "i32", "u8"))
+# Convolutions of pairs, and of floats beside them: channels, filters, places of a row and column.
+_PAIRED = ((64, 64, 56), (128, 96, 28))
 _QUICK = ("square", "medium", "shallow", "packed", "few rows", "one row")
 
 
@@ -60,6 +64,10 @@ def cases(lanes: int, quick: bool, has: Collection[str] = ()) -> dict[str, Case]
                 own = (0, *tile) if dtype == "u8" else tile
                 out[f"{m} x {k} x {n} {dtype} {op}"] = product(op, own, m, n, k, lanes=lanes,
                                                                dtype=dtype)
+    for channels, filters, across in _PAIRED if PAIRS in has else ():
+        for op in DIRECT:
+            out[f"{filters} x {channels} x 3 x 3 at {across} {op}"] = convolution(
+                op, channels, filters, across, lanes=lanes)
     return out
 
 

@@ -6,6 +6,8 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 
+from tegg.contraction import Spec
+from tegg.dim import hint
 from tegg.extract.cost import Costs
 from tegg.ir.op import OPS
 
@@ -43,8 +45,9 @@ def figures(taken: Mapping[tuple, float], cases: Mapping[str, Case], costs: Cost
 
 
 def _flops(case: Case) -> float:
-    (m, n), k = case.outputs[0].shape, case.graph.inputs[0].shape[1]
-    return 2.0 * float(m) * float(n) * float(k)  # type: ignore[arg-type]
+    (anchor,) = case.anchors
+    x, y = (a.shape for a in anchor.args)
+    return 2.0 * math.prod(hint(n) for n in Spec.parse(anchor.attrs[0]).sizes(x, y).values())
 
 
 def _size(size: int) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from tegg.extract.cost import Costs, Level
 
+from ..direct_forms import DIRECT
 from ..narrow_forms import narrow_templates
 from ...tuning.fitting import Parameter, Timed, chains, dtype_ratio, searched, template, weights
 
@@ -122,7 +123,8 @@ def _products(costs: Costs, mine: Sequence[Timed]) -> Costs:
     narrow numbers tell of nothing else."""
     narrow = sorted({t.case.of for t in mine} & {o.name for o in narrow_templates(_ANY)})
     alone = [t for t in mine if t.case.of in narrow]
-    mine = [t for t in mine if t.case.of not in narrow]
+    direct = [t for t in mine if t.case.of in DIRECT]
+    mine = [t for t in mine if t.case.of not in (*narrow, *DIRECT)]
     plain = [t for t in mine if t.case.dtype.name == "f32"]
     names = sorted({t.case.of for t in plain})
     fixed = max(names, key=[t.case.of for t in plain].count, default="")
@@ -139,7 +141,19 @@ def _products(costs: Costs, mine: Sequence[Timed]) -> Costs:
     costs = replace(costs, product_dtypes=ratios)
     for name in narrow:
         costs = searched(costs, [t for t in alone if t.case.of == name], [template(name)])
-    return costs
+    return searched(costs, _against_floats(costs, direct), [template("CpuDirectPairs")])
+
+
+def _against_floats(costs: Costs, direct: Sequence[Timed]) -> list[Timed]:
+    """Convolutions of pairs in the times that they would take, were the same of floats as soon as
+    predicted: what all products are off by must not make one form dearer than its like."""
+    def sizes(t: Timed) -> tuple:
+        return tuple(i.shape for i in t.case.graph.inputs)
+
+    off = {sizes(t): t.case.seconds(costs, t.threads) / t.seconds
+           for t in direct if t.case.of == "CpuDirect"}
+    return [replace(t, seconds=t.seconds * off[sizes(t)])
+            for t in direct if t.case.of == "CpuDirectPairs"]
 
 
 def _with_half(costs: Costs, value: float) -> Costs:

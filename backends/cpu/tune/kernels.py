@@ -17,6 +17,7 @@ from tegg.kernel.code import KernelCode
 from tegg.planning.plan import Call
 
 from ...tuning.case import Case, memory
+from ..direct_forms import Slide, direct_templates, direct_tiles
 from ..library import Library, load
 from ..narrow_forms import narrow_templates
 from ..program import Program, steps_of, with_barriers
@@ -90,3 +91,17 @@ def product(op: str, own: Sequence[int], m: int, n: int, k: int, *, lanes: int, 
     weights = frozenset({1}) if still else frozenset()
     return Case(f"{op}{tuple(own)} {m}x{k} @ {k}x{n}{'' if still else ', packed each time'}", op,
                 g, (c,), (c,), weights)
+
+
+def convolution(op: str, channels: int, filters: int, across: int, *, lanes: int) -> Case:
+    """A convolution by 3 x 3 taps, of as many rows as each has places, in a direct form."""
+    g = Graph(table={**OPS, **{o.name: o for o in direct_templates(lanes)}})
+    x = g.input("x", (channels, across + 2, across + 2), f32)
+    w = g.input("w", (filters, channels, 3, 3), f32)
+    for axis in (1, 3):
+        x = g.op("Window", x, axis, 3, 1, 1)
+    rows, vectors = next(direct_tiles(across, filters, lanes))
+    c = g.op(op, w, x, "a,d,e,f;d,b,e,c,f;a,b,c", (filters, across, across), 0,
+             f"{Slide(across, 3)}/{Slide(across, 3)}", rows, vectors)
+    return Case(f"{op}{(rows, vectors)} {filters} x {channels} x 3 x 3 at {across} x {across}", op,
+                g, (c,), (c,), frozenset({1}))
