@@ -18,6 +18,7 @@ from tegg.rewrite.compiler import Generic, stack
 from tegg.testing import smt
 from tegg.testing.exact import ELEMENTWISE, RATIONAL, Undecided, exactly, simplest
 from tegg.testing.instance import instance
+from tegg.testing.same import same
 from tegg.testing.score import _Proof
 from tegg.testing.soundness import Unsound, draw_runs, relations
 
@@ -180,3 +181,19 @@ def test_casts_that_change_nothing(source, to, same):
     array = np.arange(3).astype(DTYPES[source].numpy)
     known = DTYPES[source].is_float
     assert bool(known and exactly(g, y, z, {0: array}, {})) == same
+
+
+# ---- word for word
+def test_one_computation_in_other_words_is_the_same():
+    g = Graph()
+    x = g.input("x", (2, 3), "i8")
+    wide = g.cast(x, "i32")
+    assert same(g, g.add(wide, 1), g.add(g.cast(g.cast(wide, "i64"), "i32"), 1))
+    assert same(g, wide, g.cast(g.cast(wide, "i8"), "i32"))
+    assert not same(g, wide, g.cast(g.cast(wide, "u8"), "i32"))  # -1 becomes 255
+    assert not same(g, g.add(wide, 1), g.add(wide, 2))
+    assert not same(g, g.op("Neg", wide), wide)
+    y = g.input("y", (2, 3), "f32")
+    assert same(g, g.op("Softmax", y, 1), g.table["Softmax"].expand(g, (y,), (1,)))
+    assert not same(g, g.op("Softmax", y, 1), g.op("Softmax", y, 0))
+    assert not same(g, y, g.cast(g.cast(y, "bf16"), "f32"))

@@ -61,7 +61,7 @@ INL vl vl_clamp(vl i, int64_t n) {
 }
 
 #if TEGG_LANES == 16 && defined(__AVX512F__) && __has_builtin(__builtin_ia32_gathersiv16sf)
-#define LANE_BITS(m) ((uint16_t)__builtin_ia32_ptestmd512(m, m, (uint16_t)-1))
+#define LANE_BITS(m) ((uint16_t)__builtin_ia32_cmpd512_mask(m, (vi){0}, 4, (uint16_t)-1))
 INL vf vf_gatherm_i(const float *p, vi i, vi m) {
   return __builtin_ia32_gathersiv16sf((vf){0}, p, i, (short)LANE_BITS(m), 4);
 }

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tegg.backends.cpu.instructions import BYTES, BYTE_TILES, PAIRS, TILES
 from tegg.contraction import Spec
 from tegg.dim import Dim, Shape, hint, product
-from tegg.dtype import DType, bf16, f16, f32, i32
+from tegg.dtype import DType, bf16, f16, f32, i8, i32, u8
 from tegg.ir.op import Op
 from tegg.ir.template import OWN, Execution, Extents, template
 from tegg.kernel.contraction_held import HELD, TILE, Held
@@ -90,10 +90,15 @@ def narrow_templates(width: int) -> tuple[Op, ...]:
         template("CpuTiles", _OWN, _Tiles(HELD["tiles"]),
                  "both operands bfloat16, multiplied in tiles"),
         template("CpuBytes", (("flipped", "int"), *_OWN), _Panels(HELD["bytes"], width),
-                 "unsigned by signed bytes, four products and their sum at once"),
+                 "unsigned by signed bytes, four products and their sum at once", holding=_bytes),
         template("CpuByteTiles", (("flipped", "int"), *_OWN),
                  lambda own, e: _Tiles(HELD["byte tiles"])(own[1:], e),
-                 "unsigned by signed bytes, multiplied in tiles"))
+                 "unsigned by signed bytes, multiplied in tiles", holding=_bytes))
+
+
+def _bytes(own: tuple) -> tuple[DType, DType]:
+    """What the operands hold: the first one bytes without a sign, or the second one if flipped."""
+    return (i8, u8) if own[0] else (u8, i8)
 
 
 def narrow_tile(op: Op, attrs: tuple) -> Tile | None:

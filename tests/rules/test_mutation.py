@@ -17,11 +17,8 @@ from tegg.testing.score import Score, all_mutants, score
 REVIEWED = {key: why for part in tomllib.loads(
     Path(__file__).with_name("survivors.toml").read_text()).values() for key, why in part.items()}
 SAMPLE = 1  # mutants of each rule
-# Of templates: what is asked of operands' dtypes and of tiles is not part of what they mean, so that a
-# mutant without it is seen by the kernel alone. All of them: benchmarks/results/mutation.json.
-UNSEEN = pytest.mark.xfail(strict=True, reason="guards of templates that no value shows")
-SETS = [pytest.param(s, id=s.name, marks=UNSEEN if s.name in (
-    "lower.cpu_bytes", "lower.tensorcore") else ()) for s in STACK.rule_sets]
+# All of them: benchmarks/results/mutation.json.
+SETS = [pytest.param(s, id=s.name) for s in STACK.rule_sets]
 
 
 @cache

@@ -62,19 +62,32 @@ class Execution:
 
 def template(name: str, attrs: tuple[tuple[str, str], ...],
              executes: Callable[[tuple, Extents], Execution], doc: str,
-             of: str = "Contract", staged: bool = False) -> Op:
+             of: str = "Contract", staged: bool = False,
+             holding: Callable[[tuple], tuple[DType, ...]] | None = None) -> Op:
     """The row of a template: a Contract in all but its name, its own attributes and its price; or
     another op of that kind.
 
     ``executes`` is given the template's own attributes. ``staged``: nothing is computed on the way
     in or out, as of a library's function: operands lie in memory, moved or widened at most.
+    ``holding``: dtypes whose values alone the operands may hold, by its own attributes; others wrap
+    around to them.
     """
     whole = OPS[of]
     meaning, expand = whole.meaning, whole.expand
     assert meaning is not None and expand is not None
-    return Op(name, whole.kind, whole.arity, whole.shape, whole.dtype,
-              lambda a, t, s, d: meaning(a, t[:OWN], s, d), (*whole.attrs, *attrs),
-              lambda b, args, t: expand(b, args, t[:OWN]), whole.domains, whole.cost,
+
+    def means(arrays, t, s, d):
+        if holding is not None:
+            arrays = [a.astype(h.numpy).astype(a.dtype) for a, h in zip(arrays, holding(t[OWN:]))]
+        return meaning(arrays, t[:OWN], s, d)
+
+    def expanded(b, args, t):
+        if holding is not None:
+            args = tuple(b.cast(b.cast(x, h), x.dtype) for x, h in zip(args, holding(t[OWN:])))
+        return expand(b, args, t[:OWN])
+
+    return Op(name, whole.kind, whole.arity, whole.shape, whole.dtype, means,
+              (*whole.attrs, *attrs), expanded, whole.domains, whole.cost,
               whole.tolerance, False, doc, staged=staged,
               template=lambda t, e: executes(t[OWN:], e))
 

@@ -113,7 +113,10 @@ def draw_array(shape: tuple, dtype: DType, domain: str, special: bool, rng: Rand
         values = [domain == "positive" or rng.random() < 0.5 for _ in range(count)]
     elif dtype.kind == "int":
         low = (1 if domain == "positive" else 0 if dtype.name == "u8" or domain == "index" else -3)
-        values = [rng.randrange(low, 4) for _ in range(count)]
+        info = np.iinfo(dtype.numpy)
+        ends = (info.min, info.max) if dtype.itemsize == 1 and domain == "any" else ()
+        values = [rng.choice(ends) if ends and rng.random() < 0.2 else rng.randrange(low, 4)
+                  for _ in range(count)]
     elif domain == "positive" and special:
         least = float(np.nextafter(dtype.numpy.type(0), dtype.numpy.type(1)))
         values = [rng.choice((rng.uniform(0.1, 4.0), least, np.inf)) for _ in range(count)]
