@@ -120,6 +120,29 @@ def test_narrow_products_are_measured_where_the_machine_has_them():
     assert not {n for names in named.values() for n in names} & set(cases(16, True))
 
 
+# Microseconds of one thread of a Zen 4, where rows are soon, and panels sooner.
+FORMS = {"few rows": {"CpuRows": 21.3, "CpuPacked": 17.5, "CpuDots": 39.7},
+         "few rows of many": {"CpuRows": 95.2, "CpuPacked": 72.8, "CpuDots": 165.4},
+         "one row": {"CpuRows": 273.0, "CpuPacked": 231.0, "CpuDots": 290.0},
+         "one row of many": {"CpuRows": 2070.0, "CpuPacked": 1640.0, "CpuDots": 2390.0}}
+
+
+def test_the_form_that_was_sooner_is_the_cheaper_one():
+    """However far the times of all are from what the model can tell."""
+    known = cases(16, quick=False)
+    measured = {known[f"{name} {form}"].name: us * 1e-6
+                for name, forms in FORMS.items() for form, us in forms.items()}
+    truth = replace(GENERIC, call=2e-7, overlap=0.0, levels=(
+        Level(7e5, 1.16e11, 2.3e11), Level(1.2e7, 7.8e10, 1.5e11),
+        Level(2.4e7, 4.6e10, 9e10), Level(math.inf, 3.4e10, 4e10)))
+    traffic, timed = simulated(truth, 16)
+    timed = [replace(t, seconds=measured.get(t.case.name, t.seconds)) for t in timed]
+    found = fitted(GENERIC, 2, traffic, timed)
+    for name, forms in FORMS.items():
+        told = {form: known[f"{name} {form}"].seconds(found, 1) for form in forms}
+        assert min(told, key=told.__getitem__) == "CpuPacked", (name, told)
+
+
 def test_pairs_are_priced_against_floats_of_their_form():
     """Both take longer than products in general: neither becomes dearer than the other."""
     traffic, timed = simulated(replace(GENERIC, call=1e-7, templates={

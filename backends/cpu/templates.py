@@ -14,7 +14,7 @@ from tegg.dtype import DType, f32
 from tegg.errors import LoweringError
 from tegg.ir.op import Op
 from tegg.ir.template import OWN, Execution, Extents, template
-from tegg.kernel.contraction_shape import Tile, lanes_of, register_tiles
+from tegg.kernel.contraction_shape import Tile, lanes_of, panels_at_once, register_tiles
 
 from .narrow_forms import narrow_tile
 
@@ -47,7 +47,9 @@ class _Packed:
         lanes = lanes_of(register(e.dtype), self.width)
         whole, left = divmod(-(-e.n // lanes), vectors)
         tall = -(-e.m // rows)
-        slots = whole * issue_slots(rows, vectors) + (issue_slots(rows, left) if left else 0)
+        abreast = panels_at_once(rows, vectors, self.width) if tall == parts == 1 < whole else 1
+        slots = (whole * issue_slots(rows, abreast * vectors) / abreast
+                 + (issue_slots(rows, left) if left else 0))
         padded = tall * rows * -(-e.n // lanes)
         panels = whole + bool(left)
         packed = e.batch * e.k * panels * vectors * lanes

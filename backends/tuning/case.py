@@ -40,6 +40,11 @@ class Case:
         return math.prod(hint(d) for d in self.outputs[0].shape)
 
     @property
+    def sizes(self) -> tuple:
+        """The shapes and dtypes of its operands, and which are known before a run."""
+        return tuple((i.shape, i.dtype) for i in self.graph.inputs), self.still
+
+    @property
     def dtype(self) -> DType:
         """Of its first operand."""
         return self.graph.inputs[0].dtype

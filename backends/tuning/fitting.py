@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 from tegg.extract.cost import Costs
 from tegg.ir.op import OPS
@@ -84,19 +85,34 @@ def dtype_ratio(costs: Costs, timed: Sequence[Timed], dtype: str) -> float:
 # ---- a search that changes one number at a time
 def error(costs: Costs, timed: Sequence[Timed]) -> float:
     """The mean distance of logarithms: a factor of two too much is as bad as one too little."""
-    return statistics.fmean(abs(math.log(t.case.seconds(costs, t.threads) / t.seconds))
-                            for t in timed)
+    return statistics.fmean(abs(_off(costs, t)) for t in timed)
 
 
-def searched(costs: Costs, timed: Sequence[Timed], parameters: Sequence[Parameter]) -> Costs:
-    """The parameters at which the times are told best, none far from where it was for little."""
+def _off(costs: Costs, t: Timed) -> float:
+    return math.log(t.case.seconds(costs, t.threads) / t.seconds)
+
+
+def rivals(timed: Sequence[Timed]) -> list[tuple[Timed, Timed]]:
+    """Forms of one and the same product, in pairs: which of them is the sooner is what a profile
+    has to tell, before it tells how long either takes."""
+    return [(a, b) for a, b in combinations(timed, 2)
+            if a.case.of != b.case.of and a.case.sizes == b.case.sizes and a.threads == b.threads]
+
+
+def searched(costs: Costs, timed: Sequence[Timed], parameters: Sequence[Parameter],
+             pairs: Sequence[tuple[Timed, Timed]] = ()) -> Costs:
+    """The parameters at which the times are told best, none far from where it was for little; and
+    as much, by how much one of each of the ``pairs`` is sooner than the other."""
     if not timed:
         return costs
     first = [math.log(get(costs)) for get, *_ in parameters]
 
     def price(c: Costs) -> float:
         moves = sum(abs(math.log(get(c)) - was) for (get, *_), was in zip(parameters, first))
-        return error(c, timed) + _INERTIA * moves
+        off = {id(t): _off(c, t) for t in timed}
+        apart = [abs(off[id(a)] - off[id(b)]) for a, b in pairs]
+        return (statistics.fmean(map(abs, off.values())) + (statistics.fmean(apart) if apart else 0)
+                + _INERTIA * moves)
 
     best = price(costs)
     for factor in _STEPS:

@@ -32,6 +32,7 @@ _PRODUCTS = {
     "few rows": (4, 480, 512, True),
     "few rows of many": (4, 1000, 1024, True),
     "one row": (1, 2048, 2048, True),
+    "one row of many": (1, 4096, 4096, True),
 }
 # Products of narrow numbers: a template, what states its tiles, of which operands, by which dtype
 # they are known.

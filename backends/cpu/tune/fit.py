@@ -11,7 +11,8 @@ from tegg.extract.cost import Costs, Level
 
 from ..direct_forms import DIRECT
 from ..narrow_forms import narrow_templates
-from ...tuning.fitting import Parameter, Timed, chains, dtype_ratio, searched, template, weights
+from ...tuning.fitting import (
+    Parameter, Timed, chains, dtype_ratio, rivals, searched, template, weights)
 
 _CALL = 2e-7      # seconds that a stage takes at least: its code and buffers are seldom at hand
 _SHARED = 1e-6    # where threads share it, for they read what others wrote
@@ -133,7 +134,7 @@ def _products(costs: Costs, mine: Sequence[Timed]) -> Costs:
         (lambda c: c.product_half[2], _with_half, 1.0, 512.0),
         (lambda c: c.pack, lambda c, v: replace(c, pack=v), 0.5, 100.0)]
     parameters += [template(n) for n in names if n != fixed]
-    costs = searched(costs, plain, parameters)
+    costs = searched(costs, plain, parameters, rivals(plain))
     ratios = dict(costs.product_dtypes)
     for dtype in {t.case.dtype.name for t in mine} - {"f32"}:
         found = [t for t in mine if t.case.dtype.name == dtype]
@@ -147,12 +148,9 @@ def _products(costs: Costs, mine: Sequence[Timed]) -> Costs:
 def _against_floats(costs: Costs, direct: Sequence[Timed]) -> list[Timed]:
     """Convolutions of pairs in the times that they would take, were the same of floats as soon as
     predicted: what all products are off by must not make one form dearer than its like."""
-    def sizes(t: Timed) -> tuple:
-        return tuple(i.shape for i in t.case.graph.inputs)
-
-    off = {sizes(t): t.case.seconds(costs, t.threads) / t.seconds
+    off = {t.case.sizes: t.case.seconds(costs, t.threads) / t.seconds
            for t in direct if t.case.of == "CpuDirect"}
-    return [replace(t, seconds=t.seconds * off[sizes(t)])
+    return [replace(t, seconds=t.seconds * off[t.case.sizes])
             for t in direct if t.case.of == "CpuDirectPairs"]
 
 

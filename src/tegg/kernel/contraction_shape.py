@@ -165,11 +165,17 @@ def blocked(shape: GemmShape, tile: Tile, width: int) -> GemmParams:
 def _panels(shape: GemmShape, tile: Tile, lanes: int, width: int) -> int:
     """Panels that are multiplied at once: two where each is read once, if the registers have room
     for the sums of both. Memory gives more where it is read in several places."""
-    held, vectors = tile.held, tile.rows * tile.vectors
+    held = tile.held
     once = isinstance(shape.m, int) and shape.m <= tile.rows and tile.parts == 1
     several = any(_top(n) > tile.vectors * lanes for n in shape.n)
-    fits = 2 * vectors + tile.vectors < (32 if width == 16 else 16)
-    return 2 if once and several and fits and not (held and held.multiply == "tiles") else 1
+    return panels_at_once(tile.rows, tile.vectors, width) if once and several and not (
+        held and held.multiply == "tiles") else 1
+
+
+def panels_at_once(rows: int, vectors: int, width: int) -> int:
+    """Panels whose sums, by one register tile of all rows, the registers have room for; two at
+    most."""
+    return 2 if (2 * rows + 1) * vectors < (32 if width == 16 else 16) else 1
 
 
 def _passing(shape: GemmShape, tile: Tile) -> bool:
