@@ -78,13 +78,17 @@ def _check(case, width: int) -> None:
     check(g, [y], code=lowered([y], y, how, g), width=width, threads=(1, 2, 5))
 
 
+ANY = dict(
+    n=st.integers(1, 3), c=st.integers(2, 9), o=st.integers(1, 40),
+    size=st.tuples(st.integers(4, 20), st.integers(6, 60)),
+    taps=st.tuples(st.integers(1, 3), st.integers(1, 4)),
+    stride=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    dilation=st.tuples(st.integers(1, 2), st.integers(1, 3)), pad=st.integers(2, 4),
+    rows=st.integers(1, 14), vectors=st.integers(1, 3))
+
+
 @settings(max_examples=examples(6), deadline=None)
-@given(n=st.integers(1, 3), c=st.integers(2, 9), o=st.integers(1, 40),
-       size=st.tuples(st.integers(4, 20), st.integers(6, 60)),
-       taps=st.tuples(st.integers(1, 3), st.integers(1, 4)),
-       stride=st.tuples(st.integers(1, 3), st.integers(1, 3)),
-       dilation=st.tuples(st.integers(1, 2), st.integers(1, 3)), pad=st.integers(2, 4),
-       rows=st.integers(1, 14), vectors=st.integers(1, 3))
+@given(**ANY)
 def test_any_convolution(n, c, o, size, taps, stride, dilation, pad, rows, vectors) -> None:
     _check((n, c, o, size, taps, stride, dilation, pad, rows, vectors), 16)
 

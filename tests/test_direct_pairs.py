@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 from kernels import build, call, check
 from profiles import examples
 from test_contraction_narrow import whole
-from test_direct import CASES, convolution, tiled
+from test_direct import ANY, CASES, convolution, tiled
 from test_narrow_forms import Having, options
 
 import tegg
@@ -67,12 +67,7 @@ def test_sizes_at_the_edges(case) -> None:
 
 
 @settings(max_examples=examples(8), deadline=None)
-@given(n=st.integers(1, 3), c=st.integers(2, 9), o=st.integers(1, 40),
-       size=st.tuples(st.integers(4, 20), st.integers(6, 60)),
-       taps=st.tuples(st.integers(1, 3), st.integers(1, 4)),
-       stride=st.tuples(st.integers(1, 3), st.integers(1, 3)),
-       dilation=st.tuples(st.integers(1, 2), st.integers(1, 3)), pad=st.integers(2, 4),
-       rows=st.integers(1, 14), vectors=st.integers(1, 3), seed=st.integers(0, 99))
+@given(**ANY, seed=st.integers(0, 99))
 def test_operands_are_rounded_to_nearest_even(n, c, o, size, taps, stride, dilation, pad, rows,
                                               vectors, seed) -> None:
     g = Draw()
