@@ -96,7 +96,7 @@ def test_keys_after_the_last_query_are_skipped(kind) -> None:
 def test_what_scratch_memory_held_before_is_no_weight(kind) -> None:
     """Rows of one block of keys end before those of the last: what follows them is 0, not NaN."""
     made = heads(40, 200, causal)
-    code, library = made.lowered(16, BLOCKS[kind][0]), None
+    code = made.lowered(16, BLOCKS[kind][0])
     inputs = near(made.inputs({}, 0))
     library = build(code, 16)
     bad = {i: np.full_like(x, np.nan) for i, x in inputs.items()}

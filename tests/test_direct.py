@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 from kernels import build, call, check
 from tegg.testing.kernels import random_inputs
 from profiles import examples
+from test_contraction_narrow import whole
 
 import tegg
 from tegg.backends.cpu.direct import lower_direct
@@ -17,6 +20,7 @@ from tegg.dim import hint
 from tegg.errors import LoweringError
 from tegg.ir.graph import Node
 from tegg.ir.template import Extents
+from tegg.kernel.contraction_held import HELD, Held
 from tegg.kernel.contraction_shape import fitted_rows
 from tegg.testing.draw import Draw
 
@@ -59,23 +63,30 @@ CASES = (
 )
 
 
+HOW = pytest.mark.parametrize("held", (None, HELD["pairs"]), ids=("floats", "pairs"))
+
+
+@HOW
 @pytest.mark.parametrize("width", (16, 8, 4))
 @pytest.mark.parametrize("case", CASES[:5])
-def test_strides_dilations_and_pads(case, width) -> None:
-    _check(case, width)
+def test_strides_dilations_and_pads(case, width, held) -> None:
+    _check(case, width, held)
 
 
+@HOW
 @pytest.mark.parametrize("case", CASES[5:])
-def test_sizes_at_the_edges(case) -> None:
-    _check(case, 16)
+def test_sizes_at_the_edges(case, held) -> None:
+    _check(case, 16, held)
 
 
-def _check(case, width: int) -> None:
+def _check(case, width: int, held: Held | None = None) -> None:
+    """Narrow operands are whole numbers, which have no rounding but that of sums."""
     n, c, o, size, taps, stride, dilation, pad, rows, vectors = case
     g = Draw()
     y = convolution(g, n, c, o, size, taps, stride, dilation, pad)
-    how = tiled(y, taps, stride, dilation, width, rows, vectors)
-    check(g, [y], code=lowered([y], y, how, g), width=width, threads=(1, 2, 5))
+    how = replace(tiled(y, taps, stride, dilation, width, rows, vectors), held=held)
+    check(g, [y], code=lowered([y], y, how, g), width=width, threads=(1, 2, 5),
+          inputs=whole(g, {}) if held else None)
 
 
 ANY = dict(

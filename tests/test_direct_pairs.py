@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 from kernels import build, call, check
 from profiles import examples
 from test_contraction_narrow import whole
-from test_direct import ANY, CASES, convolution, tiled
+from test_direct import ANY, convolution, tiled
 from test_narrow_forms import Having, options
 
 import tegg
@@ -46,26 +46,7 @@ def rounded(x: np.ndarray) -> np.ndarray:
         return x.astype(ml_dtypes.bfloat16).astype(x.dtype)
 
 
-# ---- kernels. Whole numbers have no rounding but that of sums
-def _check(case, width: int) -> None:
-    n, c, o, size, taps, stride, dilation, pad, rows, vectors = case
-    g = Draw()
-    y = convolution(g, n, c, o, size, taps, stride, dilation, pad)
-    code = lowered(g, [y], y, tiled(y, taps, stride, dilation, width, rows, vectors))
-    check(g, [y], code=code, width=width, threads=(1, 2, 5), inputs=whole(g, {}))
-
-
-@pytest.mark.parametrize("width", (16, 8, 4))
-@pytest.mark.parametrize("case", CASES[:5])
-def test_strides_dilations_and_pads(case, width) -> None:
-    _check(case, width)
-
-
-@pytest.mark.parametrize("case", CASES[5:])
-def test_sizes_at_the_edges(case) -> None:
-    _check(case, 16)
-
-
+# ---- kernels. Whole numbers have no rounding but that of sums; sizes of all kinds: test_direct.py
 @settings(max_examples=examples(8), deadline=None)
 @given(**ANY, seed=st.integers(0, 99))
 def test_operands_are_rounded_to_nearest_even(n, c, o, size, taps, stride, dilation, pad, rows,

@@ -191,6 +191,8 @@ def test_one_computation_in_other_words_is_the_same():
     assert same(g, g.add(wide, 1), g.add(g.cast(g.cast(wide, "i64"), "i32"), 1))
     assert same(g, wide, g.cast(g.cast(wide, "i8"), "i32"))
     assert not same(g, wide, g.cast(g.cast(wide, "u8"), "i32"))  # -1 becomes 255
+    long = g.input("z", (2, 3), "i64")
+    assert not same(g, long, g.cast(g.cast(long, "f64"), "i64"))  # 2^53 + 1 is no f64
     assert not same(g, g.add(wide, 1), g.add(wide, 2))
     assert not same(g, g.op("Neg", wide), wide)
     y = g.input("y", (2, 3), "f32")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from tegg.ir.graph import Graph, Node
+from tegg.rewrite.providers.dtypes import holds
 
 
 def same(graph: Graph, a: Node, b: Node) -> bool:
@@ -38,6 +37,6 @@ def same(graph: Graph, a: Node, b: Node) -> bool:
 
 def _before(x: Node) -> Node:
     """A value before it was cast to where all of its dtype's values are."""
-    while x.op.name == "Cast" and np.can_cast(x.args[0].dtype.numpy, x.dtype.numpy, "safe"):
+    while x.op.name == "Cast" and holds(x.args[0].dtype, x.dtype):
         x = x.args[0]
     return x
