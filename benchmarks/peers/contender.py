@@ -53,7 +53,8 @@ class Contender:
         return hasattr(self, workload.name)
 
     def build(self, workload: Workload, inputs: Arrays) -> Callable[[], object]:
-        """A function of no arguments, which returns when the results are there."""
+        """A function of no arguments, which returns when the results are there. The inputs are its
+        own, to keep and to write to: what it copies of them belongs to the first call."""
         raise NotImplementedError
 
     def arrays(self, out: object) -> tuple[np.ndarray, ...]:

@@ -28,12 +28,11 @@ class Tegg(Contender):
         self.t, self.stack = tegg, ()  # the usual compilers
 
     def build(self, workload, inputs):
-        given = {k: v.copy() for k, v in inputs.items()}
-        free = {k: v for k, v in given.items() if k not in workload.weights}
+        free = {k: v for k, v in inputs.items() if k not in workload.weights}
         run = getattr(self, workload.name)
 
         def body(*args):
-            return run(**{**given, **dict(zip(free, args))})
+            return run(**{**inputs, **dict(zip(free, args))})
         # nor is the plan of one workload that of another
         bound = self.t.compile(body, *self.stack, cache=False).bind(*free.values())
         out = tuple(bound.outputs.values())

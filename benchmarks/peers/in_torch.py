@@ -38,7 +38,7 @@ class Torch(Contender):
 
     def build(self, workload, inputs):
         torch = self.torch
-        given = {k: self.held(torch.from_numpy(v.copy())) for k, v in inputs.items()}
+        given = {k: self.held(torch.from_numpy(v)) for k, v in inputs.items()}
         if workload.name == "train_mlp":
             return self.training([given[k] for k in TRAINED], given["x"], given["y"].long())
         space = {"run": getattr(self, workload.name)}

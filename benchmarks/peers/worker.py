@@ -120,7 +120,7 @@ class Session:
         del call
         _quiet()
         before = _memory("RssAnon")
-        call = c.build(w, read_inputs(Path(inputs), name))
+        call = c.build(w, {k: v.copy() for k, v in read_inputs(Path(inputs), name).items()})
         for _ in range(c.warm_calls + 2):
             call()
         _quiet()

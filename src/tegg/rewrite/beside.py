@@ -1,5 +1,5 @@
 """E-graphs live in a thread beside each that compiles: what they need between two programs is done
-there, while the caller goes on."""
+there, while the caller rests."""
 
 from __future__ import annotations
 
@@ -13,13 +13,25 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+# Seconds that what is left for later waits: so long a small program takes from its e-graph to its
+# first result. Both threads hold the interpreter's lock most of the time, and a CPU each.
+REST = 0.05
+
+
+class _Beside:
+    """A thread beside another. wanted: something was submitted that is not left for later."""
+
+    def __init__(self) -> None:
+        self.pool = ThreadPoolExecutor(1, "tegg-egraphs")
+        self.wanted = threading.Event()
+
 
 class _Here(threading.local):
-    """beside: of the thread that belongs to this one. inside: of this one, where it belongs to
-    another, with which it ends."""
+    """beside: the one that belongs to this thread. inside: this one, where it belongs to another,
+    with which it ends."""
 
-    beside: ThreadPoolExecutor | None = None
-    inside: weakref.ref[ThreadPoolExecutor] | None = None
+    beside: _Beside | None = None
+    inside: weakref.ref[_Beside] | None = None
 
 
 _HERE = _Here()
@@ -42,14 +54,16 @@ def beside(f: Callable[[], T]) -> T:
     if _HERE.inside is not None:
         return f()
     if _HERE.beside is None:
-        _HERE.beside = ThreadPoolExecutor(1, "tegg-egraphs")
-    pool = weakref.ref(_HERE.beside)
+        _HERE.beside = _Beside()
+    this, wanted = weakref.ref(_HERE.beside), _HERE.beside.wanted
 
     def run() -> T:
-        _HERE.inside = pool
+        wanted.clear()
+        _HERE.inside = this
         return f()
+    wanted.set()
     try:
-        told = _HERE.beside.submit(copy_context().run, run)
+        told = _HERE.beside.pool.submit(copy_context().run, run)
     except RuntimeError:  # no thread starts any more: the interpreter ends
         _HERE.beside = None  # and with it what it was given
         return f()
@@ -57,12 +71,18 @@ def beside(f: Callable[[], T]) -> T:
 
 
 def later(f: Callable[[], None]) -> None:
-    """Run ``f`` in this thread of e-graphs once what runs is done and told; in others at once.
+    """Run ``f`` in this thread of e-graphs once what runs is done and told, and the caller rests or
+    wants the thread again; in other threads at once.
 
     What it raises then is logged, by ``concurrent.futures``: nobody waits for it.
     """
-    pool = None if _HERE.inside is None else _HERE.inside()
-    if pool is None:
+    this = None if _HERE.inside is None else _HERE.inside()
+    if this is None:
         f()
-    else:
-        pool.submit(f).add_done_callback(lambda told: told.result())
+        return
+    wanted = this.wanted
+
+    def rested() -> None:
+        wanted.wait(REST)
+        f()
+    this.pool.submit(rested).add_done_callback(lambda told: told.result())

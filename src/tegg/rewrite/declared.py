@@ -2,7 +2,7 @@
 
 A thread keeps the last e-graph that it used, with the rules and without any program. A program is
 loaded after a ``push``, and ``pop`` takes it back. Either takes as long as the rules of a small
-program, so that in a thread of e-graphs (``beside.py``) it is taken back while the caller goes on.
+program, so that in a thread of e-graphs (``beside.py``) it is taken back once the caller rests.
 """
 
 from __future__ import annotations
