@@ -32,20 +32,20 @@ def rows(e: Engine) -> set:
 def test_rows_go_through_a_file_as_they_are(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     e = engine()
-    e.insert("seen", ROWS)
+    e.insert({"seen": ROWS})
     assert rows(e) == set(ROWS)
     assert not list(Path(tmp_path).iterdir())  # and leave nothing behind
 
 
 def test_a_replay_has_the_same_rows():
     e = engine()
-    e.insert("seen", ROWS)
+    e.insert({"seen": ROWS})
     assert rows(e.replay()) == set(ROWS)
 
 
 def test_rows_that_do_not_fit_are_refused():
     with pytest.raises(RuleError, match="egglog refuses"):
-        engine().insert("unheard-of", ROWS)
+        engine().insert({"unheard-of": ROWS})
 
 
 def test_two_facts_of_one_key_are_a_conflict():

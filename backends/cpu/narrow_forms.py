@@ -124,7 +124,7 @@ class NarrowForms:
     rows by v tiles. Only what the CPU has is stated.
 
     ``(may-multiply x y i d)`` is stated of operands that hold values of d alone: whoever rounds
-    those changes nothing.
+    those changes nothing. Of an x of which nobody states it no form that rounds is.
     """
 
     width: int
@@ -136,6 +136,7 @@ class NarrowForms:
         "cpu-halves": ("Tensor", "Tensor", "String", "String", "i64", "i64"),
         **{r: ("Tensor", "Tensor", "String", "i64", "i64")
            for r in ("cpu-pairs", "cpu-tiles", "cpu-bytes", "cpu-byte-tiles")}})
+    reads = (_LICENCE,)
 
     def completions(self, relation: str, *given: Any) -> list[tuple[Any, ...]]:
         """What a relation says of two operands and a spec."""
@@ -167,16 +168,18 @@ class NarrowForms:
     def facts(self, view: View) -> Iterable[tuple[Any, ...]]:
         for _, n in view.having("Contract"):
             x, y = n.args
-            for d in (bf16, f16):
-                if all(_holds(a, d, view) for a in n.args):
-                    yield (_LICENCE, x, y, n.attrs[0], d.name)
+            held = [d for d in (bf16, f16) if all(_holds(a, d, view) for a in n.args)]
+            for d in held:
+                yield (_LICENCE, x, y, n.attrs[0], d.name)
+            licensed = bool(held) or x in view.stated[_LICENCE]
             for relation in self.relations:
-                if relation != _LICENCE:
+                if relation in _EXACT or relation != _LICENCE and licensed:
                     for values in self._stated(relation, view.shape[x], view.shape[y], n.attrs[0],
                                                view.dtype[x]):
                         yield (relation, x, y, n.attrs[0], *values)
 
 
+_EXACT = ("cpu-bytes", "cpu-byte-tiles")
 _NEEDS = MappingProxyType({
     "cpu-pairs": (PAIRS, (f32, bf16)), "cpu-tiles": (TILES, (f32, bf16)),
     "cpu-bytes": (BYTES, (i32,)), "cpu-byte-tiles": (BYTE_TILES, (i32,))})

@@ -2,7 +2,8 @@
 
 A thread keeps the last e-graph that it used, with the rules and without any program. A program is
 loaded after a ``push``, and ``pop`` takes it back. Either takes as long as the rules of a small
-program, so that in a thread of e-graphs (``beside.py``) it is taken back once the caller rests.
+program, so that in a thread of e-graphs (``beside.py``) it is taken back, and pushed for the next
+program, once the caller rests.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ class Declaration:
 
 @dataclass(frozen=True, slots=True)
 class _Lent:
-    """An engine, the texts that it was made for, and all that were declared to it. It ends with
-    this, in its thread, whoever still knows of it: a provider may have kept a view."""
+    """An engine that was pushed, the texts that it was made for, and others that were declared to
+    it before. It ends with this, in its thread, whoever still knows of it: a provider may have kept
+    a view."""
 
     key: tuple[str, ...]
     engine: Engine
@@ -72,28 +74,34 @@ def declared(declarations: Sequence[Declaration], own: Sequence[Declaration] = (
     """
     key = tuple(d.text for d in declarations)
     lent, _KEPT.last = _KEPT.last, None  # a block inside this one declares for itself
-    if lent is None or not keep or lent.key != key:
+    fresh = lent is None or not keep or lent.key != key
+    if lent is None or fresh:
         lent = _Lent(key, Engine(), set())
-        own = [*declarations, *own]
     kept = False
     try:
-        _declare(lent.engine, [d for d in own if d.text not in lent.known])
-        lent.known.update(d.text for d in own)
-        lent.engine.push()
+        if fresh:
+            _declare(lent.engine, declarations)
+            lent.engine.push()
+        new = [d for d in own if d.text not in lent.known]
+        _declare(lent.engine, new)
         yield lent.engine
         kept = keep
     finally:
         if not kept:
             lent.engine.close()  # here, and not with the last frame of a failure, in any thread
     if kept:
-        later(lambda: _take_back(lent))
+        later(lambda: _take_back(lent, new))
 
 
-def _take_back(lent: _Lent) -> None:
-    """What was done to an engine since it was lent; then it may be lent again."""
+def _take_back(lent: _Lent, new: Sequence[Declaration]) -> None:
+    """What was done to an engine since it was lent, but for ``new`` declarations; then it may be
+    lent again."""
     lent.engine.pop()  # what it comes back to is a copy, which lies elsewhere
+    _declare(lent.engine, new)
+    lent.known.update(d.text for d in new)
     lent.engine.push()
     lent.engine.pop()  # and a copy of that where it lay before: the heap ends as it began
+    lent.engine.push()
     give_back()
     _KEPT.last = lent
 

@@ -6,7 +6,7 @@ import ctypes
 import os
 import tempfile
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,7 @@ class Engine:
         self._egraph = _open()
         _ALIVE[id(self)] = self
         # Everything that was run or inserted, so that a failure can be replayed.
-        self.log: list[str | tuple[str, list[Row]]] = []
+        self.log: list[str | Mapping[str, list[Row]]] = []
         self.changes = 0  # grows whenever rules changed something
         self._pushed: list[tuple[int, int]] = []
 
@@ -87,19 +87,23 @@ class Engine:
             kind = Conflict if "Illegal merge" in words else RuleError
             raise kind(f"egglog refuses {_cut(text)}: {words}") from None
 
-    def insert(self, relation: str, rows: list[Row]) -> None:
-        """Many rows of a relation of numbers and texts, which may hold no tab and no line break.
+    def insert(self, rows: Mapping[str, list[Row]]) -> None:
+        """Many rows of relations of numbers and texts, which may hold no tab and no line break.
 
         A command a row takes ten times as long, so they go through a file.
         """
         handle, path = tempfile.mkstemp(suffix=".tsv")
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.writelines("\t".join(map(str, row)) + "\n" for row in rows)
-            self._run(f'(input {relation} "{Path(path).as_posix()}")')
+                for relation, found in rows.items():
+                    file.seek(0)
+                    file.truncate()
+                    file.writelines("\t".join(map(str, row)) + "\n" for row in found)
+                    file.flush()
+                    self._run(f'(input {relation} "{Path(path).as_posix()}")')
         finally:
             os.unlink(path)
-        self.log.append((relation, rows))
+        self.log.append(rows)
 
     def run_rules(self, ruleset: str) -> Run:
         """One round of a rule set."""
@@ -144,7 +148,7 @@ class Engine:
             if isinstance(entry, str):
                 other.run(entry)
             else:
-                other.insert(*entry)
+                other.insert(entry)
         return other
 
     def rows(self, functions: Iterable[str]) -> dict[str, list]:

@@ -49,8 +49,7 @@ class Loading:
 
     def load(self, engine: Engine) -> None:
         """Insert the rows, make the terms, and unite idioms with what they were recorded for."""
-        for relation, rows in self._rows.items():
-            engine.insert(relation, rows)
+        engine.insert(self._rows)
         sets = " ".join(made.ruleset for made in self._loaders.values())
         engine.run(f"(unstable-combined-ruleset loading {sets})")
         engine.run_rules("loading")

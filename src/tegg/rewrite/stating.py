@@ -25,12 +25,15 @@ class Stater:
         self.names: dict[Any, int] = {}  # the engine's value for a class -> a name of it
 
     def state(self, provider: Provider, view: View) -> int:
-        """State the facts of a provider. How many were not stated before."""
+        """State the facts of a provider, of which the view learns. How many were new."""
         facts = [(f, self._sorts(provider, f)) for f in provider.facts(view)]
         if not facts:
             return 0
         terms = self.terms(view, {a for f, sorts in facts for a, s in zip(f[1:], sorts)
                                   if s == "Tensor"})
+        for fact, _ in facts:
+            if fact[0] in view.stated:
+                view.stated[fact[0]].add(fact[1])
         texts = [self._text(f, sorts, terms) for f, sorts in facts]
         new = [t for t in dict.fromkeys(texts) if t not in self.known]
         for text in new:

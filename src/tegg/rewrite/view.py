@@ -27,8 +27,8 @@ class View:
     in one class with its plain Store. narrow: classes whose plain Store rules subsumed. weights:
     slots of inputs that are bound once; most: what no element of some of them exceeds. values:
     class -> the engine's value for it, which stays that of the class for as long as the engine
-    shows it. stated: relation of one Tensor -> the classes of which it is stated, where a provider
-    ``reads`` it.
+    shows it. stated: relation -> the classes of which, as its first argument, it is stated, where a
+    provider ``reads`` it.
     """
 
     table: OpTable
@@ -42,7 +42,7 @@ class View:
     weights: frozenset[int] = frozenset()
     most: Mapping[int, float] = field(default_factory=dict)
     values: list[Any] = field(default_factory=list)
-    stated: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    stated: dict[str, set[int]] = field(default_factory=dict)
     _having: dict[str, list[tuple[int, ENode]]] = field(default_factory=dict)
     _found: dict[Callable[[View], Any], Any] = field(default_factory=dict)
 
@@ -96,7 +96,7 @@ class Reader:
 
     A value that the engine still shows for a class has the type that it had, so that types are
     asked for by value, and names not at all until somebody wants them: most rows are theirs.
-    reads: relations of one Tensor that views hold as well.
+    reads: relations whose first arguments views hold as well.
     """
 
     def __init__(self, engine: Engine, table: OpTable, codec: Codec,
@@ -117,7 +117,7 @@ class Reader:
                 self._read(op, rows[op.name], ids, nodes)
         forms = _forms(rows, ids, self.engine.text_of)
         narrow = frozenset(ids[i[0]] for i, _, subsumed in rows["Store"] if subsumed)
-        stated = {name: frozenset(ids[i[0]] for i, _, _ in rows[name]) for name in self.reads}
+        stated = {name: {ids[i[0]] for i, _, _ in rows[name]} for name in self.reads}
         view = View(self.table, self.codec, nodes, {}, {}, lambda: self._names(ids), forms, narrow,
                     self.weights, self.most, list(ids), stated)
         self._type(view)
