@@ -57,6 +57,19 @@ def test_what_is_left_for_later_runs_there_after_what_runs():
     assert order[-1] == "at once"
 
 
+def test_what_is_left_for_later_waits_until_the_caller_rests(monkeypatch):
+    monkeypatch.setattr("tegg.rewrite.beside.REST", 60.0)
+    done = threading.Event()
+    beside(lambda: later(done.set))
+    assert not done.wait(0.05)
+    beside(lambda: None)  # wants the thread: that is before it
+    assert done.is_set()
+    monkeypatch.setattr("tegg.rewrite.beside.REST", 0.01)
+    done.clear()
+    beside(lambda: later(done.set))
+    assert done.wait(30)
+
+
 def test_a_failure_of_what_was_left_is_logged(caplog):
     beside(lambda: later(lambda: 1 % 0))  # type: ignore[arg-type, return-value]
     beside(lambda: None)

@@ -20,6 +20,7 @@ from tegg.ir.graph import Graph
 from tegg.ir.oracle import evaluate
 from tegg.rewrite.compiler import Bf16, Compiler, Fp16, Generic
 from tegg.rewrite.egraph import saturate
+from tegg.rewrite.rulefile import read_rules
 from tegg.runtime.driver import Options, compile_graph, resolve
 
 NARROW = ("CpuHalves", "CpuPairs", "CpuTiles", "CpuBytes", "CpuByteTiles")
@@ -86,6 +87,40 @@ def test_float32_is_rounded_only_where_a_compiler_says_so():
     assert offered(matmul(64, 96, 80), Having(ALL), Fp16()) == set()  # may be out of range
     assert offered(matmul(64, 96, 80, bounded=True), Having(ALL), Fp16()) == {"CpuHalves"}
     assert offered(matmul(64, 96, 80, "f64"), Having(ALL), Bf16()) == set()
+
+
+LICENCE = """;; Products that may be rounded.
+;;
+;; ruleset:  licence
+;; class:    rounds 2^-7
+;; phase:    lower
+;; uses:     -
+;; grows:    no
+;; targets:  any
+
+(ruleset licence)
+
+;; e  =>  e, of operands in bfloat16
+(rule ((= e (Contract x y i s))) ((may-multiply x y i "bf16")) :ruleset licence :name "licence/all")
+"""
+
+
+def test_a_rule_may_say_so():
+    said = Compiler(read_rules(LICENCE, "licence.egg"), rounds=True)
+    found = offered(matmul(64, 96, 80), Having(ALL), said)
+    assert found == {"CpuHalves", "CpuPairs", "CpuTiles"}
+
+
+def test_without_a_licence_no_form_that_rounds_is_stated():
+    def stated(dtype: str, *more: Compiler) -> int:
+        target = Having(ALL)
+        stack, _ = resolve(Options((Generic(), *more, Compiler(target=target, name="having"))))
+        report = saturate(matmul(64, 96, 80, dtype), stack,
+                          features=("cpu", *target.features)).report
+        return report.phases[-1].provided["cpu narrow forms"]
+
+    assert stated("f32") == 0
+    assert stated("f32", Bf16()) > 0 and stated("bf16") > 0
 
 
 def test_what_holds_sixteen_bits_needs_no_permission():

@@ -73,8 +73,8 @@ class Weighing(Provider, Protocol):
 
 @runtime_checkable
 class Reading(Provider, Protocol):
-    """A provider that heeds what rules state, and providers before it: ``reads`` are relations among
-    its own whose first argument is a Tensor, and ``View.stated`` has these."""
+    """A provider that heeds what rules state, and providers before it: ``reads`` are relations of
+    its own whose first argument is a Tensor; ``View.stated`` has these."""
 
     @property
     def reads(self) -> tuple[str, ...]: ...
