@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from types import MappingProxyType
 
 from tegg.ir.classes import ENode
@@ -37,9 +38,9 @@ class Rounding:
                 yield ("may-round", c)
 
 
-def kept(view: View) -> frozenset[int]:
+def kept(view: View) -> AbstractSet[int]:
     """Classes that rules of a user's keep as they are."""
-    return view.stated.get("keep-f32", frozenset())
+    return view.stated.get("keep-f32", set())
 
 
 def _exact(view: View) -> set[int]:
