@@ -48,30 +48,34 @@ def test_what_is_left_for_later_runs_there_after_what_runs():
     order: list[str] = []
 
     def first() -> None:
-        later(lambda: order.append("later"))
+        later(lambda _: order.append("later"))
         order.append("first")
     beside(first)
     beside(lambda: order.append("next"))
     assert order == ["first", "later", "next"]
-    later(lambda: order.append("at once"))  # there is no such thread around this one
+    later(lambda _: order.append("at once"))  # there is no such thread around this one
     assert order[-1] == "at once"
 
 
 def test_what_is_left_for_later_waits_until_the_caller_rests(monkeypatch):
     monkeypatch.setattr("tegg.rewrite.beside.REST", 60.0)
-    done = threading.Event()
-    beside(lambda: later(done.set))
+    done, told = threading.Event(), list[bool]()
+
+    def left(rested: bool) -> None:
+        told.append(rested)
+        done.set()
+    beside(lambda: later(left))
     assert not done.wait(0.05)
     beside(lambda: None)  # wants the thread: that is before it
-    assert done.is_set()
+    assert told == [False]
     monkeypatch.setattr("tegg.rewrite.beside.REST", 0.01)
     done.clear()
-    beside(lambda: later(done.set))
-    assert done.wait(30)
+    beside(lambda: later(left))
+    assert done.wait(30) and told == [False, True]
 
 
 def test_a_failure_of_what_was_left_is_logged(caplog):
-    beside(lambda: later(lambda: 1 % 0))  # type: ignore[arg-type, return-value]
+    beside(lambda: later(lambda _: 1 % 0))  # type: ignore[arg-type, return-value]
     beside(lambda: None)
     assert "ZeroDivisionError" in caplog.text
 

@@ -123,17 +123,18 @@ def test_loaders_are_declared_for_the_ops_of_programs_and_stay(nothing_kept):
     assert [declared.count(loader(OPS[n]).texts[1]) for n in ("Add", "Sin")] == [1, 1]
 
 
-def test_an_engine_ends_as_often_copied_as_not(monkeypatch):
-    """Each copy lies elsewhere: after an even number of them memory is laid out as before. The last
-    one is for the next program."""
-    copies: list[str] = []
+@pytest.mark.parametrize("rested", (True, False))
+def test_an_engine_is_pushed_for_the_next_program(monkeypatch, nothing_kept, rested):
+    """Each copy lies elsewhere: after an even number of them memory is laid out as before."""
+    steps: list[str] = []
     for name in ("push", "pop"):
         real = getattr(Engine, name)
-        monkeypatch.setattr(Engine, name, lambda self, n=name, f=real: (copies.append(n), f(self)))
-    saturate(small(), Generic())
+        monkeypatch.setattr(Engine, name, lambda self, n=name, f=real: (steps.append(n), f(self)))
+    monkeypatch.setattr(lent, "later", lambda f: f(rested))
+    for _ in range(2):
+        saturate(small(), Generic())
+    assert steps == ["push", *["pop", "push"] * (2 + 2 * rested)]
     assert kept().changes == 0  # it was taken back
-    taken_back = copies[copies.index("pop"):]
-    assert taken_back == ["pop", "push"] * 2
 
 
 def test_a_saturation_is_no_cyclic_garbage():

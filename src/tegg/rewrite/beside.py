@@ -70,19 +70,18 @@ def beside(f: Callable[[], T]) -> T:
     return told.result()
 
 
-def later(f: Callable[[], None]) -> None:
+def later(f: Callable[[bool], None]) -> None:
     """Run ``f`` in this thread of e-graphs once what runs is done and told, and the caller rests or
-    wants the thread again; in other threads at once.
+    wants the thread again: it is given whether he rests. In other threads it is run at once.
 
     What it raises then is logged, by ``concurrent.futures``: nobody waits for it.
     """
     this = None if _HERE.inside is None else _HERE.inside()
     if this is None:
-        f()
+        f(True)
         return
     wanted = this.wanted
 
     def rested() -> None:
-        wanted.wait(REST)
-        f()
+        f(not wanted.wait(REST))
     this.pool.submit(rested).add_done_callback(lambda told: told.result())

@@ -90,19 +90,20 @@ def declared(declarations: Sequence[Declaration], own: Sequence[Declaration] = (
         if not kept:
             lent.engine.close()  # here, and not with the last frame of a failure, in any thread
     if kept:
-        later(lambda: _take_back(lent, new))
+        later(lambda rested: _take_back(lent, new, rested))
 
 
-def _take_back(lent: _Lent, new: Sequence[Declaration]) -> None:
+def _take_back(lent: _Lent, new: Sequence[Declaration], rested: bool) -> None:
     """What was done to an engine since it was lent, but for ``new`` declarations; then it may be
-    lent again."""
+    lent again. Where nobody waits memory is tidied."""
     lent.engine.pop()  # what it comes back to is a copy, which lies elsewhere
     _declare(lent.engine, new)
     lent.known.update(d.text for d in new)
     lent.engine.push()
-    lent.engine.pop()  # and a copy of that where it lay before: the heap ends as it began
-    lent.engine.push()
-    give_back()
+    if rested:
+        lent.engine.pop()  # and a copy of that where it lay before: the heap ends as it began
+        lent.engine.push()
+        give_back()
     _KEPT.last = lent
 
 
