@@ -37,6 +37,15 @@ def test_rows_go_through_a_file_as_they_are(tmp_path, monkeypatch):
     assert not list(Path(tmp_path).iterdir())  # and leave nothing behind
 
 
+def test_a_relation_has_its_own_rows_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    e = engine()
+    e.run("(relation few (i64))")
+    e.insert({"seen": ROWS, "few": [(7,)]})  # the second text is the shorter one
+    assert rows(e) == set(ROWS)
+    assert [e.int_of(i[0]) for i, _, _ in e.rows(["few"])["few"]] == [7]
+
+
 def test_a_replay_has_the_same_rows():
     e = engine()
     e.insert({"seen": ROWS})

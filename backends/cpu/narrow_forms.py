@@ -171,7 +171,7 @@ class NarrowForms:
             held = [d for d in (bf16, f16) if all(_holds(a, d, view) for a in n.args)]
             for d in held:
                 yield (_LICENCE, x, y, n.attrs[0], d.name)
-            licensed = bool(held) or x in view.stated.get(_LICENCE, ())
+            licensed = bool(held) or x in view.stated[_LICENCE]
             for relation in self.relations:
                 if relation in _EXACT or relation != _LICENCE and licensed:
                     for values in self._stated(relation, view.shape[x], view.shape[y], n.attrs[0],
