@@ -28,7 +28,9 @@ from tegg.kernel.slots import slots_of
 from tegg.kernel.value import reachable
 
 _CLOSE = 1 << 17   # elements that a band reads, which stay in L2
-_SUMMED = 512      # products (or pairs) summed before they are added to the sums so far
+_SUMMED = 512      # products (or pairs) summed at most before they are added to the sums so far
+_NEAR = 4608       # elements of filters that stay in L1 beside the sums of some tiles
+_TILES = 4         # tiles at least that read them meanwhile
 _LINE = 16         # elements of a cache line
 _UNROLLED = 7      # taps across at most that are written out
 
@@ -191,6 +193,8 @@ class _Kernel:
         (columns,) = h.columns
         names = {**columns.named(), **h.k.named()}
         taps, places = down.taps * across.taps, t.slides[-1].places
+        tiles = -(-places // t.rows)
+        at = -(-_TILES // tiles)  # rows at a time
         line = -(-(self._long + t.width) // _LINE) * _LINE
         outer = [(names[v], v.extent) for v in walks.images]
         inner = [(names[v], v.extent) for v in walks.channels]
@@ -214,7 +218,8 @@ class _Kernel:
             SD=str(down.stride), DD=str(down.dilation), SA=str(across.stride),
             DA=str(across.dilation), DOWN=str(down.dilation * line), LS=str(line),
             LONG=str(self._long), YS=str(-(-places // t.width) * t.width + t.width),
-            BLOCK=str(max(1, _SUMMED // taps)), BAND=str(self._band(line)), PIECES=str(pieces.MOST),
+            BLOCK=str(max(1, min(_SUMMED, _NEAR // t.columns) // taps)), AT=str(at),
+            SUMS=str(at * tiles * t.rows), BAND=str(self._band(line)), PIECES=str(pieces.MOST),
             UNROLL=str(across.taps if across.taps <= _UNROLLED else 1),
             temporary=str(self.temporary), products=_products(h.name, t.vectors),
             choose=_choose(h.name, t, across.stride),
@@ -258,6 +263,6 @@ def _products(name: str, most: int) -> str:
 
 def _choose(name: str, t: Direct, stride: int) -> str:
     """The product for as many vectors as the panel at hand has."""
-    args = f"(f, from + x * {stride}, plane, t); break;"
-    cases = [f"            case {v}: {name}_product_{v}{args}" for v in range(1, t.vectors)]
-    return "\n".join([*cases, f"            default: {name}_product_{t.vectors}{args}"])
+    args = f"(fc, from + x * {stride}, plane, some, c0 > 0, sums); break;"
+    cases = [f"                case {v}: {name}_product_{v}{args}" for v in range(1, t.vectors)]
+    return "\n".join([*cases, f"                default: {name}_product_{t.vectors}{args}"])

@@ -36,7 +36,7 @@ def held_words(held: Held | None, channels: int, words: Mapping[str, str]) -> di
                 pack_args="rows, c, ", place_args="rows, c, ",
                 pack_room=f"\n  float *const rows = (float *)rt_scratch({held.group} * "
                           f"{words['TAPS']} * {words['NR']} * sizeof(float));",
-                place_room=f"\n  float *const rows = t + ({words['R']} + {words['W']}) * "
+                place_room=f"\n  float *const rows = t + ({words['SUMS']} + {words['W']}) * "
                            f"{words['NR']};", ROOM=f" + {held.group} * {words['LS']}",
                 FETCH=f"vi_load(b + {words['W']} * j)",
                 ADD=f"acc[i][j] = dot_{a}{b}(acc[i][j], (const uint16_t *)(at + i * {words['SA']}"
