@@ -1,7 +1,9 @@
 """Plans and calls, with kernels run by the oracle: arguments, aliasing, states, arenas, threads."""
 
+import gc
 import pickle
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -157,6 +159,59 @@ def test_weights_are_bound_by_reference_and_what_is_ahead_follows_their_version(
     program.refresh()
     bound()
     np.testing.assert_array_equal(bound.outputs["y"], np.full(4, 25))
+
+
+def test_a_bound_program_of_plain_weights_follows_a_refresh():
+    g, w = Graph(), np.ones(4, np.float32)
+    k = g.input("w", (4,), "f32", "weight", w)
+    g.outputs["y"] = g.add(g.input("x", (4,), "f32"), g.mul(k, k))
+    program, x0 = compiled(g), np.zeros(4, np.float32)
+    bound, other = program.bind(x0), program.bind(x0)
+    direct = bound.__call__
+    assert direct is bound._looking.run  # nothing of ours is between a caller and the run
+    for value in (3, 5):
+        w[:] = value
+        program.refresh()
+        for b in (bound, other):
+            b()
+            np.testing.assert_array_equal(b.outputs["y"], np.full(4, value * value))
+    assert bound._looking.run is not direct
+
+
+def test_a_refresh_while_arrays_are_bound_is_not_missed():
+    g, w = Graph(), np.ones(4, np.float32)
+    k = g.input("w", (4,), "f32", "weight", w)
+    g.outputs["y"] = g.add(g.input("x", (4,), "f32"), g.mul(k, k))
+    program = compiled(g)
+    prepared = program._executable.bound
+
+    def slow(*args):  # another thread refreshes before the program knows what is bound
+        run = prepared(*args)
+        if w[0] == 1:
+            w[:] = 3
+            program.refresh()
+        return run
+
+    program._executable.bound = slow
+    bound = program.bind(np.zeros(4, np.float32))
+    bound()
+    np.testing.assert_array_equal(bound.outputs["y"], np.full(4, 9))
+
+
+@pytest.mark.parametrize("refreshed", (False, True))
+def test_a_bound_program_goes_when_nobody_holds_it(refreshed):
+    program = compiled(chain())
+    bound = program.bind(*arrays())
+    if refreshed:
+        program.refresh()
+        bound()
+    gone = weakref.ref(bound)
+    gc.disable()
+    try:
+        del bound
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 def test_bind_reads_and_writes_the_same_arrays_each_time():

@@ -14,7 +14,8 @@ from tegg.collecting import deferred
 from tegg.dtype import DType
 from tegg.errors import ArgumentError, OutgrownError
 from tegg.ir.graph import Graph
-from tegg.runtime.compiled import Bound, Compiled
+from tegg.runtime.bound import Bound
+from tegg.runtime.compiled import Compiled
 from tegg.trace import ArraySpec, Arguments, arguments, record, signature_of, with_dims
 from tegg.tree import Tree, unflatten
 

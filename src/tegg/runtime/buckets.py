@@ -13,7 +13,8 @@ import numpy as np
 from tegg.dim import Claim, Dim, Facts, Poly, Symbol, substitute
 from tegg.errors import ArgumentError
 from tegg.ir.graph import Graph, Idiom, InputSpec, Node
-from tegg.runtime.compiled import Bound, Compiled
+from tegg.runtime.bound import Bound
+from tegg.runtime.compiled import Compiled
 from tegg.ir.signature import Signature
 
 MOST = 16  # plans for one program

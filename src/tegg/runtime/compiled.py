@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,6 +17,7 @@ from tegg.locks import WEIGHTS
 from tegg.planning.plan import Plan
 from tegg.ir.signature import Signature
 from tegg.planning.target import Configured, Target, find
+from tegg.runtime.bound import Bound
 from tegg.runtime.devicecalls import DeviceCalls
 from tegg.runtime.fastcall import FastCalls
 from tegg.runtime.held import HeldWeights
@@ -44,6 +46,7 @@ class Compiled:
         self._spaces = Workspaces(plan, self._device is not None)
         self._lock = threading.Lock()
         self._versions: tuple | None = None
+        self._bounds: weakref.WeakSet[Bound] = weakref.WeakSet()
         self._inputs = [self._buffers_of("input", a.slot) for a in signature.arguments]
         self._outputs = [self._buffers_of("output", i) for i in range(len(signature.results))]
         self._fast = FastCalls(self._executable, signature, self._inputs, self._outputs)
@@ -64,6 +67,8 @@ class Compiled:
             self._fast.clear()
             self._spaces.refresh(held.settle(fixed))
             self._versions = versions
+            for bound in list(self._bounds):
+                bound.look()
 
     def _run_ahead(self, fixed: Mapping[int, np.ndarray], done: frozenset[int]) -> None:
         pointers = (ctypes.c_void_p * len(self.plan.buffers))()
@@ -255,44 +260,3 @@ class Compiled:
         Compiled.__init__(self, state["signature"], state["plan"], state["weights"],
                           find(state["target"], state.get("settings")), state["explanation"],
                           ahead=state["ahead"])
-
-
-class Bound:
-    """A compiled program with its arrays. Calling it runs it; results are in ``outputs``.
-
-    given: what the caller sees of the results, where that is not they themselves. extra: what the
-    executable takes besides (see ``Executable.bound``).
-    """
-
-    def __init__(self, program: Compiled, arrays: Sequence[Any], results: Sequence[Any],
-                 sizes: Mapping[str, int], given: Sequence[Any] | None = None,
-                 extra: tuple = ()) -> None:
-        self._program, self._arrays, self._sizes = program, list(arrays), dict(sizes)
-        self.outputs = dict(zip((r.name for r in program.signature.results),
-                                results if given is None else given))
-        self._extra = extra
-        self._results = list(results)
-        self._busy = threading.Lock()
-        self._prepare()
-
-    def _prepare(self) -> None:
-        p = self._program
-        key, space = p._prepared(self._arrays, self._sizes, self._results)
-        keep = (space, self._arrays, self._results)
-        self._run = p._executable.bound(space.pointers, key, keep, *self._extra)
-        self._space, self._generation = (space.pointers, key), space.generation
-
-    def __call__(self) -> None:
-        """Run on the bound arrays. Calls from several threads run one after the other."""
-        p = self._program
-        if p._held.versioned and p._versions != p._held.versions() or (
-                self._generation != p._spaces.generation):
-            with self._busy:
-                self._prepare()
-        self._run()
-
-    def timed(self, repeats: int) -> list[float] | None:
-        """Seconds of each of several runs by the device's own clock, without copies of arrays of
-        the host; None where it has no clock."""
-        clock = getattr(self._program._executable, "timed", None)
-        return None if clock is None else clock(*self._space, repeats, *self._extra)

@@ -13,11 +13,12 @@ from tegg.errors import ArgumentError, ShapeError
 from tegg.interchange import on_device
 from tegg.ir.signature import Argument, Result
 from tegg.planning.target import DeviceExecutable
+from tegg.runtime.bound import Bound
 from tegg.runtime.workspace import address, result
 from tegg.shape import show
 
 if TYPE_CHECKING:
-    from tegg.runtime.compiled import Bound, Compiled
+    from tegg.runtime.compiled import Compiled
 
 
 @dataclass(slots=True)
@@ -64,7 +65,6 @@ class DeviceCalls:
 
     def bind(self, values: Sequence[Any], out: Mapping[str, Any] | None) -> Bound:
         """See ``Compiled.bind``."""
-        from tegg.runtime.compiled import Bound
         p = self._program
         taken = self._taken(values)
         for a, got, value in zip(p.signature.arguments, taken, values):

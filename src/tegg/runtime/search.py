@@ -24,7 +24,8 @@ from tegg.ir.graph import Graph, Node
 from tegg.ir.oracle import evaluate as meant
 from tegg.planning.plan import Plan, Tried
 from tegg.progress import progress
-from tegg.runtime.compiled import Bound, Compiled
+from tegg.runtime.bound import Bound
+from tegg.runtime.compiled import Compiled
 
 PLANS = 8          # at most, the first included
 CHOOSING = 0.25    # share of the budget in which covers are looked for
