@@ -2,6 +2,7 @@
 
 import gc
 import pickle
+import sys
 import threading
 import weakref
 
@@ -196,6 +197,29 @@ def test_a_refresh_while_arrays_are_bound_is_not_missed():
     bound = program.bind(np.zeros(4, np.float32))
     bound()
     np.testing.assert_array_equal(bound.outputs["y"], np.full(4, 9))
+
+
+def test_arrays_are_bound_while_weights_are_refreshed():
+    program, failed, done = compiled(chain()), [], threading.Event()
+
+    def refresh():
+        try:
+            while not done.is_set():
+                program.refresh()
+        except RuntimeError as error:
+            failed.append(error)
+
+    program.bind(*arrays())
+    other, interval = threading.Thread(target=refresh), sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    other.start()
+    try:
+        kept = [program.bind(*arrays()) for _ in range(200)]
+    finally:
+        done.set()
+        other.join()
+        sys.setswitchinterval(interval)
+    assert not failed and len(kept) == 200
 
 
 @pytest.mark.parametrize("refreshed", (False, True))

@@ -64,7 +64,8 @@ class Bound:
                                 results if given is None else given))
         self._looking = _Looking(program, arrays, results, sizes, extra)
         self.__call__ = self._looking.run  # type: ignore[method-assign]
-        program._bounds.add(self)  # a refresh from here on is told to this object
+        with program._lock:  # which a refresh holds while it goes through them
+            program._bounds.add(self)
         if program._held.versioned or self._looking.moved:
             self.look()
 
