@@ -138,15 +138,20 @@ def test_two_states_that_share_memory_are_refused():
     np.testing.assert_array_equal(memory, np.ones(6))
 
 
+def squared(weight):
+    """y = x + weight * weight."""
+    g = Graph()
+    k = g.input("w", (4,), "f32", "weight", weight)
+    g.outputs["y"] = g.add(g.input("x", (4,), "f32"), g.mul(k, k))
+    return compiled(g)
+
+
 def test_weights_are_bound_by_reference_and_what_is_ahead_follows_their_version():
     class Weight:
         version, data = 0, np.ones(4, np.float32)
 
-    g, w = Graph(), Weight()
-    x = g.input("x", (4,), "f32")
-    k = g.input("w", (4,), "f32", "weight", w)
-    g.outputs["y"] = g.add(x, g.mul(k, k))
-    program = compiled(g)
+    w = Weight()
+    program = squared(w)
     assert [c.label for c in program.plan.ahead] == ["elementwise"]
     x0 = np.zeros(4, np.float32)
     np.testing.assert_array_equal(program(x0)["y"], np.ones(4))
@@ -163,10 +168,8 @@ def test_weights_are_bound_by_reference_and_what_is_ahead_follows_their_version(
 
 
 def test_a_bound_program_of_plain_weights_follows_a_refresh():
-    g, w = Graph(), np.ones(4, np.float32)
-    k = g.input("w", (4,), "f32", "weight", w)
-    g.outputs["y"] = g.add(g.input("x", (4,), "f32"), g.mul(k, k))
-    program, x0 = compiled(g), np.zeros(4, np.float32)
+    w, x0 = np.ones(4, np.float32), np.zeros(4, np.float32)
+    program = squared(w)
     bound, other = program.bind(x0), program.bind(x0)
     direct = bound.__call__
     assert direct is bound._looking.run  # nothing of ours is between a caller and the run
@@ -180,10 +183,8 @@ def test_a_bound_program_of_plain_weights_follows_a_refresh():
 
 
 def test_a_refresh_while_arrays_are_bound_is_not_missed():
-    g, w = Graph(), np.ones(4, np.float32)
-    k = g.input("w", (4,), "f32", "weight", w)
-    g.outputs["y"] = g.add(g.input("x", (4,), "f32"), g.mul(k, k))
-    program = compiled(g)
+    w = np.ones(4, np.float32)
+    program = squared(w)
     prepared = program._executable.bound
 
     def slow(*args):  # another thread refreshes before the program knows what is bound
@@ -209,7 +210,6 @@ def test_arrays_are_bound_while_weights_are_refreshed():
         except RuntimeError as error:
             failed.append(error)
 
-    program.bind(*arrays())
     other, interval = threading.Thread(target=refresh), sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     other.start()

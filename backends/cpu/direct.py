@@ -30,7 +30,7 @@ from tegg.kernel.value import reachable
 _CLOSE = 1 << 17   # elements that a band reads, which stay in L2
 _SUMMED = 512      # products (or pairs) summed at most before they are added to the sums so far
 _NEAR = 4608       # elements of filters that stay in L1 beside the sums of some tiles
-_TILES = 4         # tiles at least that read them meanwhile
+_READERS = 4       # tiles at least that read them meanwhile
 _LINE = 16         # elements of a cache line
 _UNROLLED = 7      # taps across at most that are written out
 
@@ -194,7 +194,7 @@ class _Kernel:
         names = {**columns.named(), **h.k.named()}
         taps, places = down.taps * across.taps, t.slides[-1].places
         tiles = -(-places // t.rows)
-        at = -(-_TILES // tiles)  # rows at a time
+        at = -(-_READERS // tiles)  # rows at a time
         line = -(-(self._long + t.width) // _LINE) * _LINE
         outer = [(names[v], v.extent) for v in walks.images]
         inner = [(names[v], v.extent) for v in walks.channels]

@@ -51,8 +51,8 @@ class Bound:
     executable takes besides (see ``Executable.bound``).
     """
 
-    # A class whose instances have __call__ in a slot: it is the executable's own function, of
-    # which a call takes a quarter of what it takes through a method.
+    # A class whose instances have __call__ in a slot: it is the executable's own function, since a
+    # method around it takes longer than a small program does.
     __slots__ = ("__call__", "__weakref__", "_looking", "outputs")
     if TYPE_CHECKING:
         def __call__(self) -> None: ...
