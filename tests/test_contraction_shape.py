@@ -45,6 +45,16 @@ def test_blocks_fit_the_second_cache_level() -> None:
     assert not packed(shape(1024, 1024, 1024)).in_place
 
 
+def test_panels_that_are_packed_together_read_long_pieces_of_rows_or_are_written_in_order() -> None:
+    def columns(n: int, unit: str, k: int = 64, **more) -> int:
+        p = packed(shape(64, n, k, b_units=(unit,), **more))
+        return p.piece * p.nr if p.piece > 1 else 1
+    assert [columns(n, "free") for n in (256, 4095, 4096, 9000)] == [256, 256, 1024, 1024]
+    assert [columns(n, "k") for n in (256, 9000)] == [1, 1]
+    # what is packed on the way stays in L2 until it is multiplied
+    assert [columns(9000, unit, 1024, a_plain=True) for unit in ("free", "k")] == [256, 256]
+
+
 def test_panels_are_whole_vectors_of_the_printer() -> None:
     for width in (16, 8, 4):
         for columns in (1, 5, 16, 31, 1000):

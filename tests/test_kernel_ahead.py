@@ -99,6 +99,16 @@ def test_of_long_runs_it_asks_for_the_next_page() -> None:
         "fetch_run(b0 + (k0 + n0 * 8192 + z0 * 24576 + 1024));"]
 
 
+def test_of_longer_runs_it_asks_for_no_more_than_stays_near() -> None:
+    assert operand(20, 1000, False, "dots") == [
+        "fetch_run(b0 + (k0 + n0 * 1000 + z0 * 20000 + 4000));"]  # of four runs the next four
+    assert operand(10, 2048, False, "dots") == [
+        "fetch_run(b0 + (k0 + n0 * 2048 + z0 * 20480 + 1024));"]  # which would be too much here
+    assert operand(20, 1000, False, "rows") == [
+        "fetch_run(b0 + (n0 + k0 * 1000 + z0 * 20000 + 8000));"]
+    assert not operand(20, 1024, False, "rows")  # and so would a page of each of eight
+
+
 def scattered(rows: int, columns: int, mode: str) -> tuple[Draw, Node]:
     g = Draw()
     index = g.x(rows, columns, dtype="i64")

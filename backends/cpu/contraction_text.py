@@ -36,18 +36,21 @@ class Text(Words):
     def operand_b(self, term: Term, axis: Axis, along_k: bool) -> str:
         h = self.hooks
         rows = h.rows_in([term.b])
+        skinny = self.params.form != "packed"
+        name = self.params.form if skinny else "pack_k" if along_k else "pack_n"
+        grouped = "_groups" if self.params.held else ""
+        columns, at = "columns", "first + j"
+        if name + grouped == "pack_k":
+            columns, last = str(h.dialect.width), f"{dim(axis.count)} - 1"
+            at = f"first + j < {last} ? first + j : {last}"
         arrays = [f"{h.scalar(r.value.dtype)} {r.name}[{self._room(r)}];" for r in rows]
         for r in rows:
             if r.side == "batch":
                 arrays.append(f"{r.name}[0] = {self._row_call(r, None)};")
-        columns = self._side("n", rows)
-        if columns:
-            fills = " ".join(f"{r.name}[j] = {self._row_call(r, axis)};" for r in columns)
-            arrays.append(f"for (int64_t j = 0; j < columns; j++) {{ {axis.of('first + j')} "
-                          f"{fills} }}")
-        skinny = self.params.form != "packed"
-        name = self.params.form if skinny else "pack_k" if along_k else "pack_n"
-        grouped = "_groups" if self.params.held else ""
+        if self._side("n", rows):
+            fills = " ".join(f"{r.name}[j] = {self._row_call(r, axis)};" for r in rows
+                             if r.side == "n")
+            arrays.append(f"for (int64_t j = 0; j < {columns}; j++) {{ {axis.of(at)} {fills} }}")
         c = "c" if skinny else "j"
         places = ", ".join(f"{n}_[{h.dialect.width}]" for n in axis.names)
         keep = " ".join(f"{n}_[{c}] = {n};" for n in axis.names)
@@ -57,7 +60,7 @@ class Text(Words):
             x=str(term.anchor), N=dim(axis.count),
             col_arrays=indented(arrays, 4), col_args=self._args_of(rows, row_at),
             col_vectors=self._args_of(rows, {"n": "j"}, "n"),
-            n_of=axis.of("first + j", mutable=name in ("pack_n", "rows")),
+            n_of=axis.of(at, mutable=name in ("pack_n", "rows")),
             n_args=axis.args, n_args_end=axis.args.rstrip(", "),
             n_last=axis.names[-1], n_extent=dim(axis.extents[-1]), n_carry=axis.carry(),
             n_places=places, n_keep=keep, n_recall=recall)

@@ -13,6 +13,7 @@ from tegg.kernel.rows import Buffers, dearest, follows, passes
 from tegg.kernel.value import Val, reachable
 
 ROW = 1 << 14   # bytes of a row up to which it and the next one stay in the nearest cache
+NEAR = 1 << 15  # bytes that are asked for and not read yet, from which the first are lost again
 FAR = 1 << 19   # bytes of a buffer from which it may have to come from far away
 PAGE = 1 << 12  # bytes to whose end hardware follows a row
 
@@ -84,7 +85,8 @@ def _along(row: Loop, buffers: Buffers) -> list[Ahead]:
 def coming(operand: Val, along: Var, over: Var, size: Dim, together: int) -> list[Ahead]:
     """What is asked for where an operand of ``size`` elements is read in runs along one variable,
     ``together`` of them side by side, over the other: of short runs those a page on, which need
-    not lie one behind another; of long ones the same place of the next page."""
+    not lie one behind another; of long ones the same place of the next page, or nothing where so
+    many pages would not stay near."""
     out: list[Ahead] = []
     for v in reachable([operand]):
         if v.op != "load" or v.attr.guards or hint(size) * v.dtype.itemsize < FAR:
@@ -94,7 +96,12 @@ def coming(operand: Val, along: Var, over: Var, size: Dim, together: int) -> lis
                 or not all(isinstance(a, Var) for a in form.terms)):
             continue
         rows = -(-PAGE // (together * run)) * together
-        moved = (form.coefficient(over) * rows if run <= ROW else PAGE // v.dtype.itemsize)
+        if rows * run < NEAR:
+            moved = form.coefficient(over) * rows
+        elif together * PAGE < NEAR:
+            moved = PAGE // v.dtype.itemsize
+        else:
+            continue
         out.append(Ahead(v.attr.slot, form + moved, v.dtype, "run"))
     return out
 

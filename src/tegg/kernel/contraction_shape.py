@@ -22,6 +22,8 @@ _MANY = 1024       # rows of A that may be read again for each piece of B
 _BLOCKS = 4        # of rows that a piece of B meets while it lies packed: their sums stay in L2
 _STRETCH = 4096    # columns times rows whose sums stay in L1
 _SUMS = 1 << 20    # bytes of partial sums a thread keeps
+_PIECE = 256       # columns that are packed together: a piece of a block of B stays in L2
+_WIDE_PIECE = 1024  # the same where there are at least four such: long pieces of rows, from far away
 # Rows of a register tile by vectors across, for 32 and for 16 vector registers.
 TILES = {32: {4: 6, 3: 8, 2: 12, 1: 14}, 16: {3: 4, 2: 6, 1: 8}}
 
@@ -157,9 +159,20 @@ def blocked(shape: GemmShape, tile: Tile, width: int) -> GemmParams:
     whole = None if passing else _whole_depth(shape, mr, size)
     depth = whole or _depth(shape.k, tile.held, size)
     return GemmParams(form, lanes, mr, nv, depth, rows,
-                      max(1, _SUMS // sums), max(1, 256 // (nv * lanes)), inline, in_place,
+                      max(1, _SUMS // sums), _piece(shape, nv * lanes, passing), inline, in_place,
                       parts=tile.parts, passing=passing, held=tile.held,
                       panels=1 if passing else _panels(shape, tile, lanes, width))
+
+
+def _piece(shape: GemmShape, nr: int, passing: bool) -> int:
+    """Panels that are packed together: of a B that is contiguous along k one, which is written in
+    order, and of another some, so that its rows are read in long pieces."""
+    if passing:
+        return max(1, _PIECE // nr)
+    if all(unit == "k" for unit in shape.b_units):
+        return 1
+    wide = all(_top(n) >= 4 * _WIDE_PIECE for n in shape.n)
+    return max(1, (_WIDE_PIECE if wide else _PIECE) // nr)
 
 
 def _panels(shape: GemmShape, tile: Tile, lanes: int, width: int) -> int:

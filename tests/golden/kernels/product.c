@@ -1,5 +1,5 @@
 // Work(evaluations=629760, iterations=768, loaded=49536, stored=43008)
-// ("GemmParams(form='packed', lanes=16, mr=8, nv=3, depth=48, rows=64, span=85, piece=5, inline=False, in_place=True, abreast=1, parts=1, passing=False, held=None, panels=1)",)
+// ("GemmParams(form='packed', lanes=16, mr=8, nv=3, depth=48, rows=64, span=85, piece=1, inline=False, in_place=True, abreast=1, parts=1, passing=False, held=None, panels=1)",)
 // k_stage0 reads [1] writes [4]
 // k reads [0, 2, 4] writes [3]
 static inline __attribute__((always_inline)) vf k_a_k(const float *const b0, const float *const b1, const float *const b2, float *const b3, int64_t z0, int64_t m0, int64_t k0) {
@@ -152,36 +152,35 @@ static void k_fill(const float *const b0, const float *const b1, const float *co
 
 }
 
-// Panels q0 .. q1 of B over the outer steps ko0 .. ko1 of k: [panel][deep][48], columns past the
-// last one 0. B is contiguous along k: blocks of 16 x 16 are transposed.
+// Panels q0 .. q1 of B over the outer steps ko0 .. ko1 of k: [panel][deep][48], the last column again
+// past it. B is contiguous along k: blocks of 16 x 16 are transposed, in registers.
 static void k_pack0(const float *const b0, const float *const b1, const float *const b2, float *const b3, int64_t z0,  int64_t q0, int64_t q1, int64_t ko0, int64_t ko1,
     int64_t deep, float *restrict to) {
   for (int64_t g = q0 * 3; g < q1 * 3; g++) {
     const int64_t first = g * 16;
-    const int columns = 96 - first < 16 ? (96 - first < 0 ? 0 : 96 - first) : 16;
     float *restrict at = to + (g / 3) * deep * 48 + g % 3 * 16;
 
     int64_t n0_[16];
-    for (int64_t j = 0; j < columns; j++) {
-      const int64_t n0 = first + j;
+    for (int64_t j = 0; j < 16; j++) {
+      const int64_t n0 = first + j < 96 - 1 ? first + j : 96 - 1;
       n0_[j] = n0;
     }
      {
       int64_t k0 = ko0;
       for (; k0 + 16 <= ko1; k0 += 16, at += 16 * 48) {
         vf r[16];
-        for (int j = 0; j < columns; j++) {
+#pragma GCC unroll 16
+        for (int j = 0; j < 16; j++) {
           const int64_t n0 = n0_[j];
           r[j] = k_b0_k(b0, b1, b2, b3, z0,  n0,  k0);
         }
-        for (int j = columns; j < 16; j++) r[j] = (vf){0};
         k_transpose(r);
+#pragma GCC unroll 16
         for (int j = 0; j < 16; j++) vf_store(at + j * 48, r[j]);
       }
       for (; k0 < ko1; k0++, at += 48)
 #pragma GCC unroll 1  // which would take a compiler half of its time
         for (int j = 0; j < 16; j++) {
-          if (j >= columns) { at[j] = 0; continue; }
           const int64_t n0 = n0_[j];
           at[j] = k_b0(b0, b1, b2, b3, z0,  n0,  k0);
         }
@@ -260,12 +259,12 @@ void k_stage0(void *const *buffers, const int64_t *sizes, int tid, int nt) {
   const float *const b2 = (const float *)buffers[2];
   float *const b3 = (float *)buffers[3];
   float *const to = buffers[4];
-  const int64_t panels = (96 + 48 - 1) / 48, cuts = (panels + 5 - 1) / 5;
+  const int64_t panels = (96 + 48 - 1) / 48, cuts = (panels + 1 - 1) / 1;
   const int64_t depth = 48, deep = (48 + depth - 1) / depth + (48 == 0), units = (1) * cuts * deep;
   for (int64_t u = units * tid / nt; u < units * (tid + 1) / nt; u++) {
     const int64_t batch = u / (cuts * deep), c = u / deep % cuts, d = u % deep;
     const int64_t z0 = batch; (void)z0;
-    k_pack0(b0, b1, b2, b3, z0,  c * 5, (c + 1) * 5 < panels ? (c + 1) * 5 : panels,
+    k_pack0(b0, b1, b2, b3, z0,  c * 1, (c + 1) * 1 < panels ? (c + 1) * 1 : panels,
         d * depth, (d + 1) * depth < 48 ? (d + 1) * depth : 48,
         48, to + (batch * panels * (48) + d * depth * (1)) * 48);
   }
