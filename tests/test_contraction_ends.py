@@ -16,8 +16,11 @@ from tegg.backends.cpu.emit import C
 from tegg.backends.cpu.objects import anonymous
 from tegg.cache import content_key
 from tegg.dim import dim
+from tegg.dtype import DTYPES, bf16, f32
 from tegg.ir.graph import Node
 from tegg.kernel.code import KernelCode
+from tegg.kernel.contraction_held import HELD
+from tegg.kernel.contraction_shape import Tile
 from tegg.testing.draw import Draw
 
 Fragment = tuple[Draw, list[Node], list[Node]]
@@ -39,6 +42,10 @@ def operand(g: Draw, how: str, free: int, k: int) -> Node:
     """A free x k matrix that is, or is computed from, an input."""
     if how == "turned":
         return g.permute(g.x(k, free), (1, 0))
+    if how in DTYPES:
+        return g.op("Cast", g.x(free, k, dtype=how), f32)
+    if how == "halves turned":
+        return g.permute(g.op("Cast", g.x(k, free, dtype="bf16"), f32), (1, 0))
     if how == "cut":
         return g.slice(g.x(free + 2, k + 3), (1, free + 1, 1), (2, k + 2, 1))
     x = g.x(free, k)
@@ -65,7 +72,7 @@ def product(how_a: str, how_b: str, end: str, m, n: int, k: int) -> Fragment:
     return g, [out], [c]
 
 
-hows = st.sampled_from(["plain", "turned", "cut"])
+hows = st.sampled_from(["plain", "turned", "cut", "bf16", "f16", "halves turned"])
 ends = st.sampled_from(["bias", "beside", "turned", "reshaped"])
 sizes = st.integers(1, 40)
 
@@ -77,6 +84,18 @@ def test_right_at_every_size(form, how_a, how_b, end, m, n, k, constant, seed) -
     g, outputs, _ = made = product(how_a, how_b, end, m, n, k)
     code = lower(made, form, constant=frozenset({1}) if constant else frozenset())
     assert code.core is not None or how_a in ("computed", "normed") and end == "turned"
+    check(g, outputs, width=4, threads=(1, 3), slack=2.0, code=code, seed=seed)
+
+
+@settings(max_examples=examples(25))
+@given(hows | st.sampled_from(["computed", "normed"]), st.sampled_from(["bf16", "halves turned"]),
+       st.sampled_from(["bias", "beside", "reshaped"]), sizes, st.integers(2, 40),
+       st.integers(2, 90), st.integers(0, 99))
+def test_panels_in_16_bits_are_right_at_every_size(how_a, how_b, end, m, n, k, seed) -> None:
+    g, outputs, anchors = product(how_a, how_b, end, m, n, k)
+    code = lower_contraction(g, outputs, anchors, "k", C(4),
+                             Tile("packed", 5, 2, held=HELD["bf16"]), frozenset({1}))
+    assert code.core is not None and code.core.temporaries[0].dtype is bf16
     check(g, outputs, width=4, threads=(1, 3), slack=2.0, code=code, seed=seed)
 
 
@@ -92,8 +111,12 @@ def of_a_batch(how_a: str, how_b: str, end: str, z: tuple[int, ...], m: int, n: 
         a = g.mul(a, g.expand(g.op("Recip", g.add(
             g.op("SumReduce", g.mul(a, a), len(z) + 1), 1.0)), (*z, m, k)))
     own = z if how_b != "shared" else ()
-    b = g.x(*own, n, k) if how_b != "turned" else g.permute(g.x(*own, k, n), (*range(len(own)),
-                                                                         len(own) + 1, len(own)))
+    if how_b == "turned":
+        b = g.permute(g.x(*own, k, n), (*range(len(own)), len(own) + 1, len(own)))
+    elif how_b == "halves":
+        b = g.op("Cast", g.x(*own, n, k, dtype="bf16"), f32)
+    else:
+        b = g.x(*own, n, k)
     spec = f"{','.join([*letters, 'a', 'k'])};{','.join([*letters[:len(own)], 'n', 'k'])};" \
            f"{','.join([*letters, 'a', 'n'])}"
     c = g.op("Contract", a, b, spec, (*z, m, n))
@@ -105,22 +128,22 @@ def of_a_batch(how_a: str, how_b: str, end: str, z: tuple[int, ...], m: int, n: 
 
 @settings(max_examples=examples(25))
 @given(st.sampled_from(["rows", "dots"]), st.sampled_from(["plain", "turned", "normed"]),
-       st.booleans(), st.sampled_from(["beside", "exp", "heads"]),
+       st.sampled_from(["shared", "plain", "halves"]), st.sampled_from(["beside", "exp", "heads"]),
        st.lists(st.integers(1, 4), max_size=2), st.integers(1, 5), st.integers(1, 80),
        st.integers(1, 60), st.integers(0, 99))
-def test_few_rows_are_right_at_every_size(form, how_a, shared, end, z, m, n, k, seed) -> None:
-    how_b = "turned" if form == "rows" else "shared" if shared else "plain"
+def test_few_rows_are_right_at_every_size(form, how_a, how_b, end, z, m, n, k, seed) -> None:
+    how_b = "turned" if form == "rows" else how_b
     g, outputs, _ = made = of_a_batch(how_a, how_b, end, tuple(z), m, n, k)
     code = lower(made, form)
     assert code.core is not None or 1 in (n, k, *z)
     check(g, outputs, width=4, threads=(1, 3), slack=2.0, code=code, seed=seed)
 
 
-@pytest.mark.parametrize("form", ["rows", "dots"])
-def test_a_core_asks_for_what_lies_far_as_its_program_says(form) -> None:
-    how_b = "turned" if form == "rows" else "plain"
+@pytest.mark.parametrize("form, how_b", [("rows", "turned"), ("dots", "plain"),
+                                         ("dots", "halves")])
+def test_a_core_asks_for_what_lies_far_as_its_program_says(form, how_b) -> None:
     far, farther, near = (lower(of_a_batch("normed", how_b, "exp", (8,), 1, *sizes), form)
-                          for sizes in ((128, 128), (256, 128), (60, 50)))
+                          for sizes in ((256, 128), (512, 128), (60, 50)))
     assert far.core and farther.core and near.core
     assert anonymous(far.core) == anonymous(farther.core) != anonymous(near.core)
     assert "fetch_run" in far.core.source and "fetch_run" not in near.core.source

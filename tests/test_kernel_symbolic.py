@@ -293,6 +293,16 @@ def test_kernel_equals_oracle_at_every_size(kernels, name):
         check(g, outputs, sizes, code=code, library=library, slack=3)
 
 
+def test_of_an_array_that_is_empty_whatever_sizes_are_no_position_is_divided():
+    s, b = dim("s", 0, 64), dim("b", 0, 64)
+    g = Draw()
+    y = g.padded(g.x(2, 1, 0, 2), (0, 0), (1, 0), (s, b), (0, 0), fill=-1.0)
+    outputs = [g.reshape(y, (4, b + s, 2)), y]
+    code = lower(g, outputs, "k", C(16))
+    for sizes in ({"s": 0, "b": 0}, {"s": 3, "b": 20}):
+        check(g, outputs, sizes, code=code)
+
+
 @pytest.mark.parametrize("shape", [(5,), (3, 5), (5, 2)])
 def test_nothing_is_read_of_an_empty_array_whose_flat_rows_are_padded(shape):
     """Quotients by a size of 0 lie in any range; what they divide does not."""

@@ -27,6 +27,7 @@ def loads(tmp_path, monkeypatch):
         made.append(library.load(*args, **options))
         return made[-1]
     monkeypatch.setattr(target, "load", load)
+    monkeypatch.setattr(module, "_HALVED", ())
     monkeypatch.setattr(module, "_HEADS", ())
     monkeypatch.setattr(module, "_LEARNT", ())
     monkeypatch.setattr(module, "_KEPT", ())
@@ -57,6 +58,25 @@ def test_loops_of_products_with_ends_are_compiled_ahead(loads, monkeypatch):
     program = tegg.compile(lambda x: tegg.relu(x @ w + b))
     assert np.array_equal(program(x), np.maximum(x @ w + b, 0))
     assert [(m.found, m.units) for m in loads] == [(1, 1)]  # what is its own is compiled
+
+
+@pytest.mark.parametrize("end, units", [(lambda y: y, 0), (tegg.gelu, 1)])
+def test_loops_of_a_row_by_weights_in_16_bits_are_compiled_ahead(loads, monkeypatch, end, units):
+    monkeypatch.setattr(module, "_USUAL", ())
+    monkeypatch.setattr(module, "_HALVED", ((1, 1024),))
+    monkeypatch.setattr(module, "_ENDS", ((False, units > 0),))
+    prepare()
+    assert len(loads) == 4  # of x @ w and x @ w.T, with both
+    rng = np.random.default_rng(0)
+    w = rng.integers(-3, 4, (1200, 2000)).astype(np.float32)
+    x = rng.integers(-1, 2, (1, 1200)).astype(np.float32)
+    wanted = tegg.compile(end)(x @ w)
+    loads.clear()
+    program = tegg.compile(lambda x: end(x @ w), tegg.Generic(), tegg.Bf16())
+    assert np.allclose(program(x), wanted, 1e-2, 1e-2)
+    if "CpuHalves" not in program.explain():
+        pytest.skip("this machine multiplies a row in another form")
+    assert [(m.found, m.units) for m in loads[:1]] == [(1, units)]
 
 
 def test_attention_is_compiled_ahead_and_other_programs_share_it(loads, monkeypatch):

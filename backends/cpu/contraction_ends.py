@@ -22,6 +22,7 @@ from tegg.backends.cpu.contraction_words import Words
 from tegg.backends.cpu.objects import anonymous
 from tegg.cache import content_key
 from tegg.dim import Dim, Poly, Symbol, product
+from tegg.dtype import DType
 from tegg.ir.graph import Graph
 from tegg.kernel.code import KernelCode
 from tegg.kernel.contraction_classify import AnchoredPropagation, Contraction, Group, Term
@@ -42,9 +43,10 @@ _COMPUTED = 12.0          # operations of an element of A that ends compute, for
 class Matrix:
     """An operand that is read as it lies: element (z, i, p), of an item z of the batch, a row or
     column i and a step p of the depth, is ``at + batch * z + free * i + depth * p`` elements into a
-    buffer."""
+    buffer. dtype: of its elements, which become as wide as sums are when they are read."""
 
     slot: int
+    dtype: DType
     at: Dim
     batch: Dim
     free: Dim
@@ -88,10 +90,15 @@ def _is_single(c: Contraction, shape: GemmShape, params: GemmParams) -> bool:
     are not packed, a batch of them."""
     terms = [t for g in c.groups for t in g.terms]
     columns, depth = shape.n[0], shape.k
-    return (params.parts == 1 and params.held is None and len(terms) == 1
+    return (params.parts == 1 and _rows_as_sums(params) and len(terms) == 1
             and (params.form != "packed" or not c.batch and shape.batch == 1) and bool(c.k)
             and bool(c.groups[0].n) and isinstance(columns, int) and isinstance(depth, int)
             and columns * depth >= _LARGE and depth >= _DEEP)
+
+
+def _rows_as_sums(params: GemmParams) -> bool:
+    """Whether rows of A are held as their sums are, whatever panels are held in."""
+    return params.held is None or params.held.rows is None
 
 
 def _beside(text: Text) -> bool:
@@ -106,15 +113,23 @@ def _beside(text: Text) -> bool:
 
 def _matrix(v: Val, c: Contraction, free: Sequence[Var], shape: GemmShape) -> Matrix | None:
     """A value as a matrix with one contiguous side; None where it is none."""
-    if v.op != "load" or v.attr.guards or v.dtype is not shape.accumulator:
+    load = _read(v)
+    if load.op != "load" or load.attr.guards or v.dtype is not shape.accumulator:
         return None
-    form: Form = v.attr.form
+    form: Form = load.attr.form
     if not set(form.terms) <= {*c.batch, *free, *c.k}:
         return None
     apart, across, down = (_stride(form, side) for side in (c.batch, free, c.k))
     if apart is None or across is None or down is None or 1 not in (across, down):
         return None
-    return Matrix(v.attr.slot, form.const, apart, across, down)
+    return Matrix(load.attr.slot, load.dtype, form.const, apart, across, down)
+
+
+def _read(v: Val) -> Val:
+    """What is read for an element: of a float that is held in fewer bits, what is made wide."""
+    if v.op != "Cast" or not v.args[0].dtype.is_float:
+        return v
+    return v.args[0] if v.args[0].dtype.itemsize < v.dtype.itemsize else v
 
 
 def _stride(form: Form, vars: Sequence[Var]) -> Dim | None:
@@ -153,8 +168,11 @@ def _core(text: Text, a: Matrix | None, b: Matrix) -> Core:
         stride = 0 if at is None else at.free if along_k else at.depth
         step = symbol(f"{name}_step", stride, _LEAST)
         item = [symbol(f"{name}_item", 0 if at is None else at.batch, _LEAST) for _ in z]
-        return propagation.values.load(slot, shape.accumulator, Form(
-            0, {**dict.fromkeys(unit, 1), **dict.fromkeys(far, step), **dict(zip(z, item))}))
+        form = Form(0, {**dict.fromkeys(unit, 1), **dict.fromkeys(far, step), **dict(zip(z, item))})
+        held = shape.accumulator if at is None else at.dtype
+        read = propagation.values.load(slot, held, form)
+        return read if held is shape.accumulator else propagation.values.make(
+            "Cast", (read,), shape.accumulator)
 
     propagation = AnchoredPropagation(Graph(), frozenset())
     x, y = load(_A, "a", a, m), load(_B, "b", b, (n,))
@@ -167,8 +185,8 @@ def _core(text: Text, a: Matrix | None, b: Matrix) -> Core:
     on = None if far is None else symbol("on", far, _LEAST)
     general = replace(
         shape, batch=spread(z), m=rows, n=(n.extent,), k=k.extent, a_plain=params.in_place,
-        a_unit="k" if x.attr.form.coefficient(k) == 1 else "free",
-        b_units=("free" if y.attr.form.coefficient(n) == 1 else "k",),
+        a_unit="k" if _read(x).attr.form.coefficient(k) == 1 else "free",
+        b_units=("free" if _read(y).attr.form.coefficient(n) == 1 else "k",),
         a_cost=_COMPUTED if a is None else 1.0, b_cost=1.0, out_cost=0.0)
     if params.form == "packed":
         params = of_many_rows(params, shape.accumulator)
@@ -196,7 +214,8 @@ class CoreHooks(Hooks):
                together: int) -> Sequence[Ahead]:
         if self.on is None or lanes is None:
             return ()
-        return [Ahead(_B, term.b.attr.form + self.on, term.b.dtype, "run")]
+        read = _read(term.b)
+        return [Ahead(_B, read.attr.form + self.on, read.dtype, "run")]
 
     def result(self, params: str, number: int, group: Group, axis: Axis) -> None:
         """The ends' own."""

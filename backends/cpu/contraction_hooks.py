@@ -266,11 +266,12 @@ class Hooks:
                       product((batch, axis.count, self.k.count)), together)
 
     def further(self, group: Group, form: str) -> Dim | None:
-        """How far on B of a group's one term is asked for, while it is read; None where it is not.
-        """
+        """How far on B of a group's one term, which is read at one place, is asked for meanwhile;
+        None where it is not."""
         (term,), (axis,) = group.terms, self.columns
+        read = next(v for v in reachable([term.b]) if v.op == "load")
         asked = self.coming(term, axis, self.k if form == "dots" else axis, TOGETHER[form])
-        return (asked[0].form + term.b.attr.form * -1).const if asked else None
+        return (asked[0].form + read.attr.form * -1).const if asked else None
 
     def result(self, params: str, number: int, group: Group, axis: Axis) -> None:
         """Store what the sums of a group become, from a vector of each sum."""

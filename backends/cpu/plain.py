@@ -20,7 +20,7 @@ from tegg.kernel.code import KernelCode, at_given
 
 # Elements of the second operand from which on the two were equally fast. Of few rows each element
 # is used so rarely that memory decides sooner.
-_LARGE = {"CpuPacked": 1 << 20, "CpuRows": 1 << 19, "CpuDots": 1 << 19}
+_LARGE = {"CpuPacked": 1 << 20, "CpuHalves": 1 << 20, "CpuRows": 1 << 19, "CpuDots": 1 << 19}
 
 
 def generalized(fragment: Fragment) -> tuple[Fragment, Mapping[str, int]] | None:

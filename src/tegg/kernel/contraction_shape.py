@@ -23,7 +23,7 @@ _BLOCKS = 4        # of rows that a piece of B meets while it lies packed: their
 _STRETCH = 4096    # columns times rows whose sums stay in L1
 _SUMS = 1 << 20    # bytes of partial sums a thread keeps
 _PIECE = 256       # columns that are packed together: a piece of a block of B stays in L2
-_WIDE_PIECE = 1024  # the same where there are at least four such: long pieces of rows, from far away
+_WIDE_PIECE = 1024  # the same of four such and more: rows from far away in long pieces
 # Rows of a register tile by vectors across, for 32 and for 16 vector registers.
 TILES = {32: {4: 6, 3: 8, 2: 12, 1: 14}, 16: {3: 4, 2: 6, 1: 8}}
 
@@ -171,7 +171,7 @@ def _piece(shape: GemmShape, nr: int, passing: bool) -> int:
         return max(1, _PIECE // nr)
     if all(unit == "k" for unit in shape.b_units):
         return 1
-    wide = all(_top(n) >= 4 * _WIDE_PIECE for n in shape.n)
+    wide = all(hint(n) >= 4 * _WIDE_PIECE for n in shape.n)
     return max(1, (_WIDE_PIECE if wide else _PIECE) // nr)
 
 

@@ -196,7 +196,7 @@ class Propagation:
         several, the position. No index lies in an empty shape, whatever remainders say."""
         found = tuple(Guard(i, 0, n - 1) for i, n in zip(index, shape)
                       if not self.algebra.within(i, 0, n - 1))
-        if any(g.form.divisors() for g in found):
+        if 0 not in shape and any(g.form.divisors() for g in found):
             flat = self.algebra.flatten(index, shape)
             if not flat.divisors() and self.algebra.unflatten(flat, shape) == index:
                 return (Guard(flat, 0, product(shape) - 1),)

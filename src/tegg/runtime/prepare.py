@@ -16,10 +16,14 @@ from tegg.dim import Shape
 from tegg.ir.graph import Graph
 from tegg.planning.plan import Plan
 from tegg.planning.target import find
+from tegg.rewrite.compiler import Bf16, Compiler, Fp16, Generic
 from tegg.runtime.driver import Options, plan_graph
 
 # Rows of x, and both sides of w: one row and few (a token, a batch), one tile and many.
 _USUAL = tuple((m, n) for m in (1, 64, 1024) for n in (1024, 4096))
+# Of one row, weights in 16 bits as well: there memory decides, and they are half of it.
+_HALVED = tuple((1, n) for n in (1024, 4096))
+_HALVES = (Bf16, Fp16)
 _ENDS = ((False, False), (False, True), (True, True))  # of a product: computed before, and after
 # Where weights are learnt: rows of a batch, and both sides of w.
 _LEARNT = ((128, 768, 512), (128, 512, 256))
@@ -32,8 +36,8 @@ _KEPT = (("h,a,c;h,b,c;h,a,b", (8, 1, 64), (8, 512, 64), (False, True)),
 # keys a row sees by its position is an argument, whether heads share keys is not.
 _HEADS = ((64, 1), (64, 4), (128, 1), (128, 4), (32, 1))  # and how many share a head of keys
 # How many times ``prepare`` tells of a step.
-STEPS = (2 * len(_ENDS) * len(_USUAL) + 3 * len(_LEARNT) + sum(len(k[-1]) for k in _KEPT)
-         + len(_HEADS))
+STEPS = (2 * len(_ENDS) * (len(_USUAL) + len(_HALVES) * len(_HALVED)) + 3 * len(_LEARNT)
+         + sum(len(k[-1]) for k in _KEPT) + len(_HEADS))
 
 
 def prepare(device: str = "cpu", step: Callable[[str], None] = lambda name: None) -> int:
@@ -44,8 +48,8 @@ def prepare(device: str = "cpu", step: Callable[[str], None] = lambda name: None
     """
     plans: dict[tuple[str, ...], Plan] = {}
     target = find(device)
-    for graph, told in _usual():
-        plan = plan_graph(graph, Options(device=device))
+    for graph, compilers, told in _usual():
+        plan = plan_graph(graph, Options(compilers, device))
         plans.setdefault(tuple((k.core or k).source for k in plan.kernels), plan)
         step(told)
     first, *rest = plans.values()
@@ -54,21 +58,23 @@ def prepare(device: str = "cpu", step: Callable[[str], None] = lambda name: None
     return len(plans)
 
 
-def _usual() -> Iterator[tuple[Graph, str]]:
-    """Programs of one kernel each, and what they are."""
-    for m, n in _USUAL:
+def _usual() -> Iterator[tuple[Graph, tuple[Compiler, ...], str]]:
+    """Programs of one kernel each, their compilers where not the usual ones, and what they are."""
+    halves = [(*size, (Generic(), half()), f", {half.__name__}")
+              for half in _HALVES for size in _HALVED]
+    for m, n, compilers, how in (*((*size, (), "") for size in _USUAL), *halves):
         for spec in _SPECS[:2]:
             for computed, more in _ENDS:
-                yield (_product(spec, (m, n), (n, n), "weight", computed, more),
-                       f"{m} rows, {n} columns")
+                yield (_product(spec, (m, n), (n, n), "weight", computed, more), compilers,
+                       f"{m} rows, {n} columns{how}")
     for m, k, n in _LEARNT:
         for spec, x, w in zip(_SPECS, ((m, k), (m, n), (m, k)), ((k, n), (k, n), (m, n))):
-            yield _product(spec, x, w, "arg", False, True), f"learning, {k} to {n}"
+            yield _product(spec, x, w, "arg", False, True), (), f"learning, {k} to {n}"
     for spec, token, kept, ways in _KEPT:
         for computed in ways:
-            yield _product(spec, token, kept, "arg", computed, True), "a token's attention"
+            yield _product(spec, token, kept, "arg", computed, True), (), "a token's attention"
     for depth, shared in _HEADS:
-        yield _attention(depth, shared), f"attention, heads of {depth}"
+        yield _attention(depth, shared), (), f"attention, heads of {depth}"
 
 
 def _product(spec: str, x_shape: Shape, w_shape: Shape, kind: str, computed: bool,
