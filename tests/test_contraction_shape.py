@@ -45,6 +45,16 @@ def test_blocks_fit_the_second_cache_level() -> None:
     assert not packed(shape(1024, 1024, 1024)).in_place
 
 
+def test_panels_that_are_read_once_are_read_whole() -> None:
+    """One tile of all rows goes through a panel in one block, if the rows stay in L1; of a depth
+    that is not known, through as much of it as may be."""
+    assert [packed(shape(m, 1024, k)).depth for m, k in (
+        (1, 4096), (1, 8192), (4, 2048))] == [4096, 8192, 2048]
+    assert [packed(shape(m, 1024, k)).depth for m, k in ((1, 8200), (4, 4096))] == [912, 1024]
+    assert [packed(shape(m, 1024, dim("k", hint=99))).depth for m in (1, 2, 50)] == [
+        8192, 4096, 1024]
+
+
 def test_panels_that_are_packed_together_read_long_pieces_of_rows_or_are_written_in_order() -> None:
     def columns(n: int, unit: str, k: int = 64, **more) -> int:
         p = packed(shape(64, n, k, b_units=(unit,), **more))

@@ -243,11 +243,13 @@ def _rows(shape: GemmShape, mr: int, size: int, most: int) -> int:
 
 def _whole_depth(shape: GemmShape, mr: int, size: int) -> int | None:
     """The whole depth where one register tile holds all rows, which stay in L1: each panel is read
-    once, in order, and no sums are set aside."""
+    once, in order, and no sums are set aside. The most that it could be where it is not known."""
     k, m = shape.k, shape.m
-    if isinstance(k, int) and isinstance(m, int) and m <= mr and 0 < mr * k * size <= _CLOSE // 2:
-        return k
-    return None
+    if not isinstance(m, int) or m > mr:
+        return None
+    most = _CLOSE // 2 // (mr * size)
+    return None if most == 0 or isinstance(k, int) and not 0 < k <= most else (
+        k if isinstance(k, int) else most)
 
 
 def _depth(k: Dim, held: Held | None, size: int) -> int:
