@@ -16,7 +16,7 @@ from tegg.backends.cpu.emit import C
 from tegg.backends.cpu.objects import anonymous
 from tegg.cache import content_key
 from tegg.dim import dim
-from tegg.dtype import DTYPES, bf16, f32
+from tegg.dtype import DTYPES, bf16, f32, f64
 from tegg.ir.graph import Node
 from tegg.kernel.code import KernelCode
 from tegg.kernel.contraction_held import HELD
@@ -137,6 +137,17 @@ def test_few_rows_are_right_at_every_size(form, how_a, how_b, end, z, m, n, k, s
     code = lower(made, form)
     assert code.core is not None or 1 in (n, k, *z)
     check(g, outputs, width=4, threads=(1, 3), slack=2.0, code=code, seed=seed)
+
+
+@pytest.mark.parametrize("form", ["packed", "passing", "dots"])
+def test_sums_may_be_wider_than_both_operands(form) -> None:
+    g = Draw()
+    a, b = g.op("Cast", g.x(9, 40, dtype="bf16"), f64), g.op("Cast", g.x(31, 40), f64)
+    c = g.op("Contract", a, b, "a,k;n,k;a,n", (9, 31))
+    out = g.mul(c, 0.5)
+    code = lower((g, [out], [c]), form)
+    assert code.core is not None
+    check(g, [out], width=4, threads=(1, 3), slack=2.0, code=code)
 
 
 @pytest.mark.parametrize("form, how_b", [("rows", "turned"), ("dots", "plain"),

@@ -76,6 +76,13 @@ def test_symbolic_sizes():
         check(g, [out], sizes)
 
 
+def test_indices_that_are_an_empty_array_padded():
+    g = Draw()
+    index = g.padded(g.x(2, 1, 0, 2, dtype="i64"), (0, 0), (1, 0), (2, 3), (0, 0), fill=1)
+    check(g, [g.op("ScatterAlong", g.x(4, 5, 2), g.reshape(index, (4, 5, 2)), g.x(4, 5, 2), 0,
+                   "add")])
+
+
 def test_empty():
     g = Draw()
     check(g, [scatter(g, g.x(4, 5), g.x(0, dtype="i32"), g.x(0, 5), 0, "add"),

@@ -47,9 +47,8 @@ class Text(Words):
         for r in rows:
             if r.side == "batch":
                 arrays.append(f"{r.name}[0] = {self._row_call(r, None)};")
-        if self._side("n", rows):
-            fills = " ".join(f"{r.name}[j] = {self._row_call(r, axis)};" for r in rows
-                             if r.side == "n")
+        if beside := self._side("n", rows):
+            fills = " ".join(f"{r.name}[j] = {self._row_call(r, axis)};" for r in beside)
             arrays.append(f"for (int64_t j = 0; j < {columns}; j++) {{ {axis.of(at)} {fills} }}")
         c = "c" if skinny else "j"
         places = ", ".join(f"{n}_[{h.dialect.width}]" for n in axis.names)

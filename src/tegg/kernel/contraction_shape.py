@@ -248,8 +248,9 @@ def _whole_depth(shape: GemmShape, mr: int, size: int) -> int | None:
     if not isinstance(m, int) or m > mr:
         return None
     most = _CLOSE // 2 // (mr * size)
-    return None if most == 0 or isinstance(k, int) and not 0 < k <= most else (
-        k if isinstance(k, int) else most)
+    if not isinstance(k, int):
+        return most
+    return k if 0 < k <= most else None
 
 
 def _depth(k: Dim, held: Held | None, size: int) -> int:
