@@ -217,3 +217,16 @@ def test_what_it_executes_counts_whole_tiles() -> None:
     padded = op.template((None, None, 0, "56.3.1.1/56.3.1.1", 12, 2),
                          Extents(1, 33, 56 * 56, 576, tegg.f32))
     assert padded.flops == 2 * 48 * 56 * 60 * 576
+
+
+def test_an_image_that_was_pooled_is_read_along_its_rows() -> None:
+    """The pool's result has no axis of images where there is one: that is no reason to divide."""
+    rng = np.random.default_rng(0)
+    x, w = (rng.standard_normal(s, np.float32) for s in ((1, 32, 41, 41), (32, 32, 3, 3)))
+    f = tegg.compile(lambda x: tegg.conv2d(tegg.max_pool2d(x, 3, 2, 1), w, padding=1).relu(),
+                     cache=False)
+    pooled = tegg.compile(lambda x: tegg.max_pool2d(x, 3, 2, 1))(x)
+    np.testing.assert_allclose(f(x), _slow(pooled, w, padding=1), atol=2e-4)
+    (direct,) = (k for k in f.program(x).plan.kernels if "Direct(" in str(k.notes))
+    body = direct.source.split(f"{direct.name}_b0_n(", 1)[1].split("}", 1)[0]
+    assert "vf_loadm(" in body and "%" not in body and "sf_load" not in body

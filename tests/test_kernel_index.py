@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +14,7 @@ from tegg.dim import Facts, dim
 from tegg.dim import evaluate as size_of
 from tegg.errors import LoweringError
 from tegg.ir.graph import Graph
-from tegg.kernel.index import Algebra, Form, Guard, Quotient, Remainder, Var, variable
+from tegg.kernel.index import ZERO, Algebra, Form, Guard, Quotient, Remainder, Var, variable
 from tegg.kernel.propagate import Propagation
 
 EXTENTS = (1, 2, 3, 5, 8, 12)
@@ -77,6 +78,36 @@ def test_unflatten_inverts_flatten(shape, random):
     there = algebra.unflatten(flat, tuple(other))
     for at in every(vars, {}):
         assert value(algebra.flatten(there, tuple(other)), at, {}) == value(flat, at, {})
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(st.lists(st.sampled_from((1, 2, 3, 4, 6)), min_size=1, max_size=4), st.randoms())
+def test_a_reshape_keeps_row_major_order(shape, random):
+    """Merged, split and shuffled axes, with some of size 1."""
+    algebra = Algebra(Facts())
+    vars = [Var(n, k) for k, n in enumerate(shape)]
+    other = [n for n in shape if n > 1 or random.random() < 0.5]
+    for i in range(len(other) - 1, 0, -1):
+        if random.random() < 0.5:
+            other[i - 1:i + 1] = [other[i - 1] * other[i]]
+    for wanted in (other, random.sample(other, len(other)), [1, *shape, 1]):
+        there = algebra.reshaped(tuple(map(variable, vars)), tuple(shape), tuple(wanted))
+        assert len(there) == len(wanted)
+        for at in every(vars, {}):
+            place = [value(i, at, {}) for i in there]
+            assert all(0 <= i < n for i, n in zip(place, wanted))
+            flat = sum(at[v] * math.prod(shape[k + 1:]) for k, v in enumerate(vars))
+            assert sum(i * math.prod(wanted[k + 1:]) for k, i in enumerate(place)) == flat
+
+
+def test_outside_of_an_axis_stays_outside_of_it():
+    """What a pad asks for beyond an axis is no other row of the array that was reshaped."""
+    n = dim("n", 1)
+    algebra, i, j = Algebra(Facts()), variable(Var(9, 0)) + -1, variable(Var(n, 0)) + -1
+    assert algebra.reshaped((ZERO, i, j), (1, 7, n), (7, n)) == (i, j)
+    assert algebra.reshaped((i, j), (7, n), (7, 1, n, 1)) == (i, ZERO, j, ZERO)
+    first, *rest = algebra.reshaped((i, j), (7, 6), (7, 2, 3))
+    assert first == i and all(f.vars() == {Var(n, 0)} for f in rest)
 
 
 def test_cumulative_sum_loses_its_division():

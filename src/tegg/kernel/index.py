@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import accumulate, count
+from operator import mul
 from typing import TYPE_CHECKING
 
 from tegg.dim import Dim, Facts, Poly, Shape, exact_div, product
@@ -312,6 +314,20 @@ class Algebra:
             out.append(q if product(shape[:axis]) == 1 else self.divmod(q, n)[1])
         return tuple(out)
 
+    def reshaped(self, index: tuple[Form, ...], shape: Shape, to: Shape) -> tuple[Form, ...]:
+        """Where what lies at an index of a shape lies in the shape ``to``.
+
+        Axes that both shapes have, alone or together with their neighbours, are moved by
+        themselves: an index outside the shape, which a pad asks for, is outside along the same
+        axes of ``to``, and needs no division that nothing is proven of.
+        """
+        out = [ZERO] * len(to)
+        for before, after in _shared_axes(shape, to):
+            flat = self.flatten(tuple(index[i] for i in before), tuple(shape[i] for i in before))
+            for i, form in zip(after, self.unflatten(flat, tuple(to[i] for i in after))):
+                out[i] = form
+        return tuple(out)
+
     # ---- substitution
     def substitute(self, form: Form, by: Mapping[Var, Form],
                    values: Callable[[Val], Val] | None = None) -> Form:
@@ -330,6 +346,20 @@ class Algebra:
             return Form(0, {Gathered(new, atom.extent, atom.clamped): 1})
         q, r = self.divmod(self.substitute(atom.form, by, values), atom.divisor)
         return q if isinstance(atom, Quotient) else r
+
+
+def _shared_axes(shape: Shape, to: Shape) -> Iterator[tuple[list[int], list[int]]]:
+    """Groups of axes of two shapes, as small as can be, that hold the same positions in row-major
+    order; axes of size 1 are in none."""
+    before, after = ([i for i, n in enumerate(s) if n != 1] for s in (shape, to))
+    ends = dict(zip(accumulate((to[i] for i in after), mul), count(1)))
+    i = j = 0
+    for last, size in enumerate(accumulate((shape[i] for i in before), mul), 1):
+        if size in ends:
+            yield before[i:last], after[j:ends[size]]
+            i, j = last, ends[size]
+    if i < len(before) or j < len(after):
+        yield before[i:], after[j:]
 
 
 def _split(k: Dim, d: Dim) -> tuple[Dim, Dim]:

@@ -233,8 +233,8 @@ class Propagation:
         return (yield node.args[0], index)
 
     def _reshape(self, node: Node, index: Index) -> Request:
-        flat = self.algebra.flatten(index, self.shape(node))
-        return (yield node.args[0], self.algebra.unflatten(flat, self.shape(node.args[0])))
+        source = node.args[0]
+        return (yield source, self.algebra.reshaped(index, self.shape(node), self.shape(source)))
 
     def _permute(self, node: Node, index: Index) -> Request:
         source: list[Form] = [ZERO] * len(index)
