@@ -11,7 +11,7 @@ from profiles import examples
 import tegg
 from tegg.backends.cpu.emit import C
 from tegg.backends.cpu.winograd import lower_winograd
-from tegg.backends.cpu.winograd_forms import Tiles, WinogradForms
+from tegg.backends.cpu.winograd_forms import Tiles, WinogradForms, group_of
 from tegg.dtype import f32, f64
 from tegg.errors import LoweringError
 from tegg.ir.graph import Node
@@ -80,16 +80,34 @@ def test_groups() -> None:
     check(g, [c], code=lowered(g, [c], c), threads=(1, 2, 5), slack=SLACK)
 
 
-def test_results_do_not_depend_on_threads() -> None:
+@pytest.mark.parametrize("sizes", [(2, 5, 9, 23, 40), (1, 5, 140, 9, 9), (3, 4, 70, 3, 3)])
+def test_results_do_not_depend_on_threads(sizes) -> None:
+    """Few tiles and many filters: threads share the filters."""
     from kernels import build, call
     from tegg.testing.kernels import random_inputs
     g = Draw()
-    c = convolution(g, 2, 5, 9, 23, 40)
+    c = convolution(g, *sizes)
     code = lowered(g, [c], c)
     library, inputs = build(code, 16), random_inputs(g, {}, 0)
     first, *others = (call(library, code, g, [c], inputs, {}, n, False, None)[0]
                       for n in (1, 2, 3, 7))
     assert all(first.tobytes() == o.tobytes() for o in others)
+
+
+@pytest.mark.parametrize("width", (16, 8, 4))
+def test_tiles_of_several_rows_and_images_share_vectors(width) -> None:
+    g = Draw()
+    c = convolution(g, 5, 3, 20, 6, 9)
+    code = lowered(g, [c], c, width, 4, 1)
+    assert Tiles(4, 1, width, 6, 9).most == max(1, width // 3)
+    check(g, [c], code=code, width=width, threads=(1, 2, 4), slack=SLACK)
+
+
+@given(st.integers(1, 2000), st.integers(1, 16))
+def test_filters_are_padded_to_less_than_a_group(m, rows) -> None:
+    group, groups = group_of(m, rows)
+    assert 0 <= group * groups * rows - m < group * rows
+    assert group == 1 or group * rows < 32 + rows
 
 
 # ---- what is none

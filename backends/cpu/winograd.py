@@ -25,6 +25,7 @@ from tegg.kernel.lower import kernel_symbols
 from tegg.kernel.slots import slots_of
 from tegg.kernel.value import reachable
 
+_PAGE = 1024  # elements
 _APART = 48  # elements between planes of transformed tiles, so that they share no set of a cache
 
 
@@ -142,6 +143,7 @@ class _Kernel:
                  for name, at in halves.items()}
         joins |= {name: ", ".join(str(2 * i + at) for i in range(width))
                   for name, at in (("even", 0), ("odd", 1))}
+        joins["shifted"] = ", ".join(map(str, range(1, width)))
         planes = channels * t.columns + _APART
         sums = group * t.rows * t.columns + _APART
         outer = [(of_n[v], v.extent) for v in c.images]
@@ -161,9 +163,9 @@ class _Kernel:
             B=dim(h.batch.count), OUTER=dim(product(tuple(v.extent for v in c.images))),
             P=str(t.down), Q=str(t.across), MR=str(t.rows), GROUP=str(group),
             GROUPS=str(groups), SEG=str(t.segment), SEGS=str(t.segments), TALL=str(t.tall),
-            MOST=str(t.most), PIECES=str(pieces.MOST), NS=str(t.columns), PS=str(t.padded + width),
-            YS=str(RESULTS * t.padded), VS=str(planes), MS=str(sums),
-            temporary=str(self.temporary), products=_products(h.name, t.vectors),
+            MOST=str(t.most), PIECES=str(pieces.MOST), NS=str(t.columns), PS=str(t.padded),
+            YS=str(RESULTS * t.columns), VS=str(planes), MS=str(sums),
+            AHEAD=str(_PAGE), temporary=str(self.temporary), products=_products(h.name, t.vectors),
             choose=_choose(h.name, t, planes, sums))
 
     def _work(self) -> Work:

@@ -83,8 +83,8 @@ def group_of(m: int, rows: int) -> tuple[int, int]:
     """How many blocks of ``rows`` filters are multiplied before their sums are transformed, and how
     many such groups there are."""
     blocks = -(-m // rows)
-    groups = -(-blocks * rows // _ROWS)
-    return -(-blocks // groups), groups
+    group = -(-blocks // -(-blocks * rows // _ROWS))
+    return group, -(-blocks // group)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class _Executes:
         wide = blocks * -(-t.most * t.segment // self.width) * self.width
         group, groups = group_of(filters, t.rows)
         tall = group * groups * t.rows
-        transformed = units * t.padded * (channels * _INPUT + filters * _OUTPUT)
+        transformed = wide * (channels * _INPUT + filters * _OUTPUT)
         packed = e.batch * POINTS * channels * tall
         return Execution(2.0 * e.batch * POINTS * channels * tall * wide,
                          t.rows * t.vectors / issue_slots(t.rows, t.vectors),
