@@ -117,6 +117,7 @@ class _Saturation:
         self.seen: tuple[int, View] | None = None  # the last view, and when it was taken
         self.provided: dict[Provider, int] = {}  # provider -> after how many changes it was asked
         self.counted: tuple[int, int] | None = None  # e-nodes, after how many changes
+        self.stated = 0  # what rounds stated since then, terms and facts, old and new
 
     # ---- running
     def phase(self, phase: Phase) -> None:
@@ -151,7 +152,7 @@ class _Saturation:
             return f"rounds {phase.rounds}"
         if (perf_counter() - start) * 1e3 > phase.ms:
             return f"ms {phase.ms}"
-        sizes.append(self.enodes())
+        sizes.append(self.at_most(min(phase.nodes, 2 * sizes[-1]) if sizes else 0))
         if sizes[-1] > phase.nodes:
             return f"nodes {phase.nodes}"
         return (f"nodes {phase.nodes}, far beyond which the next round would go"
@@ -176,6 +177,7 @@ class _Saturation:
                 matched[plain] = matched.get(plain, 0) + count
         self.last = start, {n: matched[r] * self.rules.stated(r) for n in names
                             if (r := self.rules.owner[n]) in matched}
+        self.stated += sum(self.last[1].values())
         return run.changed
 
     def growth(self) -> dict[str, Growth]:
@@ -202,11 +204,22 @@ class _Saturation:
         return conflict
 
     def enodes(self) -> int:
-        if self.counted is None or self.counted[0] != self.engine.changes:
-            sizes = self.engine.sizes()
-            total = sum(sizes.get(name, 0) for name in self.stack.table)
-            self.counted = self.engine.changes, total
+        """How many e-nodes there are."""
+        changes = self.engine.changes
+        if self.counted is None or self.counted[0] != changes:
+            if self.seen is not None and self.seen[0] == changes:
+                total = self.seen[1].enodes
+            else:
+                sizes = self.engine.sizes()
+                total = sum(sizes.get(name, 0) for name in self.stack.table)
+            self.counted, self.stated = (changes, total), 0
         return self.counted[1]
+
+    def at_most(self, enough: int) -> int:
+        """How many e-nodes there are, or more, but no more than ``enough``: they are counted only
+        where what was stated could make more, for that takes as long as a small round."""
+        most = 0 if self.counted is None else self.counted[1] + self.stated
+        return most if 0 < most <= enough else self.enodes()
 
     # ---- facts from Python
     def provide(self, providers: list[Provider], report: PhaseReport) -> int:

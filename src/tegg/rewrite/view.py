@@ -27,8 +27,8 @@ class View:
     in one class with its plain Store. narrow: classes whose plain Store rules subsumed. weights:
     slots of inputs that are bound once; most: what no element of some of them exceeds. values:
     class -> the engine's value for it, which stays that of the class for as long as the engine
-    shows it. stated: relation -> the classes of which, as its first argument, it is stated, where a
-    provider ``reads`` it.
+    shows it. enodes: how many there are, subsumed ones too. stated: relation -> the
+    classes of which, as its first argument, it is stated, where a provider ``reads`` it.
     """
 
     table: OpTable
@@ -42,6 +42,7 @@ class View:
     weights: frozenset[int] = frozenset()
     most: Mapping[int, float] = field(default_factory=dict)
     values: list[Any] = field(default_factory=list)
+    enodes: int = 0
     stated: dict[str, set[int]] = field(default_factory=dict)
     _having: dict[str, list[tuple[int, ENode]]] = field(default_factory=dict)
     _found: dict[Callable[[View], Any], Any] = field(default_factory=dict)
@@ -119,7 +120,8 @@ class Reader:
         narrow = frozenset(ids[i[0]] for i, _, subsumed in rows["Store"] if subsumed)
         stated = {name: {ids[i[0]] for i, _, _ in rows[name]} for name in self.reads}
         view = View(self.table, self.codec, nodes, {}, {}, lambda: self._names(ids), forms, narrow,
-                    self.weights, self.most, list(ids), stated)
+                    self.weights, self.most, list(ids), sum(len(rows[op]) for op in self.table),
+                    stated)
         self._type(view)
         return view
 
