@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from datetime import date
+from functools import partial
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -127,6 +128,34 @@ def minilm_contenders(size, use_compile):
     return out, first, program.stats
 
 
+def image_contenders(w, use_compile):
+    """As ``contenders``, with what the compiled program is made of."""
+    import numpy as np
+    from images import pixels
+
+    import tegg
+    model, image = w.tegg(), pixels()
+    start = time.perf_counter()
+    plain = tegg.compile(model)
+    plain(image)
+    first = {"tegg": time.perf_counter() - start}
+    out = {"tegg": lambda: plain(image)}
+    if w.winograd:
+        tiled = tegg.compile(model, tegg.Generic(), tegg.Winograd())
+        out["tegg.winograd"] = lambda: tiled(image)
+    try:
+        import torch
+    except ImportError:
+        return out, first, plain.program(image).stats
+    weights = {k: torch.from_numpy(np.array(v)) for k, v in model.state_dict().items()}
+    in_torch(out, first, w.torch(torch, weights), [torch.from_numpy(image)], use_compile)
+    reference = out["torch"]().numpy()
+    for name in ("tegg", "tegg.winograd")[:1 + w.winograd]:
+        worst = float(np.abs(out[name]() - reference).max() / np.abs(reference).max())
+        assert worst < 1e-4, f"{w.name}: {name} and PyTorch differ by {worst:.1e}"
+    return out, first, plain.program(image).stats
+
+
 def main() -> int:
     args = parse()
     os.environ.setdefault("OMP_NUM_THREADS", str(args.threads))
@@ -137,6 +166,7 @@ def main() -> int:
     from rich.table import Table
     import minilm
     from along import ALONG
+    from images import IMAGES
     from suite import SUITE
     from timing import interleaved
     from windows import WINDOWS
@@ -157,14 +187,16 @@ def main() -> int:
                      "best_ms": {k: t.best * 1e3 for k, t in timings.items()}})
         print(".", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
-    for size in minilm.SIZES if args.suite == "models" else ():
-        name = f"minilm_{size[0]}x{size[1]}"
+    whole = [(f"minilm_{b}x{t}", f"all-MiniLM-L6-v2, {b} x {t} tokens",
+              partial(minilm_contenders, (b, t))) for b, t in minilm.SIZES]
+    whole += [(w.name, w.about, partial(image_contenders, w)) for w in IMAGES]
+    for name, about, made in whole if args.suite == "models" else ():
         if only and name not in only:
             continue
-        fs, first, stats = minilm_contenders(size, not args.no_compile)
+        fs, first, stats = made(not args.no_compile)
         timings = interleaved(fs, args.rounds, 0.3)
-        rows.append({"workload": name, "about": f"all-MiniLM-L6-v2, {size[0]} x {size[1]} tokens",
-                     "first_call_s": first, "ms": {k: t.median * 1e3 for k, t in timings.items()},
+        rows.append({"workload": name, "about": about, "first_call_s": first,
+                     "ms": {k: t.median * 1e3 for k, t in timings.items()},
                      "best_ms": {k: t.best * 1e3 for k, t in timings.items()}, "stats": stats})
     names = list(dict.fromkeys(k for r in rows for k in r["ms"]))
     table = Table(title=f"median ms, {args.threads} threads, {cpu_name()}")
