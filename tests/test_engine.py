@@ -29,11 +29,16 @@ def rows(e: Engine) -> set:
             for i, _, _ in e.rows(["seen"])["seen"]}
 
 
-@pytest.fixture(params=["in memory", "on a disk"])
+@pytest.fixture(params=["in memory", "on a disk", "forbidden"])
 def passing(request, monkeypatch):
-    """Both ways that rows are passed."""
+    """The ways that rows are passed."""
+    def forbidden(name: str) -> int:
+        raise PermissionError(1, "Operation not permitted")
+
     if request.param == "on a disk":
         monkeypatch.delattr(os, "memfd_create", raising=False)
+    elif request.param == "forbidden":
+        monkeypatch.setattr(os, "memfd_create", forbidden, raising=False)
     elif not hasattr(os, "memfd_create"):
         pytest.skip("this system has no files in memory")
 

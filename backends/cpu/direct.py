@@ -30,6 +30,7 @@ from tegg.kernel.value import reachable
 _CLOSE = 1 << 17   # elements that a band reads, which stay in L2
 _SUMMED = 512      # products (or pairs) summed at most before they are added to the sums so far
 _NEAR = 4608       # elements of filters that stay in L1 beside the sums of some tiles
+_STAYS = 1 << 16   # elements of filters that stay in L2 from call to call
 _READERS = 4       # tiles at least that read them meanwhile
 _LINE = 16         # elements of a cache line
 _UNROLLED = 7      # taps across at most that are written out
@@ -195,6 +196,9 @@ class _Kernel:
         taps, places = down.taps * across.taps, t.slides[-1].places
         tiles = -(-places // t.rows)
         at = -(-_READERS // tiles)  # rows at a time
+        block = max(1, min(_SUMMED, _NEAR // t.columns) // taps)
+        filters = self._filters()
+        close = isinstance(filters, int) and filters <= _STAYS
         line = -(-(self._long + t.width) // _LINE) * _LINE
         outer = [(names[v], v.extent) for v in walks.images]
         inner = [(names[v], v.extent) for v in walks.channels]
@@ -218,7 +222,8 @@ class _Kernel:
             SD=str(down.stride), DD=str(down.dilation), SA=str(across.stride),
             DA=str(across.dilation), DOWN=str(down.dilation * line), LS=str(line),
             LONG=str(self._long), YS=str(-(-places // t.width) * t.width + t.width),
-            BLOCK=str(max(1, min(_SUMMED, _NEAR // t.columns) // taps)), AT=str(at),
+            BLOCK=str(block), LINES="0" if close else str(-(-block * taps * t.columns // _LINE)),
+            AT=str(at),
             SUMS=str(at * tiles * t.rows), BAND=str(self._band(line)), PIECES=str(pieces.MOST),
             UNROLL=str(across.taps if across.taps <= _UNROLLED else 1),
             temporary=str(self.temporary), products=_products(h.name, t.vectors),

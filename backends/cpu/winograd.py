@@ -25,8 +25,8 @@ from tegg.kernel.lower import kernel_symbols
 from tegg.kernel.slots import slots_of
 from tegg.kernel.value import reachable
 
-_PAGE = 1024  # elements
-_APART = 48  # elements between planes of transformed tiles, so that they share no set of a cache
+_PAGE = 1024  # elements by which filters are asked for ahead
+_APART = 48   # elements between planes of transformed tiles, so that they share no set of a cache
 
 
 def lower_winograd(graph: Graph, outputs: Sequence[Node], anchors: Sequence[Node], name: str,
