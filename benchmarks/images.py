@@ -62,7 +62,7 @@ def _resnet_in_torch(torch: Any, weights: Mapping[str, Any]) -> Callable[[Any], 
 
     def block(x, at, stride):
         whole = [i for i in (1, 2, 3) if f"{at}.conv{i}.weight" in weights]
-        strided = whole[len(whole) // 2 if len(whole) > 2 else 0]
+        strided = whole[-2]  # the second of three, or the first of two
         y = x
         for i in whole:
             y = conv(y, f"{at}.conv{i}", f"{at}.bn{i}", stride if i == strided else 1)

@@ -216,8 +216,8 @@ class _Saturation:
         return self.counted[1]
 
     def at_most(self, enough: int) -> int:
-        """How many e-nodes there are, or more, but no more than ``enough``: they are counted only
-        where what was stated could make more, for that takes as long as a small round."""
+        """How many e-nodes there are; or, where even all that was stated makes no more than
+        ``enough``, so many, for to count them takes as long as a small round."""
         most = 0 if self.counted is None else self.counted[1] + self.stated
         return most if 0 < most <= enough else self.enodes()
 
