@@ -110,9 +110,10 @@ def test_rules_that_fail_leave_no_e_graph_to_another_thread(tmp_path):
 
 
 def test_a_process_may_end_while_e_graphs_are_taken_back(tmp_path):
-    code = ("import atexit, numpy as np, tegg, threading\n"
+    # one write a line: print writes the line and its end apart, and another thread's may come between
+    code = ("import atexit, numpy as np, os, tegg, threading\n"
             "x = np.ones(3, np.float32)\n"
-            "def run(): print(tegg.compile(lambda x: x + 1, cache=False)(x)[0])\n"
+            "def run(): os.write(1, b'%.1f\\n' % tegg.compile(lambda x: x + 1, cache=False)(x)[0])\n"
             "threads = [threading.Thread(target=run) for _ in range(2)]\n"
             "[t.start() for t in threads]\n"
             "atexit.register(run)  # when no thread starts any more\n"
