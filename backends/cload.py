@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from tegg.backends.cexpr import MEMORY, REGISTER, Expressions, dim, number
 from tegg.dim import Dim, upper_bound
+from tegg.dtype import DType
 from tegg.kernel.index import Form, Gathered, Guard
 from tegg.kernel.straight import END, run
 from tegg.kernel.value import Load, Val
@@ -31,17 +32,14 @@ class Loads(Expressions):
         k = self.lanes.coefficient(load.form, var)
         follow = [self.lanes.coefficient(g.form, var) for g in load.guards]
         if k == 1 and all(c in (0, 1) for c in follow):
-            return self._contiguous_load(load, letter, follow, copy)
+            return self._contiguous_load(v, load, letter, follow, copy)
         if k == 2 and letter == "f" and all(c in (0, 2) for c in follow):
-            return self._every_other(load, follow, copy)
+            return self._every_other(v, load, follow, copy)
         if k == -1 and not self.at.masked and all(c == 0 for c in follow):
-            width = self.dialect.width
             text = f"v{REGISTER[v.dtype.name]}_reverse(v{letter}_load(b{load.slot} + " \
-                   f"{self.form(load.form, copy)} - {width - 1}))"
-            zero = f"({self.dialect.vector[REGISTER[v.dtype.name]]}){{0}}"
-            return (f"{self.condition(load.guards, copy)} ? {text} : {zero}" if load.guards
-                    else text)
-        return self._run(load, letter, follow, copy) + self._any_load(v, letter, copy)
+                   f"{self.form(load.form, copy)} - {self.dialect.width - 1}))"
+            return self._where(load.guards, follow, text, v.dtype, copy)
+        return self._run(v, letter, follow, copy) + self._any_load(v, letter, copy)
 
     def _any_load(self, v: Val, letter: str, copy: int) -> str:
         """Lanes from anywhere: gathered by the machine where it can, else one by one."""
@@ -62,39 +60,49 @@ class Loads(Expressions):
 
         return self.each(v.dtype, lane)
 
-    def _contiguous_load(self, load: Load, letter: str, follow: list[Dim | None], copy: int) -> str:
+    def _contiguous_load(self, v: Val, load: Load, letter: str, follow: list[Dim | None],
+                         copy: int) -> str:
+        """What holds of all lanes or of none is a branch: a masked load of no lane is slow where
+        its address is no memory."""
         address = f"b{load.slot} + {self.form(load.form, copy)}"
         masks = ["mask"] if self.at.masked else []
         for g, c in zip(load.guards, follow):
-            if c == 0:
-                masks.append(f"-(int){self.condition((g,), copy)}")
-            else:
+            if c != 0:
                 at = self.form(g.form, copy)
                 masks.append(f"lane_mask({dim(g.low)} - {at}, {dim(g.high)} - {at})")
-        if masks:
-            return f"v{letter}_loadm({address}, {' & '.join(masks)})"
-        return f"v{letter}_load({address})"
+        text = (f"v{letter}_loadm({address}, {' & '.join(masks)})" if masks
+                else f"v{letter}_load({address})")
+        return self._where(load.guards, follow, text, v.dtype, copy)
 
-    def _every_other(self, load: Load, follow: list[Dim | None], copy: int) -> str:
+    def _where(self, guards: tuple[Guard, ...], follow: list[Dim | None], text: str, dtype: DType,
+               copy: int) -> str:
+        """A vector, or zeros where a guard that does not follow the lanes does not hold."""
+        same = tuple(g for g, c in zip(guards, follow) if c == 0)
+        zero = f"({self.dialect.vector[REGISTER[dtype.name]]}){{0}}"
+        return f"{self.condition(same, copy)} ? {text} : {zero}" if same else text
+
+    def _every_other(self, v: Val, load: Load, follow: list[Dim | None], copy: int) -> str:
         """Two vectors whose even lanes are one; lanes that are not read touch no memory."""
         masks = ["mask"] if self.at.masked else []
         for g, c in zip(load.guards, follow):
-            at = self.form(g.form, copy)
-            masks.append(f"-(int){self.condition((g,), copy)}" if c == 0 else
-                         f"lane_mask(-floor_div({at} - {dim(g.low)}, 2), "
-                         f"floor_div({dim(g.high)} - {at}, 2))")
-        return (f"vf_load_every_other(b{load.slot} + {self.form(load.form, copy)}, "
+            if c != 0:
+                at = self.form(g.form, copy)
+                masks.append(f"lane_mask(-floor_div({at} - {dim(g.low)}, 2), "
+                             f"floor_div({dim(g.high)} - {at}, 2))")
+        text = (f"vf_load_every_other(b{load.slot} + {self.form(load.form, copy)}, "
                 f"{' & '.join(masks) or '-1'})")
+        return self._where(load.guards, follow, text, v.dtype, copy)
 
-    def _run(self, load: Load, letter: str, follow: list[Dim | None], copy: int) -> str:
+    def _run(self, v: Val, letter: str, follow: list[Dim | None], copy: int) -> str:
         """``all lanes are neighbours ? what they load :``, where most vectors are such a run."""
+        load: Load = v.attr
         found = run(self.lanes, load.form, self.at.vector, self._named)
         if found is None or any(c not in (0, 1) for c in follow):
             return ""
         tests = [t for g in dict.fromkeys(found.guards) for t in self._in_all_lanes(g, copy)]
         straight = Load(load.slot, found.form, load.guards)
-        text = self._contiguous_load(straight, letter, follow, copy)
-        return f"{' && '.join(tests) or '1'} ? {text} : "
+        text = self._contiguous_load(v, straight, letter, follow, copy)
+        return f"{' && '.join(tests) or '1'} ? ({text}) : "
 
     def _named(self, v: Val) -> bool:
         return v.id in self.at.given or any(v.id in names for names in self.scopes)

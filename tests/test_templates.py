@@ -15,6 +15,7 @@ from kernels import build, call
 
 from tegg.backends.cpu.attention_forms import AttentionForms, attention_row
 from tegg.backends.cpu.direct_forms import DirectForms, direct_templates
+from tegg.backends.cpu.loop_forms import LoopForms, loops_row
 from tegg.backends.cpu.narrow_forms import NarrowForms, narrow_templates
 from tegg.backends.cpu.target import Cpu
 from tegg.backends.cpu.templates import Forms, templates, tile_of
@@ -44,10 +45,10 @@ class Wide(Cpu):
         super().__init__()
         self.only, self.threads = only, threads
         self.ops = (*templates(16), *narrow_templates(16), attention_row(16),
-                    *direct_templates(16))
+                    *direct_templates(16), loops_row())
         self.providers = (Forms(16), NarrowForms(16, frozenset()),
                           AttentionForms(16, frozenset()), Attending((bf16,)),
-                          DirectForms(16, frozenset()))
+                          DirectForms(16, frozenset()), LoopForms())
 
     def identity(self) -> str:
         return f"{super().identity()} {self.only} {self.threads}"

@@ -39,6 +39,10 @@ void fma_sf(const float *x, float *y, long c) {
 void fma_sd(const double *x, double *y, long c) {
   for (long i = 0; i < c; i++) y[i] = sd_fma(x[i], x[i], -(x[i] * x[i])); }
 """
+_MOD = """
+void mod_f(const float *x, const float *y, float *r, long c) {
+  for (long i = 0; i < c; i += TEGG_LANES) vf_store(r + i, vf_mod(vf_load(x + i), vf_load(y + i))); }
+"""
 
 
 def _machines():
@@ -69,7 +73,7 @@ class Functions:
     """The functions compiled for one width, applied to arrays."""
 
     def __init__(self, lanes: int, compiler: toolchain.Toolchain) -> None:
-        text = prelude(lanes) + "\n" + "".join(_FUNCTION.format(n=n) for n in NAMES) + _FMA
+        text = prelude(lanes) + "\n" + "".join(_FUNCTION.format(n=n) for n in NAMES) + _FMA + _MOD
         text += "const struct rt_table *tegg_rt;\n"
         self.library = ctypes.CDLL(str(compiler.shared_object(default(), {"m": text}, "vecmath")))
 
@@ -214,3 +218,31 @@ def test_multiply_add(dtype, least):
     x = np.full(BATCH, dtype(1 + np.sqrt(least)), dtype)
     lost = least if "fma" in here.features else 0
     assert (run("fma", x) == lost).all() and (run("fma", x, scalar=True) == lost).all()
+
+
+# ---- remainders
+def pairs():
+    """All magnitudes by all magnitudes, near ones densely, multiples and what is next to them."""
+    random = np.random.default_rng(3)
+    bits = random.integers(0, 2**32, (2, 60000), dtype=np.uint32).view(np.float32)
+    near = (random.standard_normal((2, 60000)) * [[1000.0], [1.0]]).astype(np.float32)
+    y = random.uniform(0.5, 2, 60000).astype(np.float32)
+    whole = (random.integers(0, 2**30, 60000) * y.astype(np.float64)).astype(np.float32)
+    beside = np.nextafter(whole, np.float32(np.inf) * random.choice([-1, 1], 60000).astype(np.float32))
+    special = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-45, -1e-40, 3e38, 2.0**29,
+                        2.0**-126, 0.3, 5.5], np.float32)
+    x, z = (v.ravel() for v in np.meshgrid(special, special))
+    parts = [bits, near, (whole, y), (beside, y), (x, z)]
+    return tuple(np.concatenate([p[i] for p in parts]) for i in (0, 1))
+
+
+def test_remainders_are_exact(run):
+    """Every bit is that of fmod, which rounds nothing."""
+    x, y = pairs()
+    x, y = (np.resize(v, len(v) // BATCH * BATCH) for v in (x, y))
+    got, f = np.empty_like(x), run.library.mod_f
+    f(*(v.ctypes.data_as(ctypes.c_void_p) for v in (x, y, got)), ctypes.c_long(len(x)))
+    with np.errstate(all="ignore"):
+        want = np.fmod(x, y)
+    same = (got.view(np.uint32) == want.view(np.uint32)) | (np.isnan(got) & np.isnan(want))
+    assert same.all(), [(x[i], y[i], got[i], want[i]) for i in np.flatnonzero(~same)[:5]]

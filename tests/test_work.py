@@ -234,6 +234,35 @@ def test_each_pass_of_an_idiom_closes_its_rows():
     assert dearer(g, out, "close") == pytest.approx(100.0 * 2 * ROWS)
 
 
+@pytest.mark.parametrize("stride, dilation, places, closed", [
+    (1, 1, 40, 0), (2, 1, 40, 0), (1, 3, 40, 0), (4, 1, 40, 40), (1, 1, 4, 4)])
+def test_windows_are_summed_a_vector_of_places_at_a_time(stride, dilation, places, closed):
+    """No lanes are added up, but where places lie apart, or are too few."""
+    g = Graph()
+    x = g.input("x", (ROWS, stride * (places - 1) + dilation * 2 + 1), "f32")
+    out = g.op("SumReduce", g.op("Window", x, 1, 3, stride, dilation), 2)
+    assert dearer(g, out, "close") == pytest.approx(100.0 * ROWS * closed)
+
+
+def test_lanes_that_are_summed_themselves_are_added_up():
+    g = Graph()
+    v = g.op("Window", g.input("x", (ROWS, 40), "f32"), 1, 3, 1, 1)
+    assert dearer(g, total(g, v, 2, 1), "close") == pytest.approx(100.0 * ROWS)
+    g = Graph()  # once for the sum over both axes
+    assert dearer(g, total(g, g.input("x", (ROWS, 4, 40), "f32"), 2, 1), "close") == 100.0 * ROWS
+
+
+@pytest.mark.parametrize("taps, operations", [(4, 40.0), (16, 100.0)])
+def test_a_short_row_is_gathered_where_that_is_less(taps, operations):
+    g = Graph()
+    out = g.op("SumReduce", g.input("x", (ROWS, taps), "f32"), 1)
+    values = Values.of({n.id: n.shape for n in g.nodes}, {n.id: n.dtype for n in g.nodes}, g.table)
+    free, priced = (WorkModel(values, {}, close=c, gather=10.0).demand([out.id], body_of(g, [out]))
+                    for c in (0.0, 100.0))
+    assert sum(n for _, n in priced.loops) - sum(n for _, n in free.loops) == pytest.approx(
+        operations * ROWS)
+
+
 # ---- what is read from anywhere in a row
 @pytest.mark.parametrize("axis, count, apart", [(1, 9, ROWS * 9), (1, 1, 0), (0, 9, 0)])
 def test_elements_from_anywhere_in_a_row_cost_more(axis, count, apart):

@@ -313,7 +313,9 @@ class Text(Words):
             args.append(f"own{x}, ")
         inline = dict(batch_arrays=self.batch_arrays(), inline_sizes=indented(sizes, 2),
                       inline_packs=indented(packs, 4))
+        again = 0 if self.params.in_place else pieces.AGAIN * (4 + int(self.shape.a_cost))
         shared = dict(pieces.words(pieces.MULTIPLIED), DEEP_CUTS=str(pieces.DEEP),
+                      DEEP_PANELS=str(-(-again // nr)),
                       batch_arrays=_only("batch != batch_here", self.batch_arrays()))
         return self.fill(
             "stage_packed" if packs else "stage_shared", panel_counts=self.panel_counts(),

@@ -11,6 +11,7 @@ SECONDS = 20e-6       # of a step that are worth a piece
 MULTIPLIED = 1 << 20  # multiply-adds of a product that are worth one
 READ = 1 << 16        # elements of an operand that is read once that are worth one
 DEEP = 4              # cuts of columns, where the depth takes several blocks
+AGAIN = 64            # columns of a cut at least, for each operation of placing a row again
 
 
 def pieces(seconds: float) -> int:

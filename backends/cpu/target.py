@@ -26,6 +26,7 @@ from .emit import C
 from .identity import processor
 from .instructions import BYTE_TILES, BYTES, PAIRS, TILES, instructions
 from .library import load, prelude
+from .loop_forms import LoopForms, loops_row
 from .narrow_forms import NarrowForms, narrow_templates
 from .plain import generalized, given
 from .program import Program, Step, copy_step, steps_of, with_barriers
@@ -51,10 +52,10 @@ class Cpu:
         has = instructions(self.toolchain.features, width) if has is None else has
         self.features = frozenset({f"lanes={width}", *has})
         self.ops = (*templates(width), *narrow_templates(width), attention_row(width),
-                    *direct_templates(width), winograd_row(width))
+                    *direct_templates(width), loops_row(), winograd_row(width))
         self.providers = (Forms(width), NarrowForms(width, self.features),
                           AttentionForms(width, self.features), Attending((bf16,)),
-                          DirectForms(width, self.features), WinogradForms(width))
+                          DirectForms(width, self.features), LoopForms(), WinogradForms(width))
 
     def complete(self) -> Cpu:
         """With all instructions for narrow products."""

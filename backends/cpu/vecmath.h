@@ -269,6 +269,31 @@ INL vf mf_sincos(vf x, int turn) {
 MF_TRIG(v_sin, __builtin_sinf, 0)
 MF_TRIG(v_cos, __builtin_cosf, 1)
 
+// ---- remainders, exact
+// Quotients of 29 bits by 24 bits have 53: in double nothing is rounded but the quotient, and where that
+// is one too many the remainder is below 0.
+#define MF_QUOTIENT 0x1p29f
+static __attribute__((noinline, cold, unused)) void vf_mod_large(const vf *a, const vf *b, vf *r) {
+  for (int k = 0; k < TEGG_LANES; k++) {
+    const float x = __builtin_fabsf((*a)[k]), y = __builtin_fabsf((*b)[k]);
+    if (!(x < y * MF_QUOTIENT && y < __builtin_inff())) (*r)[k] = __builtin_fmodf((*a)[k], (*b)[k]);
+  }
+}
+INL vf vf_mod(vf a, vf b) {
+  vf x = (vf)((vi)a & 0x7fffffff), y = (vf)((vi)b & 0x7fffffff);
+  vi near = (x < y * MF_QUOTIENT) & (y < M_SPLAT(vf, __builtin_inff()));
+  vd d = __builtin_convertvector(y, vd), r = __builtin_convertvector(x, vd);
+  r = r - ((r / d + MD_ROUND) - MD_ROUND) * d;
+  vf m = __builtin_convertvector(md_sel(vd_less(r, M_SPLAT(vd, 0.)), r + d, r), vf);
+  m = (vf)((vi)m | ((vi)a & (int32_t)0x80000000));
+  if (__builtin_expect(m_any(~near), 0)) vf_mod_large(&a, &b, &m);
+  return m;
+}
+INL vd vd_mod(vd a, vd b) {
+  for (int k = 0; k < TEGG_LANES; k++) a[k] = __builtin_fmod(a[k], b[k]);
+  return a;
+}
+
 // ---- e^x - 1 over e^x + 1, which loses nothing near 0
 INL vf v_tanh(vf a) {
   vf x = (vf)((vi)a & 0x7fffffff) * 2.f;

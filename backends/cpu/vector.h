@@ -194,7 +194,6 @@ INL vu vu_sel(vi m, vu a, vu b) { return (vu)vc_sel(m, (vc)a, (vc)b); }
   INL T s##L##_abs(T a) { return __builtin_fabs##SUFFIX(a); } \
   INL V v##L##_floor(V a) { V r; FOR_LANES r[k] = __builtin_floor##SUFFIX(a[k]); return r; } \
   INL T s##L##_floor(T a) { return __builtin_floor##SUFFIX(a); } \
-  INL V v##L##_mod(V a, V b) { V r; FOR_LANES r[k] = __builtin_fmod##SUFFIX(a[k], b[k]); return r; } \
   INL T s##L##_mod(T a, T b) { return __builtin_fmod##SUFFIX(a, b); }
 FLOATS(f, vf, float, vi, 0x7fffffff, f)
 FLOATS(d, vd, double, vl, 0x7fffffffffffffffll, )

@@ -10,6 +10,7 @@ it packs them, once per panel of the other side.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -18,11 +19,15 @@ from tegg.dim import hint, product
 from tegg.ir.demand import Demand, Footprint, Product, Values, axis_of
 from tegg.ir.graph import Graph
 from tegg.ir.masks import seen_share
+from tegg.ir.neighbours import Axes, axes_beside, stored
 from tegg.ir.op import PRODUCTS, Op
 from tegg.ir.reading import Keys, along_rows, elements, gathered
 from tegg.ir.split import parts
 from tegg.ir.template import Extents
 from tegg.ir.updates import over_state
+
+
+_VECTOR = 8  # results side by side that are worth a vector
 
 
 @dataclass(slots=True)
@@ -114,6 +119,7 @@ class _Walk:
         self.anywhere: set[int] = set()      # of these, by which neighbours lie anywhere in a row
         self.last = 0                        # the pass in which outputs are written
         self.chained: set[int] = set()       # reductions that are part of another one
+        self.beside: dict[int, Axes] = {}    # the axes along which a value is read by vectors
         self.split: set[int] = set()         # passes that close a stage
         self.late = self.late_evaluations = 0.0
         self.out = Demand()
@@ -127,6 +133,7 @@ class _Walk:
                                  if a in self.body and self.body[a].op is node.op}
         for c, node in self.body.items():
             self._up(c, node)
+            self.beside[c] = axes_beside(c, node, self.model.values.shape, self.beside)
         if self.model.apart and any(n.op.kind in PRODUCTS for n in self.body.values()):
             self.split |= set(range(1, max(self.after.values()) + 1))
         self.last = max((self.after.get(o, 0) for o in self.outs), default=0)
@@ -250,7 +257,7 @@ class _Walk:
         operations, evaluations = count * weight, count
         if node.op.kind == "reduce":
             evaluations = max(keys.values()) * self.size[node.args[0]] / max(1, self.size[c])
-            operations = evaluations * weight + self._closed(node) * max(keys.values())
+            operations = evaluations * weight + self._closed(c, node) * max(keys.values())
         elif node.op.kind == "composite":
             foot = self.model.footprint(c, node)
             first: dict[int, float] = {}
@@ -260,7 +267,7 @@ class _Walk:
             wide = max(1.0, self.size[node.args[0]] / max(1, self.size[c]))  # of a mean
             results = once * foot.passes / max(1, self._extent(c, node))
             operations = (once * weight * wide + (count - once) * foot.late
-                          + self._closed(node) * results)
+                          + self._closed(c, node) * results)
             evaluations = once * foot.evaluations + (count - once) * foot.late_evaluations
         else:
             last = sum(n for (_, turn), n in keys.items() if turn == self.last)
@@ -269,11 +276,31 @@ class _Walk:
         self.out.evaluations += evaluations
         self.out.loops.append((dtype, operations))
 
-    def _closed(self, node) -> float:
+    def _closed(self, c: int, node) -> float:
         """Operations of a result beside those of its elements: lanes are added up where elements
-        lie side by side."""
-        rank = len(self.model.values.shape[node.args[0]])
-        return self.model.close if axis_of(node) % max(1, rank) == rank - 1 else 0.0
+        lie side by side along what is reduced alone. Few of them are gathered, if that is less:
+        then lanes are results."""
+        model = self.model
+        if c in self.chained:
+            return 0.0
+        a, axes = self._chain(c, node)
+        shape = model.values.shape[a]
+        axes = {i % max(1, len(shape)) for i in axes}
+        if len(shape) - 1 not in axes:
+            return 0.0
+        lanes = self.beside[a] if a in self.beside else stored(shape)
+        if any(shape[i] >= _VECTOR for i in lanes - axes):
+            return 0.0
+        count = math.prod(shape[i] for i in axes)
+        return min(model.close, model.gather * count or model.close)
+
+    def _chain(self, c: int, node) -> tuple[int, set[int]]:
+        """What reductions of one kind that follow one another reduce, and along which axes."""
+        (a, *_), axes = node.args, {axis_of(node)}
+        while node.op.kind == "reduce" and a in self.body and self.body[a].op is node.op:
+            axes.add(axis_of(self.body[a]))
+            (a,) = self.body[a].args
+        return a, axes
 
     def _extent(self, c: int, node) -> int:
         """The extent of a composite along its axis."""
@@ -284,10 +311,7 @@ class _Walk:
         """Reductions of one kind that follow one another are one, which may be split."""
         if c in self.chained:
             return 1
-        a, axes = c, set()
-        while a in self.body and self.body[a].op is node.op:
-            axes.add(axis_of(self.body[a]))
-            (a,) = self.body[a].args
+        a, axes = self._chain(c, node)
         return parts(self.model.values.shape[a], axes)
 
     def _combine(self, c: int, node, keys: Keys) -> None:

@@ -1,0 +1,115 @@
+"""Sums of few products as generated loops: a row of the op table, its price, where it is stated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from tegg.contraction import Spec
+from tegg.dim import Shape, hint, product
+from tegg.dtype import f32
+from tegg.ir.neighbours import beside_of
+from tegg.ir.graph import Graph
+from tegg.ir.op import Op
+from tegg.ir.template import Execution, Extents, template
+
+if TYPE_CHECKING:
+    from tegg.rewrite.view import View
+
+_ROWS = 7        # rows of an operand at most: of more, each element of the other is read again
+_SHORT = 16      # products of a sum up to which putting operands in panels costs more than it saves
+_VECTOR = 8      # results side by side that are worth a vector
+_PRODUCT = 1.6   # operations that a product counts as, added and loaded
+_GATHERED = 10.0  # and an operand whose elements lie apart
+
+
+def _executes(own: tuple, e: Extents) -> Execution:
+    (apart,) = own
+    products = float(e.batch * e.m * e.n * e.k)
+    return Execution(0.0, pieces=max(1, e.batch * e.m * e.n // 16),
+                     beside=products * (_PRODUCT + _GATHERED * apart))
+
+
+@cache
+def loops_row() -> Op:
+    """The row of the form."""
+    return template("CpuLoops", (("apart", "int"),), _executes,
+                    "few products: generated loops, whose vectors are results side by side")
+
+
+@dataclass(frozen=True, slots=True)
+class LoopForms:
+    """``(cpu-loops x y i a)``: the contraction x, y by the spec i has few rows, and sums of few
+    products or of windows; a of its operands are gathered where results are vectors."""
+
+    name = "cpu loops"
+    known = 3
+    relations = MappingProxyType({"cpu-loops": ("Tensor", "Tensor", "String", "i64")})
+
+    def completions(self, relation: str, *given: Any) -> list[tuple[Any, ...]]:
+        """The form means what the contraction means, however its operands lie."""
+        return [(0,)]
+
+    def facts(self, view: View) -> Iterable[tuple[Any, ...]]:
+        for _, n in view.having("Contract"):
+            spec = Spec.parse(n.attrs[0])
+            shapes = tuple(view.shape[a] for a in n.args)
+            slides = any(_slides(view, a) for a in n.args)
+            if not _few(spec, shapes, slides):
+                continue
+            sizes = _Hinted(view.shape)
+            lies = [beside_of(a, view.nodes, sizes) for a in n.args]
+            yield ("cpu-loops", *n.args, n.attrs[0], _apart(spec, shapes, lies))
+
+    def example(self) -> Graph:
+        """A convolution of each channel by itself."""
+        g = Graph()
+        x, y = g.input("x", (4, 3, 3), f32), g.input("y", (4, 9, 9), f32)
+        for axis in (1, 3):
+            y = g.op("Window", y, axis, 3, 1, 1)
+        g.op("Contract", x, y, "a,d,e;a,b,d,c,e;a,b,c", (4, 7, 7))
+        return g
+
+
+@dataclass(frozen=True, slots=True)
+class _Hinted:
+    """Shapes at the sizes that costs assume."""
+
+    shapes: Any
+
+    def __getitem__(self, c: int) -> tuple[int, ...]:
+        return tuple(map(hint, self.shapes[c]))
+
+
+def _few(spec: Spec, shapes: tuple[Shape, ...], slides: bool) -> bool:
+    """Whether products are too few for a register tile to be filled."""
+    size = spec.sizes(*shapes)
+    m, n, k = (hint(product(tuple(size[c] for c in letters)))
+               for letters in (spec.m, spec.n, spec.k))
+    return 0 < min(m, n) <= _ROWS and k > 0 and (slides or k <= _SHORT)
+
+
+def _slides(view: View, c: int) -> bool:
+    """Whether a value is one of windows, of several places each."""
+    seen: set[int] = set()
+    todo = [c]
+    while todo:
+        c = todo.pop()
+        if c not in seen:
+            seen.add(c)
+            moves = [n for n in view.nodes[c] if n.op.kind == "movement"]
+            if any(n.op.name == "Window" and n.attrs[1] > 1 for n in moves):
+                return True
+            todo += [n.args[0] for n in moves]
+    return False
+
+
+def _apart(spec: Spec, shapes: tuple[Shape, ...], lies: list[frozenset[int]]) -> int:
+    """How many operands are gathered, where vectors are results along the best axis."""
+    size = spec.sizes(*shapes)
+    free = {c for c in spec.out if c and hint(size[c]) >= _VECTOR}
+    return min((sum(letter in axes and axes.index(letter) not in beside
+                    for axes, beside in zip((spec.x, spec.y), lies)) for letter in free), default=2)
