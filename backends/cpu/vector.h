@@ -34,6 +34,7 @@ VECTOR(int64_t, vl)
 VECTOR(uint8_t, vu)
 VECTOR(int8_t, vc)
 VECTOR(uint16_t, vs)  // the bits of halves
+VECTOR(int16_t, vw)   // bytes on the way to other numbers
 #undef VECTOR
 
 #define FOR_LANES for (int k = 0; k < TEGG_LANES; k++)
@@ -79,6 +80,28 @@ INL vl vl_splat(int64_t x) { return x + (vl){0}; }
 INL vu vu_splat(uint8_t x) { return x + (vu){0}; }
 INL vc vc_splat(int8_t x) { return x + (vc){0}; }
 INL vi vb_splat(int x) { return -(x != 0) + (vi){0}; }
+
+// ---- conversions between registers
+// gcc makes a conversion to lanes of four times the size, or of a quarter, lane by lane: bytes go by
+// way of 16 bits.
+#define TO(A, VA, B, VB) \
+  INL VB v##A##_to_##B(VA x) { return __builtin_convertvector(x, VB); }
+#define TO_BY(A, VA, BY, B, VB) \
+  INL VB v##A##_to_##B(VA x) { return __builtin_convertvector(__builtin_convertvector(x, BY), VB); }
+TO(f, vf, d, vd) TO(f, vf, i, vi) TO(f, vf, l, vl)
+TO(d, vd, f, vf) TO(d, vd, i, vi) TO(d, vd, l, vl)
+TO(i, vi, f, vf) TO(i, vi, d, vd) TO(i, vi, l, vl)
+TO(l, vl, f, vf) TO(l, vl, d, vd) TO(l, vl, i, vi)
+TO(u, vu, c, vc) TO(c, vc, u, vu)
+TO_BY(u, vu, vs, i, vi) TO_BY(c, vc, vw, i, vi) TO_BY(i, vi, vs, u, vu) TO_BY(i, vi, vw, c, vc)
+#undef TO
+#undef TO_BY
+#define BYTES(A, VA, B, VB) \
+  INL VB v##A##_to_##B(VA x) { return vi_to_##B(v##A##_to_i(x)); } \
+  INL VA v##B##_to_##A(VB x) { return vi_to_##A(v##B##_to_i(x)); }
+BYTES(f, vf, u, vu) BYTES(d, vd, u, vu) BYTES(l, vl, u, vu)
+BYTES(f, vf, c, vc) BYTES(d, vd, c, vc) BYTES(l, vl, c, vc)
+#undef BYTES
 
 // ---- comparison: lanes as wide as the operands', 0 or -1; of scalars 0 or 1
 // gcc takes a comparison of vectors wider than a register apart into branches, so those of 64-bit
@@ -138,7 +161,7 @@ INL vl vl_sel(vi m, vl a, vl b) {
 }
 INL vd vd_sel(vi m, vd a, vd b) { return (vd)vl_sel(m, (vl)a, (vl)b); }
 INL vc vc_sel(vi m, vc a, vc b) {
-  vc w = __builtin_convertvector(m, vc);
+  vc w = vi_to_c(m);
   return (a & w) | (b & ~w);
 }
 INL vu vu_sel(vi m, vu a, vu b) { return (vu)vc_sel(m, (vc)a, (vc)b); }
@@ -157,8 +180,8 @@ INL vu vu_sel(vi m, vu a, vu b) { return (vu)vc_sel(m, (vc)a, (vc)b); }
 #define vi_test(m) (m)
 #define vd_test(m) __builtin_convertvector(m, vi)
 #define vl_test(m) __builtin_convertvector(m, vi)
-#define vu_test(m) __builtin_convertvector(m, vi)
-#define vc_test(m) __builtin_convertvector(m, vi)
+#define vu_test(m) vc_to_i((vc)(m))
+#define vc_test(m) vc_to_i(m)
 #define sf_test(x) (x)
 #define sd_test(x) (x)
 #define si_test(x) (x)
@@ -286,25 +309,7 @@ REVERSE(c, vc)
 #undef REVERSE
 #define vb_reverse vi_reverse
 
-// ---- conversions between registers
-#define TO(A, VA, B, VB, T) \
-  INL VB v##A##_to_##B(VA x) { return __builtin_convertvector(x, VB); }
-#define TO_BYTE(A, VA, B, VB, T) \
-  INL VB v##A##_to_##B(VA x) { return __builtin_convertvector(__builtin_convertvector(x, vi), VB); }
-TO(f, vf, d, vd, double) TO(f, vf, i, vi, int32_t) TO(f, vf, l, vl, int64_t)
-TO_BYTE(f, vf, u, vu, uint8_t) TO_BYTE(f, vf, c, vc, int8_t)
-TO(d, vd, f, vf, float) TO(d, vd, i, vi, int32_t) TO(d, vd, l, vl, int64_t)
-TO_BYTE(d, vd, u, vu, uint8_t) TO_BYTE(d, vd, c, vc, int8_t)
-TO(i, vi, f, vf, float) TO(i, vi, d, vd, double) TO(i, vi, l, vl, int64_t)
-TO(i, vi, u, vu, uint8_t) TO(i, vi, c, vc, int8_t)
-TO(l, vl, f, vf, float) TO(l, vl, d, vd, double) TO(l, vl, i, vi, int32_t)
-TO(l, vl, u, vu, uint8_t) TO(l, vl, c, vc, int8_t)
-TO_BYTE(u, vu, f, vf, float) TO_BYTE(u, vu, d, vd, double) TO(u, vu, i, vi, int32_t)
-TO(u, vu, l, vl, int64_t) TO(u, vu, c, vc, int8_t)
-TO_BYTE(c, vc, f, vf, float) TO_BYTE(c, vc, d, vd, double) TO(c, vc, i, vi, int32_t)
-TO(c, vc, l, vl, int64_t) TO(c, vc, u, vu, uint8_t)
-#undef TO
-#undef TO_BYTE
+// ---- conversions of what comparisons give, and of scalars
 #define vb_to_i(m) (-(m))
 #define vb_to_f(m) vi_to_f(-(m))
 #define vb_to_d(m) vi_to_d(-(m))
@@ -473,10 +478,10 @@ HALF(h)
 HALF(g)
 #undef HALF
 // Compared as bytes: gcc 12 widens what it loads one by one.
-INL vi vb_load(const uint8_t *p) { return __builtin_convertvector(vu_load(p) != 0, vi); }
-INL vi vb_loadm(const uint8_t *p, int m) { return __builtin_convertvector(vu_loadm(p, m) != 0, vi); }
-INL void vb_store(uint8_t *p, vi x) { vu_store(p, __builtin_convertvector(-x, vu)); }
-INL void vb_storem(uint8_t *p, vi x, int m) { vu_storem(p, __builtin_convertvector(-x, vu), m); }
+INL vi vb_load(const uint8_t *p) { return vc_to_i((vc)(vu_load(p) != 0)); }
+INL vi vb_loadm(const uint8_t *p, int m) { return vc_to_i((vc)(vu_loadm(p, m) != 0)); }
+INL void vb_store(uint8_t *p, vi x) { vu_store(p, vi_to_u(-x)); }
+INL void vb_storem(uint8_t *p, vi x, int m) { vu_storem(p, vi_to_u(-x), m); }
 #define SCALAR_MEMORY(L, T) \
   INL T s##L##_load(const T *p) { return *p; } \
   INL void s##L##_store(T *p, T x) { *p = x; }

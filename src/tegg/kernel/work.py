@@ -113,6 +113,8 @@ _STRIDED = 4.0    # a scalar access that jumps at each step of the innermost loo
 _JUMP = 2.0       # a vector access where the innermost loop walks across rows
 _LEAP = 16.0     # a store in another page than the last one: a line and an address to be found
 _PAGE = 1024     # elements
+_AGAIN = 2.0      # a vector that is read again after more than _NEAR bytes were
+_NEAR = 1 << 18
 _TURNED = 0.4     # per element of a square: moves of vectors, and what is left of cache misses
 _TRIP = 1.0       # a loop iteration
 _THREADS = 2.0    # what stands outside of the shared loop is done by every thread
@@ -188,7 +190,7 @@ def _price(s: Stmt, around: Sequence[Loop], lanes: Lanes) -> float:
             halved = loop is not None and v.dtype is f32 \
                 and lanes.coefficient(v.attr.form, loop.var) == 2
             access = _HALVED if halved else _access(v.attr.form, around, lanes)
-            return times * (access + guards)
+            return times * (access + guards + _again(v, around))
         return times * v.cost
     return 0.0
 
@@ -202,6 +204,17 @@ def _leaps(form: Form, around: Sequence[Loop], lanes: Lanes) -> float:
         if loop.strip is None and step is not None and abs(hint(step)) >= _PAGE:
             return _LEAP / max(1, inside)
         inside *= -(-hint(loop.var.extent) // max(1, loop.step))
+    return 0.0
+
+
+def _again(v: Val, around: Sequence[Loop]) -> float:
+    """What a load costs more because a loop reads all of its memory anew, which did not stay near."""
+    size, mine = v.dtype.itemsize, v.attr.form.vars()
+    for loop in reversed(around):
+        if loop.var in mine:
+            size *= hint(loop.var.extent)
+        elif size >= _NEAR and hint(loop.var.extent) > 1:
+            return _AGAIN
     return 0.0
 
 
