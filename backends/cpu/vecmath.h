@@ -163,38 +163,67 @@ INL vd vd_exp(vd x) {
   return md_sel(vd_less(x, M_SPLAT(vd, 0x1.62e42fefa39f0p+9)), p, x + __builtin_inf());
 }
 
+// ---- whether any lane of a mask is set
+INL int m_any(vi m) {
+#if !M_REGISTER
+  int any = 0;
+  for (int k = 0; k < TEGG_LANES; k++) any |= m[k];
+  return any;
+#elif TEGG_LANES == 16
+  return __builtin_ia32_ptestmd512(m, m, -1);
+#elif TEGG_LANES == 8
+  return __builtin_ia32_movmskps256((vf)m);
+#else
+  return __builtin_ia32_movmskps((vf)m);
+#endif
+}
+
 // ---- logarithms
 // x = 2^e m with m in [sqrt 1/2, sqrt 2), r = m - 1; below the least normal number by way of 2^23 x.
-#define LOG_REDUCED \
-  vi low = x < 0x1p-126f, bits = (vi)mf_sel(low, x * 0x1p23f, x); \
-  vi e = (bits - 0x3f3504f3) >> 23; \
-  vf r = (vf)(bits - (e << 23)) - 1.f, n = __builtin_convertvector(e - (low & 23), vf);
 #define LOG_SPECIAL(V, SEL, INF, y) \
   SEL(V##_less((V){0}, x) & V##_less(x, M_SPLAT(V, INF)), y, \
       SEL(V##_equal(x, (V){0}), M_SPLAT(V, -INF), \
           SEL(V##_less(x, (V){0}), M_SPLAT(V, __builtin_nan("")), x)))
+// NAME is PART of the bits of x and of what its exponent is less than they say; what is no normal
+// positive number is seen to apart.
+#define MF_LOG(NAME, PART) \
+  static __attribute__((noinline, cold, unused)) void NAME##_special(vf *at) { \
+    const vf x = *at; \
+    const vi low = x < 0x1p-126f; \
+    const vf y = PART((vi)mf_sel(low, x * 0x1p23f, x), low & 23); \
+    *at = LOG_SPECIAL(vf, mf_sel, __builtin_inff(), y); \
+  } \
+  INL vf NAME(vf x) { \
+    vf y = PART((vi)x, (vi){0}); \
+    if (__builtin_expect(m_any(((vi)x < 0x00800000) | ((vi)x >= 0x7f800000)), 0)) \
+      NAME##_special(&x), y = x; \
+    return y; \
+  }
+#define LOG_REDUCED \
+  vi e = (bits - 0x3f3504f3) >> 23; \
+  vf r = (vf)(bits - (e << 23)) - 1.f, n = __builtin_convertvector(e - less, vf);
 
 // q = (log(1 + r) - r + r^2 / 2) / r^3
-INL vf v_log(vf x) {
+INL vf mf_log(vi bits, vi less) {
   LOG_REDUCED
   vf p = M_SPLAT(vf, 0x1.2c567ap-4f), z = r * r;
   P(r, -0x1.dd9724p-4f); P(r, 0x1.dc8e7ap-4f); P(r, -0x1.fbc4d8p-4f); P(r, 0x1.23dd18p-3f);
   P(r, -0x1.55625cp-3f); P(r, 0x1.999d36p-3f); P(r, -0x1.ffffe6p-3f); P(r, 0x1.555554p-2f);
   p = vf_fma(p * r, z, n * -0x1.bd0106p-13f) - 0.5f * z;
-  p = vf_fma(n, M_SPLAT(vf, 0x1.63p-1f), r + p);
-  return LOG_SPECIAL(vf, mf_sel, __builtin_inff(), p);
+  return vf_fma(n, M_SPLAT(vf, 0x1.63p-1f), r + p);
 }
+MF_LOG(v_log, mf_log)
 
 // q = (log2(1 + r) / r - log2 e) / r; log2 e in two parts, the first of 12 bits
-INL vf v_log2(vf x) {
+INL vf mf_log2(vi bits, vi less) {
   LOG_REDUCED
   vf p = M_SPLAT(vf, -0x1.dc8ebcp-4f);
   P(r, 0x1.7dad04p-3f); P(r, -0x1.823f60p-3f); P(r, 0x1.a2c64ep-3f); P(r, -0x1.eb5318p-3f);
   P(r, 0x1.2780f6p-2f); P(r, -0x1.71574ep-2f); P(r, 0x1.ec708ap-2f); P(r, -0x1.715476p-1f);
   p = vf_fma(p * r, r, r * 0x1.47652cp-12f);
-  p = vf_fma(r, M_SPLAT(vf, 0x1.714p+0f), p) + n;
-  return LOG_SPECIAL(vf, mf_sel, __builtin_inff(), p);
+  return vf_fma(r, M_SPLAT(vf, 0x1.714p+0f), p) + n;
 }
+MF_LOG(v_log2, mf_log2)
 
 // s = r / (2 + r), log(1 + r) = 2 atanh s; q = (2 atanh s / s - 2) / s^2
 #define LOGD_REDUCED \
@@ -223,20 +252,6 @@ INL vd vd_log2(vd x) {
 }
 
 // ---- sine and cosine
-INL int m_any(vi m) {
-#if !M_REGISTER
-  int any = 0;
-  for (int k = 0; k < TEGG_LANES; k++) any |= m[k];
-  return any;
-#elif TEGG_LANES == 16
-  return __builtin_ia32_ptestmd512(m, m, -1);
-#elif TEGG_LANES == 8
-  return __builtin_ia32_movmskps256((vf)m);
-#else
-  return __builtin_ia32_movmskps((vf)m);
-#endif
-}
-
 #define MF_LARGE 1e6f  // above this the reduction in double loses bits, and libm is asked
 
 // x = q pi/2 + r with r in [-pi/4, pi/4]; `turn` is added to q. The first part of pi/2 has 33 bits,
