@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _ROWS = 7        # rows of an operand at most: of more, each element of the other is read again
 _SHORT = 16      # products of a sum up to which putting operands in panels costs more than it saves
-_VECTOR = 8      # results side by side that are worth a vector
+_VECTOR = 4      # results side by side that are worth a vector
 _PRODUCT = 1.6   # operations that a product counts as, added and loaded
 _GATHERED = 10.0  # and an operand whose elements lie apart
 

@@ -27,7 +27,7 @@ from tegg.ir.template import Extents
 from tegg.ir.updates import over_state
 
 
-_VECTOR = 8  # results side by side that are worth a vector
+_VECTOR = 4  # results side by side that are worth a vector
 
 
 @dataclass(slots=True)

@@ -64,12 +64,12 @@ class Vectoriser:
 
     def choose(self, vars: Sequence[Var], bodies: Sequence[Val],
                stores: Sequence[Form] = ()) -> Var | None:
-        """The loop to vectorise, or None where a reduction inside is the better place."""
+        """The loop to vectorise, or None where a reduction inside of it is the better place."""
         scores = {v: self.score(v, bodies, stores) for v in vars}
         best = min(reversed(vars), key=scores.__getitem__, default=None)
         if best is None or scores[best] == math.inf:
             return None
-        inside = {w for x in reachable(bodies) if x.op == "red" and x.deps & set(vars)
+        inside = {w for x in reachable(bodies) if x.op == "red" and best in x.deps
                   for w in x.attr.vars}
         if inside:
             inner = {w: self.score(w, bodies, stores) for w in inside}
