@@ -102,7 +102,7 @@ class Loads(Expressions):
         tests = [t for g in dict.fromkeys(found.guards) for t in self._in_all_lanes(g, copy)]
         straight = Load(load.slot, found.form, load.guards)
         text = self._contiguous_load(v, straight, letter, follow, copy)
-        return f"{' && '.join(tests) or '1'} ? ({text}) : "
+        return f"{' && '.join(tests) or '1'} ? {text} : "
 
     def _named(self, v: Val) -> bool:
         return v.id in self.at.given or any(v.id in names for names in self.scopes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from contractions import CASES, FORMS, SYMBOLIC, lowered, matmul
+from contractions import CASES, FORMS, SYMBOLIC, lowered, matmul, product
 from tegg.dim import dim
 from tegg.kernel.contraction_held import HELD
 from tegg.kernel.contraction_shape import Tile
@@ -59,6 +59,18 @@ def test_several_blocks_of_rows_and_of_the_depth(form: str) -> None:
     code = lowered(g, [out], [c], tile=FORMS[form])
     assert "k_ask" not in code.source  # 90 KB stay near
     check(g, [out], code=code, threads=(1, 2, 3))
+
+
+@pytest.mark.parametrize("columns", (75, 400))
+def test_cuts_of_a_deep_product_are_wide_where_rows_are_put_in_place_for_each(columns) -> None:
+    """As wide as makes that little: A lies by columns, and is turned."""
+    g = Draw()
+    c = product(g, g.x(1043, 70), g.x(1043, columns), "k,a;k,n;a,n", 70, columns)
+    code = lowered(g, [c], [c], tile=FORMS["wide"])
+    assert "even > 5 ? even : 5" in (code.core or code).source  # 5 panels of 64 columns for 5 operations
+    check(g, [c], code=code, threads=(1, 2, 3))
+    lies = lowered(g, [d := matmul(g, g.x(70, 1043), g.x(1043, columns))], [d], tile=FORMS["wide"])
+    assert "even > 5" not in (lies.core or lies).source
 
 
 def test_results_that_go_far_are_asked_for() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -13,7 +15,9 @@ from tegg.backends.cpu.emit import C
 from tegg.backends.cpu.loop_forms import loops_row
 from tegg.backends.cpu.lowering import lower_fragment
 from tegg.dtype import f32
+from tegg.extract.cost import load_costs
 from tegg.ir.classes import Fragment
+from tegg.ir.demand import Product
 from tegg.ir.op import OPS
 from tegg.ir.template import Extents
 from tegg.testing.draw import Draw
@@ -87,5 +91,9 @@ def test_its_price_is_that_of_its_loops():
     price = loops_row().template
     near, apart = (price(("", (), n), Extents(32, 1, 1600, 9, f32)) for n in (0, 1))
     assert near.flops == 0 and near.packed == near.kept == 0
-    assert near.beside > 32 * 1600 * 9 and apart.beside > 5 * near.beside
+    assert near.loops > 32 * 1600 * 9 and apart.loops > 5 * near.loops
     assert price(("", (), 0), Extents(0, 1, 5, 9, f32)).pieces == 1
+    product = Product(Extents(32, 1, 1600, 9, f32), "CpuLoops", near)
+    costs = load_costs("cpu/generic")
+    dear = replace(costs, templates={"CpuLoops": 3.0})
+    assert dear.product(product) == pytest.approx(3 * costs.product(product))

@@ -30,3 +30,42 @@ def test_other_dtypes_and_steps_follow_what_is_contiguous_elsewhere():
     assert "every_other" not in _source(tegg.compile(lambda x: tegg.max_pool2d(x, 3, 2)), x)
     y = x.astype(np.float32)
     assert "every_other" not in _source(tegg.compile(lambda x: tegg.max_pool2d(x, 3, 3)), y)
+
+
+def test_a_short_row_is_summed_along_itself_where_lanes_would_be_gathered():
+    x = np.random.default_rng(7).standard_normal((4, 24, 20, 28)).astype(np.float32)
+    f = tegg.compile(lambda x: x.sum((0, 2, 3)), cache=False)
+    np.testing.assert_allclose(f(x), x.astype(np.float64).sum((0, 2, 3)), rtol=1e-4, atol=1e-4)
+    assert "vf_hadd(" in _source(f, x) and "(vf){" not in _source(f, x)
+    # too short for a vector: several rows at once
+    g = tegg.compile(lambda x: x.sum(-1), cache=False)
+    assert "vf_hadd(" not in _source(g, np.ones((5000, 5), np.float32))
+
+
+def test_the_last_pass_has_lanes_where_sums_went_over_other_loops():
+    """Sums over a group of channels, then each channel by itself."""
+    x = np.random.default_rng(7).standard_normal((1, 8, 24, 16)).astype(np.float32)
+    g, b = np.linspace(1, 2, 8, dtype=np.float32), np.linspace(-1, 1, 8, dtype=np.float32)
+    f = tegg.compile(lambda x: tegg.silu(tegg.group_norm(x, 2, g, b)), cache=False)
+    wide = x.astype(np.float64).reshape(1, 2, -1)
+    wide = ((wide - wide.mean(-1, keepdims=True)) / np.sqrt(wide.var(-1, keepdims=True) + 1e-5))
+    wide = wide.reshape(x.shape) * g[:, None, None] + b[:, None, None]
+    np.testing.assert_allclose(f(x), wide / (1 + np.exp(-wide)), atol=2e-5)
+    assert "sf_store(" not in _source(f, x) and "v_sigmoid(" in _source(f, x)
+
+
+def test_loops_that_read_far_memory_again_go_inside():
+    x = np.ones((1024, 1024), np.float32)
+    text = _source(tegg.compile(lambda x: tegg.tile(x, (1, 4)), cache=False), x)
+    outer = next(line for line in text.splitlines() if "for (" in line)
+    assert "1024 * tid" in outer, text  # rows; then each four times
+
+
+def test_lanes_that_a_guard_does_not_follow_are_a_branch():
+    """A masked load of no lane asks for an address that may be no memory, which is slow."""
+    x, y = (np.random.default_rng(i).standard_normal((2, 3, 5, 20)).astype(np.float32)
+            for i in (0, 1))
+    f = tegg.compile(lambda x, y: tegg.cat([x, y], 1), cache=False)
+    np.testing.assert_array_equal(f(x, y), np.concatenate([x, y], 1))
+    text = "\n".join(k.source for k in f.program(x, y).plan.kernels)
+    assert "? vf_load(" in text and "-(int)" not in text

@@ -235,7 +235,7 @@ def test_each_pass_of_an_idiom_closes_its_rows():
 
 
 @pytest.mark.parametrize("stride, dilation, places, closed", [
-    (1, 1, 40, 0), (2, 1, 40, 0), (1, 3, 40, 0), (4, 1, 40, 40), (1, 1, 4, 4)])
+    (1, 1, 40, 0), (2, 1, 40, 0), (1, 3, 40, 0), (4, 1, 40, 40), (1, 1, 3, 3)])
 def test_windows_are_summed_a_vector_of_places_at_a_time(stride, dilation, places, closed):
     """No lanes are added up, but where places lie apart, or are too few."""
     g = Graph()

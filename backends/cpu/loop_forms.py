@@ -30,7 +30,7 @@ def _executes(own: tuple, e: Extents) -> Execution:
     (apart,) = own
     products = float(e.batch * e.m * e.n * e.k)
     return Execution(0.0, pieces=max(1, e.batch * e.m * e.n // 16),
-                     beside=products * (_PRODUCT + _GATHERED * apart))
+                     loops=products * (_PRODUCT + _GATHERED * apart))
 
 
 @cache

@@ -177,8 +177,8 @@ class Costs:
             slow *= (extent + half) / max(1, extent)
         if done is None:
             return e.flops * slow / rate
-        loops = done.packed * self._share(p) * self.pack + done.beside
         factor = self.templates.get(done.rate or p.op, self.templates.get(p.op, 1.0))
+        loops = done.packed * self._share(p) * self.pack + done.beside + factor * done.loops
         return (factor * done.flops * slow / (rate * done.speed)
                 + loops * self.loop_dtypes.get(e.dtype.name, 1.0) / self.loop_rate)
 

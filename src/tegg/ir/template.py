@@ -42,9 +42,10 @@ class Execution:
     second operand that are copied first; kept: how many of the copies exist at once, 0 where each
     is used up before the next, so that none is there before a run. aside: elements of partial sums
     and of the first operand that are written and read back. stages: functions that wait for one
-    another, beyond the first. beside: scalar operations between products. itemsize: bytes of an
-    element that is packed, 0 for those of the operand's dtype. rate: the entry among a profile's
-    ``templates`` that prices it, where that is not its op's.
+    another, beyond the first. beside: scalar operations between products; loops: those of products
+    that are generated loops. itemsize: bytes of an element that is packed, 0 for those of the
+    operand's dtype. rate: the entry among a profile's ``templates`` that prices it, where that is
+    not its op's.
     """
 
     flops: float
@@ -55,6 +56,7 @@ class Execution:
     aside: int = 0
     stages: int = 0
     beside: float = 0.0
+    loops: float = 0.0
     packs: int = 1
     itemsize: int = 0
     rate: str = ""

@@ -208,7 +208,7 @@ def _leaps(form: Form, around: Sequence[Loop], lanes: Lanes) -> float:
 
 
 def _again(v: Val, around: Sequence[Loop]) -> float:
-    """What a load costs more because a loop reads all of its memory anew, which did not stay near."""
+    """What a load costs more because a loop reads all of its memory anew, which is far by then."""
     size, mine = v.dtype.itemsize, v.attr.form.vars()
     for loop in reversed(around):
         if loop.var in mine:

@@ -300,9 +300,10 @@ void k(void *const *buffers, const int64_t *sizes, int tid, int nt) {
     const int64_t row0 = s.i0 * 8, row1 = s.i1 * 8 < 64 ? s.i1 * 8 : 64, wide = s.q1 - s.q0;
     if (s.b0 >= s.b1 || row0 >= row1 || wide <= 0) continue;
     const int64_t tall = k_tall(row1 - row0), blocks = (row1 - row0 + tall - 1) / tall;
-    // Of a depth of several blocks each cut reads all rows again, so there are fewer.
+    // Of a depth of several blocks each cut reads all rows again, so there are fewer, and wide ones.
     const int64_t cut_in = span ? 4 : pieces, even = (wide + cut_in - 1) / cut_in;
-    const int64_t each = span && span < even ? span : even, cuts = (wide + each - 1) / each;
+    const int64_t deep = even > 0 ? even : 0;
+    const int64_t each = !span ? even : deep < span ? deep : span, cuts = (wide + each - 1) / each;
     const int64_t units = (s.b1 - s.b0) * blocks * cuts, end = units * (piece % pieces + 1) / pieces;
     for (int64_t u = units * (piece % pieces) / pieces, here; u < end; u += here) {
       const int64_t at = u / cuts, cut = u % cuts, batch = s.b0 + at / blocks, row = row0 + at % blocks * tall;
