@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from ml_dtypes import bfloat16
 from hypothesis import given, settings, strategies as st
 from kernels import check
 from profiles import examples
@@ -41,6 +42,8 @@ CHOSEN = {
                                  groups=24), True),
     "depthwise, 7 x 7": (*conv(random(1, 16, 20, 30), random(16, 1, 7, 7), padding=3, groups=16),
                          True),
+    "depthwise, halves": (*conv(random(1, 32, 40, 40).astype(bfloat16),
+                                random(32, 1, 3, 3).astype(bfloat16), padding=1, groups=32), True),
     "to three channels": (*conv(random(1, 16, 40, 40), random(3, 16, 3, 3), padding=1), True),
     "to one channel": (*conv(random(1, 16, 40, 40), random(1, 16, 3, 3), padding=1), True),
     "to many channels": (*conv(random(1, 16, 40, 40), random(32, 16, 3, 3), padding=1), False),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tegg.contraction import Spec
 from tegg.dim import Shape, hint, product
 from tegg.dtype import f32
-from tegg.ir.neighbours import beside_of
+from tegg.ir.neighbours import beside_of, seen_through
 from tegg.ir.graph import Graph
 from tegg.ir.op import Op
 from tegg.ir.template import Execution, Extents, template
@@ -100,10 +100,10 @@ def _slides(view: View, c: int) -> bool:
         c = todo.pop()
         if c not in seen:
             seen.add(c)
-            moves = [n for n in view.nodes[c] if n.op.kind == "movement"]
-            if any(n.op.name == "Window" and n.attrs[1] > 1 for n in moves):
+            below = [n for n in view.nodes[c] if seen_through(n)]
+            if any(n.op.name == "Window" and n.attrs[1] > 1 for n in below):
                 return True
-            todo += [n.args[0] for n in moves]
+            todo += [n.args[0] for n in below]
     return False
 
 

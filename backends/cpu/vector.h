@@ -82,20 +82,36 @@ INL vc vc_splat(int8_t x) { return x + (vc){0}; }
 INL vi vb_splat(int x) { return -(x != 0) + (vi){0}; }
 
 // ---- conversions between registers
-// gcc makes a conversion to lanes of four times the size, or of a quarter, lane by lane: bytes go by
-// way of 16 bits.
+// gcc widens in two halves, and makes a conversion to lanes of four times the size, or of a quarter,
+// lane by lane: AVX-512 has an instruction for each, and elsewhere bytes go by way of 16 bits.
 #define TO(A, VA, B, VB) \
   INL VB v##A##_to_##B(VA x) { return __builtin_convertvector(x, VB); }
-#define TO_BY(A, VA, BY, B, VB) \
-  INL VB v##A##_to_##B(VA x) { return __builtin_convertvector(__builtin_convertvector(x, BY), VB); }
 TO(f, vf, d, vd) TO(f, vf, i, vi) TO(f, vf, l, vl)
 TO(d, vd, f, vf) TO(d, vd, i, vi) TO(d, vd, l, vl)
 TO(i, vi, f, vf) TO(i, vi, d, vd) TO(i, vi, l, vl)
 TO(l, vl, f, vf) TO(l, vl, d, vd) TO(l, vl, i, vi)
 TO(u, vu, c, vc) TO(c, vc, u, vu)
-TO_BY(u, vu, vs, i, vi) TO_BY(c, vc, vw, i, vi) TO_BY(i, vi, vs, u, vu) TO_BY(i, vi, vw, c, vc)
 #undef TO
-#undef TO_BY
+#if TEGG_LANES == 16 && defined(__AVX512F__) && __has_builtin(__builtin_ia32_pmovzxwd512_mask)
+#define BY(A, VA, BUILTIN, T, B, VB, TB) \
+  INL VB v##A##_to_##B(VA x) { \
+    typedef T from_ __attribute__((vector_size(sizeof(VA)))); \
+    typedef TB to_ __attribute__((vector_size(sizeof(VB)))); \
+    return (VB)__builtin_ia32_##BUILTIN##512_mask((from_)x, (to_){0}, -1); \
+  }
+BY(u, vu, pmovzxbd, char, i, vi, int) BY(c, vc, pmovsxbd, char, i, vi, int)
+BY(s, vs, pmovzxwd, short, i, vi, int) BY(i, vi, pmovdw, int, s, vs, short)
+BY(i, vi, pmovdb, int, u, vu, char)
+INL vc vi_to_c(vi x) { return (vc)vi_to_u(x); }
+#undef BY
+#else
+#define BY(A, VA, HALF, B, VB) \
+  INL VB v##A##_to_##B(VA x) { return __builtin_convertvector(__builtin_convertvector(x, HALF), VB); }
+BY(u, vu, vs, i, vi) BY(c, vc, vw, i, vi) BY(i, vi, vs, u, vu) BY(i, vi, vw, c, vc)
+#undef BY
+INL vi vs_to_i(vs x) { return __builtin_convertvector(x, vi); }
+INL vs vi_to_s(vi x) { return __builtin_convertvector(x, vs); }
+#endif
 #define BYTES(A, VA, B, VB) \
   INL VB v##A##_to_##B(VA x) { return vi_to_##B(v##A##_to_i(x)); } \
   INL VA v##B##_to_##A(VB x) { return vi_to_##A(v##B##_to_i(x)); }
@@ -366,7 +382,7 @@ INL vf vs_h_to_f(vs h) { return __builtin_ia32_vcvtph2ps256((tegg_bits16)h); }
 INL vs vs_f_to_h(vf x) { return (vs)__builtin_ia32_vcvtps2ph256(x, 0); }
 #else
 INL vf vs_h_to_f(vs h) {
-  vi w = __builtin_convertvector(h, vi), em = (w & 0x7fff) << 13, big = em >= (0x7c00 << 13);
+  vi w = vs_to_i(h), em = (w & 0x7fff) << 13, big = em >= (0x7c00 << 13);
   vi f = (vi)((vf)em * 0x1p112f);
   return (vf)(vi_sel(big, em | 0x7f800000, f) | ((w & 0x8000) << 16));
 }
@@ -376,17 +392,22 @@ INL vs vs_f_to_h(vf x) {
   vi tiny = (vi)((vf)a + 0.5f) - 0x3f000000;
   vi h = vi_sel(a < 0x38800000, tiny, vi_sel(a >= 0x47800000, vi_splat(0x7c00), normal));
   h = vi_sel(a > 0x7f800000, vi_splat(0x7e00), h);
-  return __builtin_convertvector(h | ((b >> 16) & 0x8000), vs);
+  return vi_to_s(h | ((b >> 16) & 0x8000));
 }
 #endif
-INL vf vs_g_to_f(vs g) { return (vf)(__builtin_convertvector(g, vi) << 16); }
-INL vs vs_f_to_g(vf x) {
-  vi b = (vi)x, nan = (b & 0x7fffffff) > 0x7f800000;
-  vi near = (b + 0x7fff + ((b >> 16) & 1)) >> 16;
-  return __builtin_convertvector(vi_sel(nan, (b >> 16) | 0x40, near), vs);
+INL vf vs_g_to_f(vs g) { return (vf)(vs_to_i(g) << 16); }
+INL vf vg_round(vf x) {
+  vi b = (vi)x, near = (b + 0x7fff + ((b >> 16) & 1)) & (int32_t)0xffff0000;
+#if TEGG_LANES == 16 && defined(__AVX512F__) && __has_builtin(__builtin_ia32_pord512_mask)
+  return (vf)__builtin_ia32_pord512_mask(b & (int32_t)0xffff0000, vi_splat(0x400000), near,
+                                         __builtin_ia32_cmpps512_mask(x, x, 3, -1, 4));
+#else
+  return (vf)vi_sel((b & 0x7fffffff) > 0x7f800000, (b & (int32_t)0xffff0000) | 0x400000, near);
+#endif
 }
+INL vs vs_g_of(vf x) { return vi_to_s((vi)x >> 16); }  // which was rounded
+INL vs vs_f_to_g(vf x) { return vs_g_of(vg_round(x)); }
 INL vf vh_round(vf x) { return vs_h_to_f(vs_f_to_h(x)); }
-INL vf vg_round(vf x) { return vs_g_to_f(vs_f_to_g(x)); }
 INL float sh_round(float x) { return h_to_f(f_to_h(x)); }
 INL float sg_round(float x) { return g_to_f(f_to_g(x)); }
 
@@ -467,13 +488,15 @@ MASKED(s, vs, uint16_t)
 #undef MASKED
 #undef HIDE
 #undef APART
+#define vs_h_of vs_f_to_h
 #define HALF(L) \
   INL vf v##L##_load(const uint16_t *p) { return vs_##L##_to_f(vs_load(p)); } \
   INL vf v##L##_loadm(const uint16_t *p, int m) { return vs_##L##_to_f(vs_loadm(p, m)); } \
-  INL void v##L##_store(uint16_t *p, vf x) { vs_store(p, vs_f_to_##L(x)); } \
-  INL void v##L##_storem(uint16_t *p, vf x, int m) { vs_storem(p, vs_f_to_##L(x), m); } \
+  INL void v##L##_store(uint16_t *p, vf x) { vs_store(p, vs_##L##_of(x)); } \
+  INL void v##L##_storem(uint16_t *p, vf x, int m) { vs_storem(p, vs_##L##_of(x), m); } \
   INL float s##L##_load(const uint16_t *p) { return L##_to_f(*p); } \
   INL void s##L##_store(uint16_t *p, float x) { *p = f_to_##L(x); }
+// A store is of a half, in float: bfloat16 is its upper bits.
 HALF(h)
 HALF(g)
 #undef HALF

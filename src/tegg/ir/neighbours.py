@@ -39,15 +39,21 @@ def axes_beside(c: int, node, shapes: Shapes, known: Mapping[int, Axes]) -> Axes
     return stored(shape)
 
 
+def seen_through(node) -> bool:
+    """Whether a value lies as its one operand does, moved at most."""
+    return node.op.kind in ("movement", "elementwise") and len(node.args) == 1
+
+
 def beside_of(c: int, nodes: Mapping[int, Sequence], shapes: Shapes) -> Axes:
-    """Of a class, whose ``nodes`` are ways to read it: what is moved is read where it lies."""
+    """Of a class, whose ``nodes`` are ways to read it: what is moved, or made of one element each,
+    is read where it lies."""
     found: dict[int, Axes] = {}
 
     def visit(c: int) -> Axes:
         if c not in found:
             found[c] = stored(shapes[c])  # also where a value is moved in a circle
             for n in nodes[c]:
-                if n.op.kind == "movement":
+                if seen_through(n):
                     visit(n.args[0])
                     found[c] |= axes_beside(c, n, shapes, found)
         return found[c]
