@@ -8,6 +8,7 @@ from tegg.backends.cexpr import MEMORY, REGISTER, Expressions, dim, number
 from tegg.dim import Dim, upper_bound
 from tegg.dtype import DType
 from tegg.kernel.index import Form, Gathered, Guard
+from tegg.kernel.lane import EVERY_OTHER
 from tegg.kernel.straight import END, run
 from tegg.kernel.value import Load, Val
 
@@ -33,8 +34,8 @@ class Loads(Expressions):
         follow = [self.lanes.coefficient(g.form, var) for g in load.guards]
         if k == 1 and all(c in (0, 1) for c in follow):
             return self._contiguous_load(v, load, letter, follow, copy)
-        if k == 2 and letter == "f" and all(c in (0, 2) for c in follow):
-            return self._every_other(v, load, follow, copy)
+        if k == 2 and v.dtype.name in EVERY_OTHER and all(c in (0, 2) for c in follow):
+            return self._every_other(v, load, letter, follow, copy)
         if k == -1 and not self.at.masked and all(c == 0 for c in follow):
             text = f"v{REGISTER[v.dtype.name]}_reverse(v{letter}_load(b{load.slot} + " \
                    f"{self.form(load.form, copy)} - {self.dialect.width - 1}))"
@@ -81,7 +82,8 @@ class Loads(Expressions):
         zero = f"({self.dialect.vector[REGISTER[dtype.name]]}){{0}}"
         return f"{self.condition(same, copy)} ? {text} : {zero}" if same else text
 
-    def _every_other(self, v: Val, load: Load, follow: list[Dim | None], copy: int) -> str:
+    def _every_other(self, v: Val, load: Load, letter: str, follow: list[Dim | None],
+                     copy: int) -> str:
         """Two vectors whose even lanes are one; lanes that are not read touch no memory."""
         masks = ["mask"] if self.at.masked else []
         for g, c in zip(load.guards, follow):
@@ -89,7 +91,7 @@ class Loads(Expressions):
                 at = self.form(g.form, copy)
                 masks.append(f"lane_mask(-floor_div({at} - {dim(g.low)}, 2), "
                              f"floor_div({dim(g.high)} - {at}, 2))")
-        text = (f"vf_load_every_other(b{load.slot} + {self.form(load.form, copy)}, "
+        text = (f"v{letter}_load_every_other(b{load.slot} + {self.form(load.form, copy)}, "
                 f"{' & '.join(masks) or '-1'})")
         return self._where(load.guards, follow, text, v.dtype, copy)
 

@@ -88,11 +88,13 @@ def test_a_class_is_read_in_any_of_its_ways():
     nodes = {n.id: [SimpleNamespace(op=n.op, attrs=n.attrs, args=tuple(i.id for i in n.args))]
              for n in g.nodes}
     shapes = {n.id: n.shape for n in g.nodes}
-    assert beside_of(a.id, nodes, shapes) == {0, 1}  # as stored, or as the other operand lies
-    circle = {**nodes, x.id: [SimpleNamespace(op=a.op, attrs=((1, 0),), args=(a.id,))]}
-    assert beside_of(a.id, circle, shapes) == {0, 1}
+    assert beside_of(a.id, nodes, shapes) == {0}
+    circle = {**nodes, x.id: [*nodes[x.id], SimpleNamespace(op=a.op, attrs=((1, 0),), args=(a.id,))]}
+    assert beside_of(a.id, circle, shapes) == {0}
+    two = {**nodes, a.id: [*nodes[a.id], SimpleNamespace(op=x.op, attrs=(), args=())]}
+    assert beside_of(a.id, two, shapes) == {0, 1}  # as it is stored, too
     assert beside_of(b.id, nodes, shapes) == {1}
     half = g.cast(g.permute(g.input("h", (8, 40), "bf16"), (1, 0)), f32)  # of one element each
     nodes = {n.id: [SimpleNamespace(op=n.op, attrs=n.attrs, args=tuple(i.id for i in n.args))]
              for n in g.nodes}
-    assert beside_of(half.id, nodes, {n.id: n.shape for n in g.nodes}) == {0, 1}
+    assert beside_of(half.id, nodes, {n.id: n.shape for n in g.nodes}) == {0}

@@ -168,19 +168,30 @@ INL vl vl_gatherm_l(const int64_t *p, vl i, vi m) { return (vl)vd_gatherm_l((con
 #else
 #define EVEN 0, 2, 4, 6
 #endif
-INL vf vf_load_every_other(const float *p, int m) {
-  uint32_t bits = (uint32_t)m & (uint32_t)((1ull << TEGG_LANES) - 1);
-  bits = (bits | bits << 8) & 0x00ff00ffu;
-  bits = (bits | bits << 4) & 0x0f0f0f0fu;
-  bits = (bits | bits << 2) & 0x33333333u;
-  bits = (bits | bits << 1) & 0x55555555u;
-  const int low = (int)(bits & ((1u << TEGG_LANES) - 1)), high = (int)(bits >> TEGG_LANES);
 #if defined(__clang__) || __has_builtin(__builtin_shufflevector)
-  return __builtin_shufflevector(vf_loadm(p, low), vf_loadm(p + TEGG_LANES, high), EVEN);
+#define EVENS(a, b) __builtin_shufflevector(a, b, EVEN)
 #else
-  vf a = vf_loadm(p, low), b = vf_loadm(p + TEGG_LANES, high), r;
-  FOR_LANES r[k] = k < TEGG_LANES / 2 ? a[2 * k] : b[2 * k - TEGG_LANES];
-  return r;
+#define EVENS(a, b) ({ \
+    typeof(a) r_; \
+    for (int k = 0; k < TEGG_LANES; k++) \
+      r_[k] = k < TEGG_LANES / 2 ? a[2 * k] : b[2 * k - TEGG_LANES]; \
+    r_; \
+  })
 #endif
-}
+#define EVERY_OTHER(L, V, T) \
+  INL V v##L##_load_every_other(const T *p, int m) { \
+    uint32_t bits = (uint32_t)m & (uint32_t)((1ull << TEGG_LANES) - 1); \
+    bits = (bits | bits << 8) & 0x00ff00ffu; \
+    bits = (bits | bits << 4) & 0x0f0f0f0fu; \
+    bits = (bits | bits << 2) & 0x33333333u; \
+    bits = (bits | bits << 1) & 0x55555555u; \
+    const int low = (int)(bits & ((1u << TEGG_LANES) - 1)), high = (int)(bits >> TEGG_LANES); \
+    V a = v##L##_loadm(p, low), b = v##L##_loadm(p + TEGG_LANES, high); \
+    return EVENS(a, b); \
+  }
+EVERY_OTHER(f, vf, float) EVERY_OTHER(s, vs, uint16_t)
+INL vf vg_load_every_other(const uint16_t *p, int m) { return vs_g_to_f(vs_load_every_other(p, m)); }
+INL vf vh_load_every_other(const uint16_t *p, int m) { return vs_h_to_f(vs_load_every_other(p, m)); }
+#undef EVERY_OTHER
+#undef EVENS
 #undef EVEN

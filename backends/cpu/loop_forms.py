@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 from tegg.contraction import Spec
 from tegg.dim import Shape, hint, product
 from tegg.dtype import f32
-from tegg.ir.neighbours import beside_of, seen_through
+from tegg.ir.neighbours import seen_through
 from tegg.ir.graph import Graph
 from tegg.ir.op import Op
 from tegg.ir.template import Execution, Extents, template
+
+from .templates import read_along
 
 if TYPE_CHECKING:
     from tegg.rewrite.view import View
@@ -60,8 +62,7 @@ class LoopForms:
             slides = any(_slides(view, a) for a in n.args)
             if not _few(spec, shapes, slides):
                 continue
-            sizes = _Hinted(view.shape)
-            lies = [beside_of(a, view.nodes, sizes) for a in n.args]
+            lies = [read_along(view, a) for a in n.args]
             yield ("cpu-loops", *n.args, n.attrs[0], _apart(spec, shapes, lies))
 
     def example(self) -> Graph:
@@ -72,16 +73,6 @@ class LoopForms:
             y = g.op("Window", y, axis, 3, 1, 1)
         g.op("Contract", x, y, "a,d,e;a,b,d,c,e;a,b,c", (4, 7, 7))
         return g
-
-
-@dataclass(frozen=True, slots=True)
-class _Hinted:
-    """Shapes at the sizes that costs assume."""
-
-    shapes: Any
-
-    def __getitem__(self, c: int) -> tuple[int, ...]:
-        return tuple(map(hint, self.shapes[c]))
 
 
 def _few(spec: Spec, shapes: tuple[Shape, ...], slides: bool) -> bool:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from tegg.contraction import Spec
 from tegg.dim import Dim, Shape, hint, product
 from tegg.dtype import DType, f32
 from tegg.errors import LoweringError
+from tegg.ir.neighbours import Axes, beside_of, stored
 from tegg.ir.op import Op
 from tegg.ir.template import OWN, Execution, Extents, template
 from tegg.kernel.contraction_shape import Tile, lanes_of, panels_at_once, register_tiles
@@ -163,10 +164,18 @@ def few_rows(x: Shape, y: Shape, spec: str) -> bool:
     return 0 < hint(_sizes(x, y, spec)[0]) <= _SKINNY
 
 
-def depth_last(spec: str) -> bool:
-    """Whether both operands are contiguous along what is summed."""
+def depth_last(x: Any, y: Any, spec: str) -> bool:
+    """Whether both operands (an ``Operand``, or what lies as its shape says) are contiguous along
+    what is summed."""
     s = Spec.parse(spec)
-    return all([c for c in axes if c][-1:] == [s.k[-1]] for axes in (s.x, s.y)) if s.k else False
+    return bool(s.k) and all(s.k[-1] in {axes[i] for i in _beside(o)}
+                             for o, axes in ((x, s.x), (y, s.y)))
+
+
+def _beside(operand: Any) -> Axes:
+    """The axes along which neighbours of an operand lie side by side."""
+    along = getattr(operand, "along", None)
+    return along() if along is not None else stored(tuple(map(hint, operand.shape)))
 
 
 def _sizes(x: Shape, y: Shape, spec: str) -> tuple[Dim, Dim, Dim]:
@@ -206,13 +215,14 @@ class Forms:
         if not few_rows(*shapes):
             return []
         if relation == "cpu-rows":
-            return [] if depth_last(spec) else [(4,)]
+            return [] if depth_last(x, y, spec) else [(4,)]
         rows = max(1, min(hint(_sizes(*shapes)[0]), 4 if self.width == 16 else 2))
-        return [(rows, p) for p in parts(*shapes)] if depth_last(spec) else []
+        return [(rows, p) for p in parts(*shapes)] if depth_last(x, y, spec) else []
 
     def facts(self, view: View) -> Iterable[tuple[Any, ...]]:
         for _, n in view.having("Contract"):
-            x, y = (Operand(view.shape[a], view.dtype[a]) for a in n.args)
+            x, y = (Operand(view.shape[a], view.dtype[a], partial(read_along, view, a))
+                    for a in n.args)
             for relation in self.relations:
                 for values in self.completions(relation, x, y, n.attrs[0]):
                     yield (relation, *n.args, n.attrs[0], *values)
@@ -220,7 +230,24 @@ class Forms:
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """What the forms of a product depend on, of one operand."""
+    """What the forms of a product depend on, of one operand. ``along``: what tells along which of
+    its axes it is read by vectors, where it is not stored."""
 
     shape: Shape
     dtype: DType
+    along: Callable[[], Axes] | None = None
+
+
+def read_along(view: View, c: int) -> Axes:
+    """The axes of a class along which neighbours lie side by side, where it is read."""
+    return beside_of(c, view.nodes, _Hinted(view.shape))
+
+
+@dataclass(frozen=True, slots=True)
+class _Hinted:
+    """Shapes at the sizes that costs assume."""
+
+    shapes: Mapping[int, Shape]
+
+    def __getitem__(self, c: int) -> tuple[int, ...]:
+        return tuple(map(hint, self.shapes[c]))

@@ -405,8 +405,7 @@ INL vf vg_round(vf x) {
   return (vf)vi_sel((b & 0x7fffffff) > 0x7f800000, (b & (int32_t)0xffff0000) | 0x400000, near);
 #endif
 }
-INL vs vs_g_of(vf x) { return vi_to_s((vi)x >> 16); }  // which was rounded
-INL vs vs_f_to_g(vf x) { return vs_g_of(vg_round(x)); }
+INL vs vs_f_to_g(vf x) { return vi_to_s((vi)vg_round(x) >> 16); }
 INL vf vh_round(vf x) { return vs_h_to_f(vs_f_to_h(x)); }
 INL float sh_round(float x) { return h_to_f(f_to_h(x)); }
 INL float sg_round(float x) { return g_to_f(f_to_g(x)); }
@@ -488,15 +487,13 @@ MASKED(s, vs, uint16_t)
 #undef MASKED
 #undef HIDE
 #undef APART
-#define vs_h_of vs_f_to_h
 #define HALF(L) \
   INL vf v##L##_load(const uint16_t *p) { return vs_##L##_to_f(vs_load(p)); } \
   INL vf v##L##_loadm(const uint16_t *p, int m) { return vs_##L##_to_f(vs_loadm(p, m)); } \
-  INL void v##L##_store(uint16_t *p, vf x) { vs_store(p, vs_##L##_of(x)); } \
-  INL void v##L##_storem(uint16_t *p, vf x, int m) { vs_storem(p, vs_##L##_of(x), m); } \
+  INL void v##L##_store(uint16_t *p, vf x) { vs_store(p, vs_f_to_##L(x)); } \
+  INL void v##L##_storem(uint16_t *p, vf x, int m) { vs_storem(p, vs_f_to_##L(x), m); } \
   INL float s##L##_load(const uint16_t *p) { return L##_to_f(*p); } \
   INL void s##L##_store(uint16_t *p, float x) { *p = f_to_##L(x); }
-// A store is of a half, in float: bfloat16 is its upper bits.
 HALF(h)
 HALF(g)
 #undef HALF

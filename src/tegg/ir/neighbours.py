@@ -8,11 +8,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from tegg.ir.demand import axis_of
 
 Axes = frozenset[int]
-Shapes = Mapping[int, Sequence[int]]
+
+
+class Shapes(Protocol):
+    """The shape of each class."""
+
+    def __getitem__(self, c: int, /) -> Sequence[int]: ...
+
 
 _NEAR = 2  # elements from one to the next: two vectors and a shuffle; what lies further is gathered
 
@@ -46,16 +53,18 @@ def seen_through(node) -> bool:
 
 def beside_of(c: int, nodes: Mapping[int, Sequence], shapes: Shapes) -> Axes:
     """Of a class, whose ``nodes`` are ways to read it: what is moved, or made of one element each,
-    is read where it lies."""
+    is read where that lies."""
     found: dict[int, Axes] = {}
 
     def visit(c: int) -> Axes:
         if c not in found:
-            found[c] = stored(shapes[c])  # also where a value is moved in a circle
+            found[c] = frozenset()  # where a value is moved in a circle
             for n in nodes[c]:
                 if seen_through(n):
                     visit(n.args[0])
                     found[c] |= axes_beside(c, n, shapes, found)
+                else:
+                    found[c] |= stored(shapes[c])
         return found[c]
 
     return visit(c)

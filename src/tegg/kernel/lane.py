@@ -8,6 +8,8 @@ from tegg.dim import Dim
 from tegg.kernel.index import Algebra, Form, Gathered, Quotient, Remainder, Var
 from tegg.kernel.value import Val
 
+EVERY_OTHER = ("f32", "bf16", "f16")  # dtypes of which a vector of every other element is loaded
+
 _LANE, _BLOCK = 1_000_001, 1_000_002  # numbers that no loop variable has
 
 

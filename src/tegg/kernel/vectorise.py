@@ -6,9 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 
 from tegg.dim import exact_div, hint, upper_bound
-from tegg.dtype import f32
 from tegg.kernel.index import Form, Var
-from tegg.kernel.lane import Lanes
+from tegg.kernel.lane import EVERY_OTHER, Lanes
 from tegg.kernel.straight import run
 from tegg.kernel.value import Val, reachable
 
@@ -44,7 +43,7 @@ class Vectoriser:
                 continue
             k = self.lanes.coefficient(x.attr.form, v)
             follow = {self.lanes.coefficient(g.form, v) for g in x.attr.guards}
-            if k == 2 and x.dtype is f32 and follow <= {0, 2}:
+            if k == 2 and x.dtype.name in EVERY_OTHER and follow <= {0, 2}:
                 total += _HALVED
                 continue
             straight = k is None and run(self.lanes, x.attr.form, v) is not None

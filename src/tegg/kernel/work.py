@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from tegg.dim import Dim, hint, product
-from tegg.dtype import DType, f32
+from tegg.dtype import DType
 from tegg.ir.graph import Graph
 from tegg.kernel.code import Work
 from tegg.kernel.domain import Write, spread
 from tegg.kernel.index import Form
-from tegg.kernel.lane import Lanes
+from tegg.kernel.lane import EVERY_OTHER, Lanes
 from tegg.kernel.loops import (
     Accumulate,
     Fetch,
@@ -187,7 +187,7 @@ def _price(s: Stmt, around: Sequence[Loop], lanes: Lanes) -> float:
         times = steps * (copies if loop is not None and loop.var in v.deps else 1)
         if v.op == "load":
             guards = sum(0.5 for _ in v.attr.guards)
-            halved = loop is not None and v.dtype is f32 \
+            halved = loop is not None and v.dtype.name in EVERY_OTHER \
                 and lanes.coefficient(v.attr.form, loop.var) == 2
             access = _HALVED if halved else _access(v.attr.form, around, lanes)
             return times * (access + guards + _again(v, around))
