@@ -23,6 +23,7 @@ test-long: $(VENV)/.dev  ## every test, with ten times the examples, new ones in
 bench: $(VENV)/.dev  ## times against NumPy and PyTorch, and the error of halves
 	$(BIN)/python benchmarks/run.py
 	$(BIN)/python benchmarks/run.py --suite along --no-compile
+	$(BIN)/python benchmarks/run.py --suite wide --no-compile
 	$(BIN)/python benchmarks/halves.py
 
 bench-peers: $(VENV)/.peers  ## times against PyTorch, JAX, ONNX Runtime, Numba, NumPy: slow

@@ -1,6 +1,6 @@
 """``make bench``: tegg beside NumPy and PyTorch in one interleaved run; a table and JSON.
 
-    python benchmarks/run.py [--suite along] [--threads 2] [--only softmax,mlp] [--no-compile]
+    python benchmarks/run.py [--suite along|wide] [--threads 2] [--only softmax,mlp] [--no-compile]
                              [--json FILE]
 """
 
@@ -23,8 +23,8 @@ HERE = Path(__file__).parent
 def parse() -> argparse.Namespace:
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--threads", type=int, default=2)
-    p.add_argument("--suite", default="models", choices=("models", "along"),
-                   help="models, or ops along an axis")
+    p.add_argument("--suite", default="models", choices=("models", "along", "wide"),
+                   help="models, ops along an axis, or parts of other models")
     p.add_argument("--only", default="", help="comma-separated workload names")
     p.add_argument("--no-compile", action="store_true", help="leave torch.compile out (slow)")
     p.add_argument("--rounds", type=int, default=9)
@@ -112,6 +112,32 @@ def contenders(w, arrays, use_compile: bool):
     return out, first
 
 
+def wide_contenders(w, use_compile):
+    """As ``contenders``; what a case is, is said once for both libraries."""
+    import numpy as np
+    from wide import Functions
+
+    import tegg
+    first: dict[str, float] = {}
+    start = time.perf_counter()
+    program = tegg.compile(lambda *xs: w.fn(tegg, *xs, *w.weights))
+    got = program(*w.inputs)
+    first["tegg"] = time.perf_counter() - start
+    out = {"tegg": lambda: program(*w.inputs), "tegg.bind": program.bind(*w.inputs)}
+    try:
+        import torch
+    except ImportError:
+        return out, first
+    f = Functions(torch.nn.functional, torch)
+    weights = [torch.from_numpy(v) for v in w.weights]
+    in_torch(out, first, lambda *xs: w.fn(f, *xs, *weights),
+             [torch.from_numpy(v) for v in w.inputs], use_compile)
+    want = out["torch"]().numpy()
+    worst = float(np.abs(got - want).max() / np.abs(want).max())
+    assert worst < 1e-4, f"{w.name}: tegg and PyTorch differ by {worst:.1e}"
+    return out, first
+
+
 def minilm_contenders(size, use_compile):
     """As ``contenders``, with what the compiled program is made of."""
     import minilm
@@ -177,10 +203,14 @@ def main() -> int:
         pass
     only = set(filter(None, args.only.split(",")))
     rows = []
-    for w in (*SUITE, *WINDOWS) if args.suite == "models" else ALONG:
+    cases = (*SUITE, *WINDOWS) if args.suite == "models" else ALONG
+    if args.suite == "wide":
+        from wide import WIDE as cases
+    for w in cases:
         if only and w.name not in only:
             continue
-        fs, first = contenders(w, w.inputs(), not args.no_compile)
+        fs, first = (wide_contenders(w, not args.no_compile) if args.suite == "wide"
+                     else contenders(w, w.inputs(), not args.no_compile))
         timings = interleaved(fs, args.rounds)
         rows.append({"workload": w.name, "about": w.about, "first_call_s": first,
                      "ms": {k: t.median * 1e3 for k, t in timings.items()},

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from tegg.contraction import Spec
 from tegg.dim import Shape, hint, product
 from tegg.dtype import f32
-from tegg.ir.neighbours import seen_through
 from tegg.ir.graph import Graph
+from tegg.ir.neighbours import VECTOR, seen_through
 from tegg.ir.op import Op
 from tegg.ir.template import Execution, Extents, template
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 _ROWS = 7        # rows of an operand at most: of more, each element of the other is read again
 _SHORT = 16      # products of a sum up to which putting operands in panels costs more than it saves
-_VECTOR = 4      # results side by side that are worth a vector
 _PRODUCT = 1.6   # operations that a product counts as, added and loaded
 _GATHERED = 10.0  # and an operand whose elements lie apart
 
@@ -101,6 +100,6 @@ def _slides(view: View, c: int) -> bool:
 def _apart(spec: Spec, shapes: tuple[Shape, ...], lies: list[frozenset[int]]) -> int:
     """How many operands are gathered, where vectors are results along the best axis."""
     size = spec.sizes(*shapes)
-    free = {c for c in spec.out if c and hint(size[c]) >= _VECTOR}
+    free = {c for c in spec.out if c and hint(size[c]) >= VECTOR}
     return min((sum(letter in axes and axes.index(letter) not in beside
                     for axes, beside in zip((spec.x, spec.y), lies)) for letter in free), default=2)

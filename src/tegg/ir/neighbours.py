@@ -21,7 +21,8 @@ class Shapes(Protocol):
     def __getitem__(self, c: int, /) -> Sequence[int]: ...
 
 
-_NEAR = 2  # elements from one to the next: two vectors and a shuffle; what lies further is gathered
+VECTOR = 4  # neighbours that are worth a vector: masks pay from a quarter of the lanes
+_NEAR = 2   # elements from one to the next: two vectors and a shuffle; what is further is gathered
 
 
 def stored(shape: Sequence[int]) -> Axes:

@@ -19,15 +19,12 @@ from tegg.dim import hint, product
 from tegg.ir.demand import Demand, Footprint, Product, Values, axis_of
 from tegg.ir.graph import Graph
 from tegg.ir.masks import seen_share
-from tegg.ir.neighbours import Axes, axes_beside, stored
+from tegg.ir.neighbours import VECTOR, Axes, axes_beside, stored
 from tegg.ir.op import PRODUCTS, Op
 from tegg.ir.reading import Keys, along_rows, elements, gathered
 from tegg.ir.split import parts
 from tegg.ir.template import Extents
 from tegg.ir.updates import over_state
-
-
-_VECTOR = 4  # results side by side that are worth a vector
 
 
 @dataclass(slots=True)
@@ -289,7 +286,7 @@ class _Walk:
         if len(shape) - 1 not in axes:
             return 0.0
         lanes = self.beside[a] if a in self.beside else stored(shape)
-        if any(shape[i] >= _VECTOR for i in lanes - axes):
+        if any(shape[i] >= VECTOR for i in lanes - axes):
             return 0.0
         count = math.prod(shape[i] for i in axes)
         return min(model.close, model.gather * count or model.close)

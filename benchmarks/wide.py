@@ -1,0 +1,162 @@
+"""What models are made of besides large products: each said once, for tegg and for PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Arrays = tuple[np.ndarray, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """``fn(f, *inputs, *weights)``, where f has the functions of a library by PyTorch's names."""
+
+    name: str
+    about: str
+    inputs: Arrays
+    weights: Arrays
+    fn: Callable[..., Any]
+
+
+class Functions:
+    """The functions of several modules, the first that has one."""
+
+    def __init__(self, *modules: Any) -> None:
+        self.modules = modules
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(next(m for m in self.modules if hasattr(m, name)), name)
+
+
+def drawn(*shape: int, seed: int = 0) -> np.ndarray:
+    """Normally distributed float32 of half the usual size."""
+    rng = np.random.default_rng([seed, *shape])
+    return (rng.standard_normal(shape, np.float32) * np.float32(0.5)).astype(np.float32)
+
+
+def _conv(name: str, channels: int, size: int, filters: int, taps: int, images: int = 1,
+          **how: int) -> Case:
+    """A convolution of square images; ``how`` as ``conv2d`` takes it."""
+    groups = how.get("groups", 1)
+    about = f"{images} x {channels} x {size} x {size} to {filters}, {taps} x {taps} taps" + "".join(
+        f", {k} {v}" for k, v in how.items() if k != "padding")
+    return Case(name, about, (drawn(images, channels, size, size),),
+                (drawn(filters, channels // groups, taps, taps),),
+                lambda f, x, w: f.conv2d(x, w, **how))
+
+
+def _depthwise(channels: int, size: int, taps: int, stride: int = 1) -> Case:
+    return _conv(f"depthwise_{taps}x{taps}_{size}" + f"_s{stride}" * (stride > 1), channels, size,
+                 channels, taps, padding=taps // 2, groups=channels, stride=stride)
+
+
+def _product(name: str, x: tuple[int, ...], y: tuple[int, ...]) -> Case:
+    return Case(name, f"{x} @ {y}", (drawn(*x), drawn(*y, seed=1)), (), lambda f, x, y: x @ y)
+
+
+def _of(name: str, about: str, fn: Callable[..., Any], *inputs: np.ndarray) -> Case:
+    return Case(name, about, inputs, (), fn)
+
+
+def _norm(f, x, g, b):
+    return x * g[None, :, None, None] + b[None, :, None, None]
+
+
+def _inverted(f, x, w1, g1, b1, w2, w3, g3, b3):
+    h = f.relu6(_norm(f, f.conv2d(x, w1), g1, b1))
+    h = f.relu6(_norm(f, f.conv2d(h, w2, padding=1, groups=len(w2)), g1, b1))
+    return x + _norm(f, f.conv2d(h, w3), g3, b3)
+
+
+def _convnext(f, x, w, g, b, w1, b1, w2, b2):
+    h = f.conv2d(x, w, padding=3, groups=96).permute(0, 2, 3, 1)
+    h = f.gelu(f.linear(f.layer_norm(h, (96,), g, b), w1, b1))
+    return x + f.linear(h, w2, b2).permute(0, 3, 1, 2)
+
+
+def _squeezed(f, x, w1, b1, w2, b2):
+    h = f.linear(f.relu(f.linear(x.mean((2, 3)), w1, b1)), w2, b2)
+    return x * f.sigmoid(h)[:, :, None, None]
+
+
+def _up(f, x, y, w):
+    x = f.interpolate(x, scale_factor=2, mode="bilinear")
+    return f.relu(f.conv2d(f.cat([x, y], 1), w, padding=1))
+
+
+def _diffusion(f, x, g, b, w):
+    return x + f.conv2d(f.silu(f.group_norm(x, 32, g, b)), w, padding=1)
+
+
+def _cell(f, x, h, c, w, u):
+    i, o, n, k = (f.linear(x, w) + f.linear(h, u)).reshape(32, 4, 256).permute(1, 0, 2)
+    c = f.sigmoid(o) * c + f.sigmoid(i) * f.tanh(n)
+    return f.sigmoid(k) * f.tanh(c)
+
+
+_IMAGES = np.random.default_rng(0).integers(0, 255, (8, 224, 224, 3), dtype=np.uint8)
+_ROWS = (4096, 1024)
+
+WIDE = (
+    _depthwise(32, 112, 3), _depthwise(96, 112, 3, 2), _depthwise(960, 7, 3),
+    _depthwise(240, 28, 5), _depthwise(96, 56, 7),
+    _conv("pointwise_112", 32, 112, 64, 1), _conv("pointwise_14", 256, 14, 512, 1),
+    _conv("grouped_28", 256, 28, 256, 3, padding=1, groups=32),
+    _conv("dilated_28", 256, 28, 256, 3, padding=2, dilation=2),
+    _conv("stem_7x7", 3, 224, 64, 7, padding=3, stride=2),
+    _conv("patches_16", 3, 224, 768, 16, stride=16),
+    _conv("to_3_channels", 64, 256, 3, 3, padding=1),
+    _conv("conv3x3_8_images", 64, 56, 64, 3, 8, padding=1),
+    _conv("conv3x3_8_small_images", 512, 7, 512, 3, 8, padding=1),
+    Case("transposed_conv", "1 x 128 x 28 x 28 to 64, 4 x 4 taps, stride 2",
+         (drawn(1, 128, 28, 28),), (drawn(128, 64, 4, 4),),
+         lambda f, x, w: f.conv_transpose2d(x, w, stride=2, padding=1)),
+    Case("conv1d", "1 x 384 x 3000 to 384, 3 taps, stride 2", (drawn(1, 384, 3000),),
+         (drawn(384, 384, 3),), lambda f, x, w: f.conv1d(x, w, padding=1, stride=2)),
+    _product("products_of_4x4_by_vectors", (10000, 4, 4), (10000, 4, 1)),
+    _product("products_of_64x64", (100, 64, 64), (100, 64, 64)),
+    _product("tall_by_16x16", (100000, 16), (16, 16)), _product("depth_8", (1024, 8), (8, 1024)),
+    _of("gram", "x.T @ x of 2000 x 256", lambda f, x: x.permute(1, 0) @ x, drawn(2000, 256)),
+    Case("linear_8_rows", "8 x 1024 to 4096", (drawn(8, 1024),), (drawn(4096, 1024),),
+         lambda f, x, w: f.linear(x, w)),
+    _of("sum_of_channels", "sum of 32 x 64 x 28 x 28 over all but 64",
+        lambda f, x: x.sum((0, 2, 3)), drawn(32, 64, 28, 28)),
+    _of("sum_of_short_rows", "sums of 100000 rows of 32", lambda f, x: x.sum(-1),
+        drawn(100000, 32)),
+    _of("softmax_of_short_rows", "softmax of 100000 rows of 10", lambda f, x: f.softmax(x, -1),
+        drawn(100000, 10)),
+    _of("group_norm", "group norm of 64 x 128 x 128, 32 groups", lambda f, x: f.group_norm(x, 32),
+        drawn(1, 64, 128, 128)),
+    _of("concatenated_channels", "two of 64 x 112 x 112", lambda f, x, y: f.cat([x, y], 1),
+        drawn(1, 64, 112, 112), drawn(1, 64, 112, 112, seed=1)),
+    _of("stacked_rows", "two of 2048 x 1024", lambda f, x, y: f.stack([x, y], 1),
+        drawn(2048, 1024), drawn(2048, 1024, seed=1)),
+    _of("turned", "8 x 64 x 56 x 56, channels last", lambda f, x: x.permute(0, 2, 3, 1) + 1,
+        drawn(8, 64, 56, 56)),
+    _of("remainder", "x % 0.3, 1024 x 1024", lambda f, x: f.remainder(x, 0.3), drawn(1024, 1024)),
+    _of("power", "x ** y, 1024 x 1024", lambda f, x, y: x ** y,
+        np.abs(drawn(1024, 1024)), drawn(1024, 1024, seed=1)),
+    _of("logarithm", "log, 4096 x 1024", lambda f, x: f.log(x), np.abs(drawn(*_ROWS)) + 0.1),
+    _of("rounded", "round(x * 255) within 0 .. 255, 4096 x 1024",
+        lambda f, x: f.clip(f.round(x * 255), 0, 255), np.abs(drawn(*_ROWS))),
+    _of("pixels", "8 x 224 x 224 x 3 bytes to float32, channels first",
+        lambda f, x: (x * 1.0 / 255 - 0.45).permute(0, 3, 1, 2) * 4.0, _IMAGES),
+    Case("inverted_residual", "MobileNetV2's at 24 x 56 x 56", (drawn(1, 24, 56, 56),),
+         (drawn(144, 24, 1, 1), drawn(144), drawn(144), drawn(144, 1, 3, 3),
+          drawn(24, 144, 1, 1), drawn(24), drawn(24)), _inverted),
+    Case("convnext_block", "ConvNeXt's at 96 x 56 x 56", (drawn(1, 96, 56, 56),),
+         (drawn(96, 1, 7, 7), drawn(96), drawn(96), drawn(384, 96), drawn(384), drawn(96, 384),
+          drawn(96)), _convnext),
+    Case("squeeze_excite", "256 x 28 x 28", (drawn(1, 256, 28, 28),),
+         (drawn(16, 256), drawn(16), drawn(256, 16), drawn(256)), _squeezed),
+    Case("unet_up", "two of 64 x 64 x 64, one half the size", (drawn(1, 64, 32, 32),
+         drawn(1, 64, 64, 64)), (drawn(64, 128, 3, 3),), _up),
+    Case("diffusion_block", "group norm, SiLU, 3 x 3 taps at 320 x 32 x 32",
+         (drawn(1, 320, 32, 32),), (drawn(320), drawn(320), drawn(320, 320, 3, 3)), _diffusion),
+    Case("lstm_cell", "32 x 256", (drawn(32, 256), drawn(32, 256, seed=1), drawn(32, 256, seed=2)),
+         (drawn(1024, 256), drawn(1024, 256, seed=1)), _cell),
+)
