@@ -199,6 +199,7 @@ class _Kernel:
         block = max(1, min(_SUMMED, _NEAR // t.columns) // taps)
         filters = self._filters()
         close = isinstance(filters, int) and filters <= _STAYS
+        lines = 0 if close else -(-block * taps * t.columns // _LINE)  # of filters, asked for ahead
         line = -(-(self._long + t.width) // _LINE) * _LINE
         outer = [(names[v], v.extent) for v in walks.images]
         inner = [(names[v], v.extent) for v in walks.channels]
@@ -222,8 +223,8 @@ class _Kernel:
             SD=str(down.stride), DD=str(down.dilation), SA=str(across.stride),
             DA=str(across.dilation), DOWN=str(down.dilation * line), LS=str(line),
             LONG=str(self._long), YS=str(-(-places // t.width) * t.width + t.width),
-            BLOCK=str(block), LINES="0" if close else str(-(-block * taps * t.columns // _LINE)),
-            AT=str(at),
+            BLOCK=str(block), LINES=str(lines), TILES=str(tiles), AT=str(at),
+            ASKED=str(-(-lines // (at * tiles * block * down.taps))),
             SUMS=str(at * tiles * t.rows), BAND=str(self._band(line)), PIECES=str(pieces.MOST),
             UNROLL=str(across.taps if across.taps <= _UNROLLED else 1),
             temporary=str(self.temporary), products=_products(h.name, t.vectors),
@@ -268,6 +269,6 @@ def _products(name: str, most: int) -> str:
 
 def _choose(name: str, t: Direct, stride: int) -> str:
     """The product for as many vectors as the panel at hand has."""
-    args = f"(fc, from + x * {stride}, plane, some, c0 > 0, sums); break;"
+    args = f"(fc, from + x * {stride}, plane, some, c0 > 0, sums, next, end); break;"
     cases = [f"                case {v}: {name}_product_{v}{args}" for v in range(1, t.vectors)]
     return "\n".join([*cases, f"                default: {name}_product_{t.vectors}{args}"])

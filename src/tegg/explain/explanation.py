@@ -9,7 +9,7 @@ from tegg.extract import extract
 from tegg.ir.classes import Cover, EClasses, KernelSpec
 from tegg.ir.graph import Graph
 from tegg.planning.target import Target, on_device
-from tegg.rewrite.compiler import Compiler, stack as stacked
+from tegg.rewrite.compiler import Compiler, op_costs
 from tegg.rewrite.egraph import Saturated, saturate
 from tegg.rewrite.provenance import Derivations
 from tegg.rewrite.report import Report
@@ -66,7 +66,7 @@ def explain(graph: Graph, stack: Sequence[Compiler], target: Target,
     """Saturate a graph with every match kept, choose its kernels, and say why each."""
     done = saturate(on_device(graph, target), stack, precision=precision, trace=True,
                     features=(target.name, *target.features))
-    costs = target.costs().with_ops(stacked(stack, graph.table).cost)
+    costs = target.costs().with_ops(op_costs(stack, graph.table))
     cover = extract(done.classes, costs, lowerable=target.unsupported,
                     target=target.name, budget_s=budget_s, runners_s=RUNNERS_S)
     return explanation(done, cover)

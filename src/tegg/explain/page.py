@@ -18,7 +18,7 @@ from tegg.extract import extract, fragment
 from tegg.ir.classes import Cover, EClasses, ENode, KernelSpec
 from tegg.ir.graph import Graph
 from tegg.planning.target import Target, on_device
-from tegg.rewrite.compiler import Compiler, lowering, stack as stacked
+from tegg.rewrite.compiler import Compiler, lowering, op_costs, stack as stacked
 from tegg.rewrite.egraph import saturate
 from tegg.rewrite.report import Report
 from tegg.shape import show
@@ -41,7 +41,7 @@ def view(graph: Graph, stack: Sequence[Compiler], target: Target, title: str,
     Raises ArgumentError where the extra ``display``, which draws the graph, is not installed.
     """
     stack = (*stack, lowering(target))
-    costs = target.costs().with_ops(stacked(stack, graph.table).cost)
+    costs = target.costs().with_ops(op_costs(stack, graph.table))
     done = saturate(on_device(graph, target), stack, precision=precision, trace=True,
                     features=(target.name, *target.features))
     start = time.perf_counter()

@@ -100,10 +100,10 @@ class Cones:
             self._least.pop(m, None)
             self._keep(m, self._combined(m))
 
-    def _combined(self, c: int) -> dict[_Way, tuple[float, Body]]:
+    def _combined(self, c: int) -> dict[_Way, Body]:
         """Per set of leaves the body of ``c`` that looks best; where leaves have storage forms,
         also the best of those that read leaves, and not panels that are packed from them ahead."""
-        found: dict[_Way, tuple[float, Body]] = {}
+        found: dict[_Way, list[Body]] = {}
         for n in self.roles.nodes[c]:
             width = max(2, int(self.limits.combinations ** (1 / max(1, len(set(n.args))))))
             options = {a: self._choices(a)[:width] for a in dict.fromkeys(n.args)}
@@ -116,11 +116,14 @@ class Cones:
                     self._least[c] = _Part(leaves, body)
                 elif self._acts(leaves) > self.limits.inputs:
                     continue
-                rough = self._rank(leaves, body)
-                way = leaves, self._packs(leaves, body)
-                if way not in found or rough < found[way][0]:
-                    found[way] = (rough, body)
-        return found
+                found.setdefault((leaves, self._packs(leaves, body)), []).append(body)
+        return {way: self._likeliest(way[0], bodies) for way, bodies in found.items()}
+
+    def _likeliest(self, leaves: frozenset[int], bodies: list[Body]) -> Body:
+        """The body that looks best; that is asked only where there are several."""
+        if len(bodies) == 1:
+            return bodies[0]
+        return min(bodies, key=lambda b: self._rank(leaves, b))
 
     def _joined(self, c: int, node: ENode,
                 parts: Iterable[_Part]) -> tuple[frozenset[int], Body | None]:
@@ -159,11 +162,13 @@ class Cones:
             total += known
         return total
 
-    def _keep(self, c: int, found: dict[_Way, tuple[float, Body]]) -> None:
+    def _keep(self, c: int, found: dict[_Way, Body]) -> None:
         """Price the most promising cones, drop dominated ones, keep the best few."""
-        best = sorted(found.items(), key=lambda z: (z[1][0], sorted(z[0][0]), z[0][1]))
+        best, most = list(found.items()), 2 * self.limits.cuts
+        if len(best) > most:
+            best.sort(key=lambda z: (self._rank(z[0][0], z[1]), sorted(z[0][0]), z[0][1]))
         priced = []
-        for (leaves, _), (_, body) in best[:2 * self.limits.cuts]:
+        for (leaves, _), body in best[:most]:
             seconds, values = self.pricer.price((c,), leaves, body)
             if values <= self.limits.values:
                 priced.append(Cone(c, leaves, body, seconds))

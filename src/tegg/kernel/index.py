@@ -60,13 +60,15 @@ class Form:
     def __init__(self, const: Dim, terms: Mapping[Atom, Dim] | None = None) -> None:
         self.const = const
         self.terms = {a: k for a, k in (terms or {}).items() if k != 0}
-        self._hash = hash((const, frozenset(self.terms.items())))
+        self._hash: int | None = None  # of most it is never asked
 
     def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = hash((self.const, frozenset(self.terms.items())))
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Form) and self._hash == other._hash
+        return self is other or (isinstance(other, Form)
                                  and self.const == other.const and self.terms == other.terms)
 
     def __add__(self, other: Form | Dim) -> Form:

@@ -33,6 +33,8 @@ class Lanes:
     def _coefficient(self, form: Form, var: Var) -> Dim | None:
         if any(isinstance(a, Gathered) and var in a.value.deps for a in form.atoms()):
             return None
+        if all(isinstance(a, Var) or var not in Form(0, {a: 1}).vars() for a in form.terms):
+            return form.coefficient(var)  # it is in no division: there is nothing to prove
         n = var.extent
         blocks = max(2, -(-n // self.width)) if isinstance(n, int) else n
         lane = Var(self.width, _LANE)

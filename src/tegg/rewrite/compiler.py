@@ -77,7 +77,7 @@ class Compiler:
                                     f"not {op!r}")
             check_row(op, self.name)
         for p in self.providers:
-            if not isinstance(p, Provider):
+            if not all(hasattr(p, part) for part in ("name", "relations", "facts")):
                 raise ArgumentError(f"providers= of compiler {self.name!r} takes objects with "
                                     f"name, relations and facts(view), not {p!r}")
         for op_name, value in self.cost.items():
@@ -247,7 +247,7 @@ def stack(compilers: Compiler | Sequence[Compiler], table: OpTable = OPS) -> Sta
         check_stack(tuple(sets.values()), tuple(providers), rows, order, problems)
         problems.tell()
     return _stacked(tuple(rows.values()), tuple(sets.values()), tuple(providers), order,
-                    tuple(op_costs(compilers, rows).items()))
+                    tuple(op_costs(compilers, table).items()))
 
 
 @lru_cache(maxsize=32)
@@ -274,11 +274,12 @@ def _rows(compilers: Iterable[Compiler], table: OpTable) -> OpTable:
     return MappingProxyType(rows)
 
 
-def op_costs(compilers: Iterable[Compiler], table: OpTable) -> dict[str, float]:
-    """What compilers say that ops cost.
+def op_costs(compilers: Sequence[Compiler], table: OpTable) -> dict[str, float]:
+    """What compilers say that ops cost, those of a table and their own; no rule file is read.
 
     Raises ArgumentError for an op that does not exist, or where two compilers do not agree.
     """
+    table = _rows(compilers, table)
     found: dict[str, tuple[float, str]] = {}
     for c in compilers:
         for name, value in c.cost.items():

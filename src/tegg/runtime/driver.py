@@ -16,7 +16,7 @@ from tegg.runtime.buckets import Buckets, hinted
 from tegg.cache import Cache, content_key, default
 from tegg.collecting import deferred
 from tegg.ir.classes import Cover, EClasses, KernelSpec
-from tegg.rewrite.compiler import Compiler, Generic, lowering, stack as stacked
+from tegg.rewrite.compiler import Compiler, Generic, lowering, op_costs
 from tegg.env import DEBUG
 from tegg.errors import ArgumentError, LimitWarning
 from tegg.ir.fingerprint import describe
@@ -105,7 +105,7 @@ def candidate_plans(graph: Graph, options: Options, wanted: Wanted) -> list[Plan
     """The best plan of a graph by prediction, then others that are worth a try; none is built."""
     stack, target = resolve(options)
     classes, _, _ = _saturated(weighed(graph, stack), stack, target, options)
-    costs = target.costs().with_ops(stacked(stack, graph.table).cost)
+    costs = target.costs().with_ops(op_costs(stack, graph.table))
     return [p for p, _ in _planned(classes, Signature.of(graph), target, costs, options, wanted)]
 
 
@@ -192,7 +192,7 @@ def _saturated(graph: Graph, stack: Sequence[Compiler], target: Target,
 def _make(graph: Graph, signature: Signature, stack: Sequence[Compiler], target: Target,
           options: Options) -> tuple[Plan, str]:
     classes, story, seconds = _saturated(graph, stack, target, options)
-    costs = target.costs().with_ops(stacked(stack, graph.table).cost)
+    costs = target.costs().with_ops(op_costs(stack, graph.table))
     plan = _measured(graph, classes, signature, stack, target, costs, options) \
         if options.search == "measure" else \
         _planned(classes, signature, target, costs, options)[0][0]
@@ -307,6 +307,6 @@ def picture(graph: Graph, what: str, compilers: Sequence[Compiler] = ()) -> Pict
                        features=(target.name, *target.features)).classes
     if what == "egraph":
         return of_classes(classes)
-    costs = target.costs().with_ops(stacked(stack, graph.table).cost)
+    costs = target.costs().with_ops(op_costs(stack, graph.table))
     return of_cover(classes, extract(classes, costs, lowerable=target.unsupported,
                                      target=target.name))
