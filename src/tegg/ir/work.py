@@ -10,7 +10,6 @@ it packs them, once per panel of the other side.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -19,9 +18,10 @@ from tegg.dim import hint, product
 from tegg.ir.demand import Demand, Footprint, Product, Values, axis_of
 from tegg.ir.graph import Graph
 from tegg.ir.masks import seen_share
-from tegg.ir.neighbours import VECTOR, Axes, axes_beside, stored
+from tegg.ir.neighbours import Axes, axes_beside
 from tegg.ir.op import PRODUCTS, Op
 from tegg.ir.reading import Keys, along_rows, elements, gathered
+from tegg.ir.reductions import Reductions
 from tegg.ir.split import parts
 from tegg.ir.template import Extents
 from tegg.ir.updates import over_state
@@ -115,19 +115,15 @@ class _Walk:
         self.paths: dict[tuple, int] = {}    # (index, step) -> index
         self.anywhere: set[int] = set()      # of these, by which neighbours lie anywhere in a row
         self.last = 0                        # the pass in which outputs are written
-        self.chained: set[int] = set()       # reductions that are part of another one
         self.beside: dict[int, Axes] = {}    # the axes along which a value is read by vectors
         self.split: set[int] = set()         # passes that close a stage
         self.late = self.late_evaluations = 0.0
+        self.reductions = Reductions(model.values, body)
         self.out = Demand()
         self.seen = seen_share(body)
         self.dealt = False  # whether an attention says what threads share: its scores do not
 
     def run(self) -> Demand:
-        for node in self.body.values():
-            if node.op.kind == "reduce":
-                self.chained |= {a for a in node.args
-                                 if a in self.body and self.body[a].op is node.op}
         for c, node in self.body.items():
             self._up(c, node)
             self.beside[c] = axes_beside(c, node, self.model.values.shape, self.beside)
@@ -158,7 +154,7 @@ class _Walk:
         depths = [self._depth(a) for a in node.args]
         if kind == "reduce":
             self.after[c], self.depth[c] = before + 1, 0.0
-            if self._parts(c, node) > 1:
+            if self.reductions.parts(c, node) > 1:
                 self.split.add(before + 1)
         elif kind == "composite":
             self.after[c] = before + self.model.footprint(c, node).passes
@@ -274,46 +270,17 @@ class _Walk:
         self.out.loops.append((dtype, operations))
 
     def _closed(self, c: int, node) -> float:
-        """Operations of a result beside those of its elements: lanes are added up where elements
-        lie side by side along what is reduced alone. Few of them are gathered, if that is less:
-        then lanes are results."""
-        model = self.model
-        if c in self.chained:
-            return 0.0
-        a, axes = self._chain(c, node)
-        shape = model.values.shape[a]
-        axes = {i % max(1, len(shape)) for i in axes}
-        if len(shape) - 1 not in axes:
-            return 0.0
-        lanes = self.beside[a] if a in self.beside else stored(shape)
-        if any(shape[i] >= VECTOR for i in lanes - axes):
-            return 0.0
-        count = math.prod(shape[i] for i in axes)
-        return min(model.close, model.gather * count or model.close)
-
-    def _chain(self, c: int, node) -> tuple[int, set[int]]:
-        """What reductions of one kind that follow one another reduce, and along which axes."""
-        (a, *_), axes = node.args, {axis_of(node)}
-        while node.op.kind == "reduce" and a in self.body and self.body[a].op is node.op:
-            axes.add(axis_of(self.body[a]))
-            (a,) = self.body[a].args
-        return a, axes
+        """Operations of a result of a reduction, beside those of its elements."""
+        return self.reductions.closed(c, node, self.beside, self.model.close, self.model.gather)
 
     def _extent(self, c: int, node) -> int:
         """The extent of a composite along its axis."""
         shape = self.model.values.shape[c]
         return shape[axis_of(node)] if shape else 1
 
-    def _parts(self, c: int, node) -> int:
-        """Reductions of one kind that follow one another are one, which may be split."""
-        if c in self.chained:
-            return 1
-        a, axes = self._chain(c, node)
-        return parts(self.model.values.shape[a], axes)
-
     def _combine(self, c: int, node, keys: Keys) -> None:
         """The parts of a reduction feed the threads, and are combined."""
-        count = self._parts(c, node) * self.size[c]
+        count = self.reductions.parts(c, node) * self.size[c]
         self._rows(count)
         if count > self.size[c]:
             combined = count * len({index for index, _ in keys})
