@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from profiles import examples
-from tegg.backends.cpu import library
+from tegg.backends.cpu import library, target
 from tegg.backends.cpu.program import Program, Step, copy_step, encoded, steps_of, with_barriers
 from tegg.backends.cpu.runtime import runtime, text
 
+import tegg
 from tegg.cache import Cache
 from tegg.dim import dim, evaluate
 from tegg.errors import BackendError
@@ -383,6 +384,20 @@ def test_many_kernels_are_dealt_to_several_units(monkeypatch):
     memory = Memory(np.zeros(1, np.int32))
     program(kernels, [call(i, 0) for i in range(12)], ()).run(memory.pointers, sizes(), 1)
     assert memory.arrays[0][0] == sum(range(12))
+
+
+def test_what_is_computed_ahead_takes_all_cores(monkeypatch):
+    monkeypatch.setenv("TEGG_THREADS", "1")
+    monkeypatch.setattr(target, "cores", lambda: 3)
+    run, threads, w = Program.run, [], np.random.default_rng(0).random((96, 80), np.float32)
+
+    def told(self, buffers, sizes, nt):
+        threads.append(nt)
+        run(self, buffers, sizes, nt)
+    monkeypatch.setattr(Program, "run", told)
+    x = np.random.default_rng(1).random((40, 96), np.float32)
+    product = tegg.compile(lambda x: x @ w, cache=False)
+    assert np.allclose(product(x), x @ w, rtol=1e-5) and threads == [3, 1]  # the run follows
 
 
 def test_no_kernels_and_no_steps():

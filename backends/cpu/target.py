@@ -31,7 +31,7 @@ from .narrow_forms import NarrowForms, narrow_templates
 from .plain import generalized, given
 from .program import Program, Step, copy_step, steps_of, with_barriers
 from .templates import Forms, templates
-from .threads import threads
+from .threads import cores, threads
 from .winograd_forms import WinogradForms, winograd_row
 
 _LONG = 20e-6  # seconds: a run this long lets other Python threads go on meanwhile
@@ -145,7 +145,8 @@ class Loaded:
         self._program.run(buffers, sizes, self._threads)
 
     def run_ahead(self, buffers: Any, sizes: Any) -> None:
-        self._ahead.run(buffers, sizes, threads())
+        # Once for a program, on all cores, as its C is compiled.
+        self._ahead.run(buffers, sizes, max(threads(), cores()))
 
     def profile(self, buffers: Any, sizes: Any) -> list[float]:
         out = [0.0] * len(self.plan.run)

@@ -10,27 +10,30 @@ from pathlib import Path
 from tegg import env
 from tegg.cores import affinity, quota
 
+_MOST = 1023
+
 
 def threads() -> int:
     """``TEGG_THREADS``, or the physical cores that this process is allowed (at least 1).
 
     Two threads of one core share its multipliers: a second one makes products no faster.
     """
-    return min(env.THREADS.get() or _cores(), 1023)
+    return min(env.THREADS.get() or cores(), _MOST)
 
 
-def _cores() -> int:
+def cores() -> int:
+    """The physical cores that this process is allowed (at least 1)."""
     if sys.platform == "darwin":
         return _fast_cores() or os.cpu_count() or 1
-    cores = set()
+    found = set()
     for cpu in affinity():
         place = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology")
         try:
-            cores.add(((place / "physical_package_id").read_text(),
+            found.add(((place / "physical_package_id").read_text(),
                        (place / "core_id").read_text()))
         except OSError:
-            cores.add((str(cpu), ""))
-    return max(1, min(len(cores), quota()))
+            found.add((str(cpu), ""))
+    return max(1, min(len(found), quota(), _MOST))
 
 
 def _fast_cores() -> int:
