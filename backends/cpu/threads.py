@@ -10,7 +10,7 @@ from pathlib import Path
 from tegg import env
 from tegg.cores import affinity, quota
 
-_MOST = 1023
+_MOST = 1023  # numbers of threads have 10 bits (native/runtime.c)
 
 
 def threads() -> int:

@@ -77,7 +77,7 @@ class Compiler:
                                     f"not {op!r}")
             check_row(op, self.name)
         for p in self.providers:
-            if not all(hasattr(p, part) for part in ("name", "relations", "facts")):
+            if not isinstance(p, Provider):
                 raise ArgumentError(f"providers= of compiler {self.name!r} takes objects with "
                                     f"name, relations and facts(view), not {p!r}")
         for op_name, value in self.cost.items():
@@ -183,7 +183,7 @@ class Stack:
     """What a list of compilers means: one op table, checked rule sets in order, providers.
 
     texts: rule -> the egglog rules that it is made of, with ``{}`` for their rule set.
-    phases: in order, with the compilers' own. cost: op -> scalar operations per element.
+    phases: in order, with the compilers' own.
     """
 
     table: OpTable
@@ -192,7 +192,6 @@ class Stack:
     words: Mapping[str, Word]
     texts: Mapping[str, str]
     phases: tuple[Phase, ...]
-    cost: Mapping[str, float]
 
     @property
     def rules(self) -> dict[str, Rule]:
@@ -246,21 +245,20 @@ def stack(compilers: Compiler | Sequence[Compiler], table: OpTable = OPS) -> Sta
     if problems.found:  # what can be read is checked all the same
         check_stack(tuple(sets.values()), tuple(providers), rows, order, problems)
         problems.tell()
-    return _stacked(tuple(rows.values()), tuple(sets.values()), tuple(providers), order,
-                    tuple(op_costs(compilers, table).items()))
+    _costs(compilers, rows)  # those that do not fit are told before any rule runs
+    return _stacked(tuple(rows.values()), tuple(sets.values()), tuple(providers), order)
 
 
 @lru_cache(maxsize=32)
 def _stacked(ops: tuple[Op, ...], sets: tuple[RuleSet, ...],
-             providers: tuple[Provider, ...], order: tuple[Phase, ...],
-             cost: tuple[tuple[str, float], ...]) -> Stack:
+             providers: tuple[Provider, ...], order: tuple[Phase, ...]) -> Stack:
     """Checked once: a rule file that did not change is the same rule set when it is read again."""
     rows = MappingProxyType({op.name: op for op in ops})
     problems = Problems()
     words = check_stack(sets, providers, rows, order, problems)
     problems.tell()
     texts = {r.name: " ".join(rule_texts(r, words, "{}")) for s in sets for r in s.rules}
-    return Stack(rows, sets, providers, words, texts, order, MappingProxyType(dict(cost)))
+    return Stack(rows, sets, providers, words, texts, order)
 
 
 def _rows(compilers: Iterable[Compiler], table: OpTable) -> OpTable:
@@ -279,12 +277,15 @@ def op_costs(compilers: Sequence[Compiler], table: OpTable) -> dict[str, float]:
 
     Raises ArgumentError for an op that does not exist, or where two compilers do not agree.
     """
-    table = _rows(compilers, table)
+    return _costs(compilers, _rows(compilers, table))
+
+
+def _costs(compilers: Sequence[Compiler], rows: OpTable) -> dict[str, float]:
     found: dict[str, tuple[float, str]] = {}
     for c in compilers:
         for name, value in c.cost.items():
-            if name not in table:
-                near = get_close_matches(name, table, 1)
+            if name not in rows:
+                near = get_close_matches(name, rows, 1)
                 raise ArgumentError(f"cost= of compiler {c.name!r} names {name!r}, which is no op"
                                     + (f"; did you mean {near[0]!r}?" if near else ""))
             before, who = found.setdefault(name, (float(value), c.name))
