@@ -60,6 +60,8 @@ def test_profile_from_a_file(tmp_path):
     (profile(levels="[{size = inf, thread = 1e9, total = 2e9, store = 0.0}]"), "above 0"),
     (profile(apart="1"), "apart is true or false, not 1"),
     (profile(product_half="[1.0]"), "product_half has three numbers"),
+    (profile(ahead_far=-0.1), "overlap is 0 to 1"),
+    (profile(fresh=0.0), "rates, sizes"),
 ])
 def test_a_bad_profile_is_refused(tmp_path, text, says):
     with pytest.raises(ArgumentError, match=says):
@@ -148,6 +150,21 @@ def test_a_template_is_priced_by_what_it_executes():
     slow = replace(COSTS, templates={"CpuPacked": 3.0})
     assert slow.product(product()) == pytest.approx(3 * plain)
     assert slow.product(product("CpuRows")) == plain
+
+
+def test_a_copy_of_a_weight_that_no_cache_holds_has_to_earn_its_memory():
+    free = replace(COSTS, ahead=0.0, ahead_far=0.0)
+
+    def each(costs, elements):
+        """What a run pays of packing so many elements ahead, by element."""
+        work = Product(Extents(1, 1, 1, elements, f32), "CpuPacked",
+                       Execution(2.0 * elements, packed=elements, kept=elements), ready=True)
+        return (costs.seconds(Demand(products=[work]), [], [])
+                - free.seconds(Demand(products=[work]), [], [])) / elements
+
+    assert each(COSTS, 1 << 24) > 4 * each(COSTS, 1 << 20) > 0
+    fresh = replace(COSTS, fresh=COSTS.fresh / 2)
+    assert each(fresh, 1 << 24) > each(COSTS, 1 << 24)
 
 
 def test_what_one_thread_does_sooner_is_left_to_it():

@@ -106,7 +106,22 @@ def test_of_longer_runs_it_asks_for_no_more_than_stays_near() -> None:
         "fetch_run(b0 + (k0 + n0 * 2048 + z0 * 20480 + 1024));"]  # which would be too much here
     assert operand(20, 1000, False, "rows") == [
         "fetch_run(b0 + (n0 + k0 * 1000 + z0 * 20000 + 8000));"]
-    assert not operand(20, 1024, False, "rows")  # and so would a page of each of eight
+
+
+def test_rows_that_are_too_long_for_a_page_of_each_turn_to_those_that_come_next() -> None:
+    """Eight are read side by side: each asks a part of a page on, and past its end of the rows
+    after them what stands where the part begins."""
+    g = Draw()
+    c = product(g, g.x(1, 1, 20), g.x(1, 20, 8192), "b,a,k;b,k,n;b,a,n", 1, 1, 8192)
+    code = lowered(g, [c], [c], tile=Tile("rows"))
+    check(g, [c], code=code)
+    source = (code.core or code).source
+    (asked,) = [x.strip() for x in source.splitlines() if "fetch_run" in x]
+    assert asked == "fetch_run(b1 + (n0 + k0 * 8192));"
+    assert ("const int64_t on = j + 256 < columns ? 256 : 256 - columns, later = on > 0 ? 0 : 8;"
+            in source)
+    assert "n0 + on, k0 + later + u);" in source
+    assert not operand(20, 64, False, "rows"), "these stay near"
 
 
 def scattered(rows: int, columns: int, mode: str) -> tuple[Draw, Node]:

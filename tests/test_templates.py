@@ -86,7 +86,9 @@ def form(graph: Graph, threads: int = 2) -> tuple:
     (matmul(248, 1152, 384, weight=True), ("CpuPacked", 8, 3, 1)),
     (matmul(31, 31, 32), ("CpuPacked", 8, 2, 1)),
     (matmul(1, 4096, 4096), ("CpuRows", 4)),
-    (matmul(1, 4096, 4096, weight=True), ("CpuPacked", 1, 4, 1)),    # a panel is one stream
+    (matmul(1, 1024, 1024, weight=True), ("CpuPacked", 1, 4, 1)),    # a panel is one stream
+    (matmul(1, 4096, 4096, weight=True), ("CpuRows", 4)),            # of which no copy is worth it
+    (matmul(1, 4096, 4096, True, weight=True), ("CpuDots", 1, 1)),
     (matmul(8, 4096, 1024), ("CpuRows", 4)),                         # packing is not worth it
     (matmul(8, 4096, 1024, True), ("CpuDots", 4, 1)),
     (matmul(1, 4096, 4096, True), ("CpuDots", 1, 1)),

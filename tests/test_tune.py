@@ -15,7 +15,7 @@ from tegg.backends.cpu.tune import measure
 from tegg.backends.cpu.tune.cases import cases
 from tegg.backends.cpu.tune.fit import Traffic, fitted, levels_of
 from tegg.backends.cpu.tune.kernels import Kernels, product
-from tegg.backends.cpu.tune.machine import MODES, Machine
+from tegg.backends.cpu.tune.machine import FRESH, MODES, Machine
 from tegg.backends.tuning.case import chain, single, tiny
 from tegg.backends.tuning.fitting import Timed, error
 from tegg.errors import BackendError
@@ -41,6 +41,10 @@ def test_traffic_takes_time_by_the_byte(machine):
         small, large = (best(machine.traffic(n << 10, mode, 1)) for n in (16, 4096))
         assert 1e8 < (16 << 10) / small < 1e13
         assert large > 20 * small  # 256 times the bytes, from further away
+
+
+def test_fresh_memory_takes_time(machine):
+    assert 1e8 < FRESH / min(machine.fresh() for _ in range(3)) < 1e12
 
 
 def test_multiply_adds_and_hand_offs(machine):
@@ -85,7 +89,7 @@ def simulated(truth, lanes, threads=2):
     copy = {n: {s: truth.memory(s, n) + truth.written(s, n) for s in SIZES} for n in (1, threads)}
     timed = [Timed(c, n, c.seconds(truth.with_threads(n), n))
              for c in cases(lanes, quick=False, has=NARROW).values() for n in (1, threads)]
-    return Traffic({n: read(n) for n in (1, threads)}, copy, 1e-7), timed
+    return Traffic({n: read(n) for n in (1, threads)}, copy, 1e-7, 5e9), timed
 
 
 @pytest.mark.parametrize("quick", [False, True])
@@ -108,6 +112,7 @@ def test_the_profile_behind_the_times_is_found(quick):
     assert found.ops["Sin"] == pytest.approx(31.0, rel=0.25)
     assert found.product_rate == pytest.approx(truth.product_rate, rel=0.3)
     assert found.loop_dtypes["f64"] == pytest.approx(2.6, rel=0.2)
+    assert found.fresh == 5e9
     assert found.threads == 2 and 1e-6 <= found.launch < 4e-6
     for name in ("CpuPairs", "CpuBytes", "CpuTiles", "CpuDirectPairs"):
         assert found.templates[name] == pytest.approx(truth.templates[name], rel=0.2)
@@ -128,7 +133,7 @@ FORMS = {"few rows": {"CpuRows": 21.3, "CpuPacked": 17.5, "CpuDots": 39.7},
 
 
 def test_the_form_that_was_sooner_is_the_cheaper_one():
-    """However far the times of all are from what the model can tell."""
+    """However far the times of all are from what the model can tell; packing was done before."""
     known = cases(16, quick=False)
     measured = {known[f"{name} {form}"].name: us * 1e-6
                 for name, forms in FORMS.items() for form, us in forms.items()}
@@ -137,7 +142,7 @@ def test_the_form_that_was_sooner_is_the_cheaper_one():
         Level(2.4e7, 4.6e10, 9e10), Level(math.inf, 3.4e10, 4e10)))
     traffic, timed = simulated(truth, 16)
     timed = [replace(t, seconds=measured.get(t.case.name, t.seconds)) for t in timed]
-    found = fitted(GENERIC, 2, traffic, timed)
+    found = replace(fitted(GENERIC, 2, traffic, timed), ahead=0.0, ahead_far=0.0)
     for name, forms in FORMS.items():
         told = {form: known[f"{name} {form}"].seconds(found, 1) for form in forms}
         assert min(told, key=told.__getitem__) == "CpuPacked", (name, told)

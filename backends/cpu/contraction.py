@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from tegg.backends.cpu.contraction_ends import (
     FIRST, Core, CoreHooks, CoreText, Ends, core_of, declared)
-from tegg.backends.cpu.contraction_hooks import TOGETHER, Axis, Hooks
+from tegg.backends.cpu.contraction_hooks import Axis, Hooks
 from tegg.backends.cpu.contraction_narrow import room
 from tegg.backends.cpu.contraction_parts import Parts
 from tegg.backends.cpu.contraction_passing import Passing
@@ -161,7 +161,7 @@ class _Kernel:
             return Text(Hooks(self.name, c, self.language.dialect, *axes), self.shape, self.params,
                         self.symbols, slots, counted=True)
         hooks = CoreHooks(self.name, c, self.language.dialect, *axes, lines=[declared()],
-                          computed=self.core.a is None, on=self.core.on)
+                          computed=self.core.a is None, on=self.core.on, turns=self.core.turns)
         return CoreText(hooks, self.shape, self.params, self.symbols, slots, counted=True)
 
     def _over(self, core: Core, text: Text, params: str) -> KernelCode:
@@ -205,7 +205,7 @@ class _Kernel:
                 along_k[t.anchor] = next(units) == "k" if packed else self.params.form == "dots"
                 kinds = ("_n", "_n_left") if not along_k[t.anchor] else (
                     "_k", "" if packed else "_k_left")
-                hooks.operand_b(params, t, axis, kinds, TOGETHER[self.params.form])
+                hooks.operand_b(params, t, axis, kinds, self.params.together)
         transposes = packed and (along_m or any(along_k.values()))
         parts = [text.transpose()] if transposes else []
         parts += [text.fill("split", A_COST=str(4 + int(self.shape.a_cost)),

@@ -56,7 +56,8 @@ class Matrix:
 @dataclass(frozen=True, slots=True)
 class Core:
     """The loops of a product without its ends. ``a``: None where the ends compute its rows.
-    given: what its symbols are in the program. on: how far on B is asked for, where it is."""
+    given: what its symbols are in the program. on: how far on B is asked for, where it is; turns:
+    whether it is asked for where its rows are told."""
 
     contraction: Contraction
     shape: GemmShape
@@ -66,6 +67,7 @@ class Core:
     symbols: tuple[str, ...]
     given: tuple[Dim, ...]
     on: Dim | None
+    turns: bool
 
 
 def core_of(text: Text) -> Core | None:
@@ -181,7 +183,7 @@ def _core(text: Text, a: Matrix | None, b: Matrix) -> Core:
     write = Write(_ENDS, (*z, *m, n), Form(0, {n: 1}), total)
     made = Contraction(propagation, z, m, (k,), k.extent,
                        (Group((write,), (Term(0, total, x, y),), (n,)),))
-    far = text.hooks.further(c.groups[0], params.form)
+    far = text.hooks.further(c.groups[0], params)
     on = None if far is None else symbol("on", far, _LEAST)
     general = replace(
         shape, batch=spread(z), m=rows, n=(n.extent,), k=k.extent, a_plain=params.in_place,
@@ -190,7 +192,9 @@ def _core(text: Text, a: Matrix | None, b: Matrix) -> Core:
         a_cost=_COMPUTED if a is None else 1.0, b_cost=1.0, out_cost=0.0)
     if params.form == "packed":
         params = of_many_rows(params, shape.accumulator)
-    return Core(made, general, params, a, b, tuple(given), tuple(given.values()), on)
+    turns = params.form == "rows" and bool(text.hooks.turning(
+        c.groups[0].terms[0], text.hooks.columns[0], params.together))
+    return Core(made, general, params, a, b, tuple(given), tuple(given.values()), on, turns)
 
 
 def _inner(k: Axis) -> int:
@@ -201,10 +205,12 @@ def _inner(k: Axis) -> int:
 # ---- the text of a core
 @dataclass(slots=True)
 class CoreHooks(Hooks):
-    """Of what a core evaluates itself. ``computed``: the ends compute A. on: as of the core."""
+    """Of what a core evaluates itself. ``computed``: the ends compute A. on, turns: as of the
+    core."""
 
     computed: bool = False
     on: Dim | None = None
+    turns: bool = False
 
     def operand_a(self, params: str, along_m: bool) -> None:
         if not self.computed:
@@ -216,6 +222,10 @@ class CoreHooks(Hooks):
             return ()
         read = _read(term.b)
         return [Ahead(_B, read.attr.form + self.on, read.dtype, "run")]
+
+    def turning(self, term: Term, axis: Axis, together: int) -> Sequence[Ahead]:
+        read = _read(term.b)
+        return [Ahead(_B, read.attr.form, read.dtype, "run")] if self.turns else []
 
     def result(self, params: str, number: int, group: Group, axis: Axis) -> None:
         """The ends' own."""

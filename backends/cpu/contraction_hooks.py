@@ -11,8 +11,9 @@ from tegg.backends.cfunction import print_hook
 from tegg.dim import Dim, product
 from tegg.dtype import DType
 from tegg.errors import LoweringError
-from tegg.kernel.ahead import coming
+from tegg.kernel.ahead import coming, turning
 from tegg.kernel.contraction_classify import Contraction, Group, Term
+from tegg.kernel.contraction_shape import GemmParams
 from tegg.kernel.domain import Write
 from tegg.kernel.index import Var
 from tegg.kernel.lane import Lanes
@@ -21,8 +22,6 @@ from tegg.kernel.place import Limits, Placer
 from tegg.kernel.value import Val, reachable
 from tegg.kernel.vectorise import Vectoriser
 
-# Runs of a B that is not packed, which are read side by side.
-TOGETHER = {"packed": 0, "dots": 4, "rows": 8}
 _FAR = 1 << 20   # bytes of results that no cache of a thread keeps
 _LINE = 64       # bytes that caches move together
 _NO_LANES = Var(1, 1_000_003)  # stands for the innermost variable of a group that has none
@@ -254,23 +253,35 @@ class Hooks:
             asked = self.coming(term, axis, lanes, together) if suffix in ("_n", "_k") else ()
             self.hook(f"b{term.anchor}{suffix}", params, [axis, self.k], [term.b], (), lanes,
                       suffix.endswith("left"), given, asked)
+        if turns := self.turning(term, axis, together):
+            self._asks(f"ask_b{term.anchor}", params, [axis, self.k], turns)
 
     def coming(self, term: Term, axis: Axis, lanes: Axis | None,
                together: int) -> Sequence[Ahead]:
         """Requests for what is read later of a B that is read where it lies."""
         if not together or lanes is None or len(axis.vars) != 1 or len(self.k.vars) != 1:
             return ()
-        batch = self.batch.count if term.b.deps & frozenset(self.batch.vars) else 1
         over = axis if lanes is self.k else self.k
-        return coming(term.b, lanes.last, over.last,
-                      product((batch, axis.count, self.k.count)), together)
+        return coming(term.b, lanes.last, over.last, self._size(term, axis), together)
 
-    def further(self, group: Group, form: str) -> Dim | None:
+    def turning(self, term: Term, axis: Axis, together: int) -> Sequence[Ahead]:
+        """Requests for rows of a B that is read where it lies, made where it is told."""
+        if together < 2 or len(axis.vars) != 1 or len(self.k.vars) != 1:
+            return ()
+        return turning(term.b, axis.last, self.k.last, self._size(term, axis), together)
+
+    def _size(self, term: Term, axis: Axis) -> Dim:
+        """Elements of a B."""
+        batch = self.batch.count if term.b.deps & frozenset(self.batch.vars) else 1
+        return product((batch, axis.count, self.k.count))
+
+    def further(self, group: Group, params: GemmParams) -> Dim | None:
         """How far on B of a group's one term, which is read at one place, is asked for meanwhile;
         None where it is not."""
         (term,), (axis,) = group.terms, self.columns
         read = next(v for v in reachable([term.b]) if v.op == "load")
-        asked = self.coming(term, axis, self.k if form == "dots" else axis, TOGETHER[form])
+        asked = self.coming(term, axis, self.k if params.form == "dots" else axis,
+                            params.together)
         return (asked[0].form + read.attr.form * -1).const if asked else None
 
     def result(self, params: str, number: int, group: Group, axis: Axis) -> None:
@@ -300,13 +311,17 @@ class Hooks:
         """Ask for the line that the results of a row and a column go to."""
         if not self.asked(group, axis):
             return
+        self._asks(f"ask{number}", params, [self.m, axis],
+                   [Ahead(w.slot, w.form, w.value.dtype, "write") for w in group.writes])
+
+    def _asks(self, name: str, params: str, axes: Sequence[Axis], asked: Sequence[Ahead]) -> None:
+        """A function that asks for memory at a place of some axes."""
         named: dict[Var, str] = {}
-        for a in (self.batch, self.m, axis):
+        for a in (self.batch, *axes):
             named.update(a.named())
-        lines, _ = print_hook(
-            self.dialect, self.contraction.propagation.algebra,
-            [Ahead(w.slot, w.form, w.value.dtype, "write") for w in group.writes], (), named, {})
-        self._function("void", f"ask{number}", params, [self.m, axis], (), lines)
+        lines, _ = print_hook(self.dialect, self.contraction.propagation.algebra, asked, (), named,
+                              {})
+        self._function("void", name, params, axes, (), lines)
 
 
 def _dear(roots: Sequence[Val], free: frozenset[Var], sums: set[int], what: str) -> list[Val]:

@@ -13,6 +13,9 @@ from tegg.backends.cpu.contraction_narrow import (
     around_tiles, ask, beside, fill_tiles, header, in_tiles, once, products_of)
 from tegg.backends.cpu.contraction_words import Words
 from tegg.kernel.contraction_classify import Group, Term
+from tegg.kernel.value import reachable
+
+_ON = 1024  # bytes by which rows of B that are read side by side are asked for ahead
 
 
 class Text(Words):
@@ -63,10 +66,20 @@ class Text(Words):
             n_args=axis.args, n_args_end=axis.args.rstrip(", "),
             n_last=axis.names[-1], n_extent=dim(axis.extents[-1]), n_carry=axis.carry(),
             n_places=places, n_keep=keep, n_recall=recall)
+        if name == "rows":
+            words["asks"] = self._asks_rows(term, axis)
         if name + grouped == "pack_n":
             words["whole"] = self._whole_panels(term, axis)
             words["rest"] = "" if self._full(axis) else self.fill("pack_n_rest", **words)
         return self.fill(name + grouped, **words)
+
+    def _asks_rows(self, term: Term, axis: Axis) -> str:
+        """What rows of B ask for beside their products, where it is not part of reading them."""
+        if not self.hooks.turning(term, axis, self.params.together):
+            return ""
+        size = min(v.dtype.itemsize for v in reachable([term.b]) if v.op == "load")
+        return self.fill("rows_ask", x=str(term.anchor), ON=str(_ON // size),
+                         n_last=axis.names[-1])
 
     def _full(self, axis: Axis) -> bool:
         """Whether every panel is known to be full, and is a loop of known length."""

@@ -17,7 +17,7 @@ from tegg.dim import product
 from tegg.kernel.contraction_classify import Group
 from tegg.kernel.contraction_shape import GemmParams, GemmShape
 
-_CHAINS = 2  # sums that a dot product of one row adds to in turns
+_CHAINS = 8  # sums that dot products of few rows add to in turns
 
 
 @dataclass(slots=True)
@@ -44,11 +44,12 @@ class Words:
         d = self.shape.accumulator
         letter = REGISTER[d.name]
         inner = product(h.k.extents[1:])
-        chains = max(1, _CHAINS // p.abreast)
+        chains = max(1, _CHAINS // (p.abreast * max(1, p.together)))
         total = " + ".join(f"acc[i][c * {chains} + {u}]" for u in range(chains))
         steps, stride = depth_of_blocks(h.k, p, d, h.dialect.width)
         return dict(
-            **held_words(p.held, h, d), CHAINS=str(chains), TOTAL=total,
+            **held_words(p.held, h, d), CHAINS=str(chains),
+            COLUMNS=str(p.together), TOTAL=total,
             k=h.name, T=h.scalar(d), V=h.vector(d), W=str(h.dialect.width),
             SEL=f"v{letter}_sel", HADD=f"v{letter}_hadd", STORE=f"v{letter}_store",
             LOAD=f"v{letter}_load", MR=str(p.mr), R=str(p.abreast), NR=str(p.nr),

@@ -15,7 +15,7 @@ from tegg.errors import LoweringError
 from tegg.ir.neighbours import Axes, beside_of, stored
 from tegg.ir.op import Op
 from tegg.ir.template import OWN, Execution, Extents, template
-from tegg.kernel.contraction_shape import Tile, lanes_of, panels_at_once, register_tiles
+from tegg.kernel.contraction_shape import DOTS, Tile, lanes_of, panels_at_once, register_tiles
 
 from .narrow_forms import narrow_tile
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from tegg.rewrite.view import View
 
 _SKINNY = 16           # rows up to which it may pay to read B where it lies, used so seldom
-_DOTS = 4              # columns that dot products take at once
 _FEW = 1 << 14         # outputs up to which the depth may be split: partial sums stay in cache
 _PART = 2048           # terms that are worth a part of their own
 _PARTS = 32            # at most; a power of two, so that few depths give different code
@@ -100,15 +99,15 @@ class _Dots:
     def __call__(self, own: tuple, e: Extents) -> Execution:
         rows, parts = own
         lanes = lanes_of(register(e.dtype), self.width)
-        tall, across = -(-e.m // rows), -(-e.n // _DOTS)
+        tall, across = -(-e.m // rows), -(-e.n // DOTS)
         depth = -(-e.k // lanes) * lanes
         timed = max(depth, lanes)  # a depth of 0 has no speed, but is done at some
-        slots = max(2 * rows * _DOTS, _PORTS * _LATENCY)
-        used = _DOTS * rows / slots * timed / (timed + _REDUCE * lanes)
+        slots = max(2 * rows * DOTS, _PORTS * _LATENCY)
+        used = DOTS * rows / slots * timed / (timed + _REDUCE * lanes)
         pieces = parts if parts > 1 else -(-e.n // (4 * lanes))
-        return Execution(2.0 * e.batch * depth * tall * rows * across * _DOTS, used,
+        return Execution(2.0 * e.batch * depth * tall * rows * across * DOTS, used,
                          max(1, e.batch * pieces), 0, 0,
-                         *(_partial(e.batch * e.m * across * _DOTS, parts) if parts > 1
+                         *(_partial(e.batch * e.m * across * DOTS, parts) if parts > 1
                            else (e.batch * e.m * e.k, 0)))
 
 

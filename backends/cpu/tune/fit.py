@@ -27,11 +27,13 @@ _OVERLAP: tuple[Parameter, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Seconds to read and to copy buffers, by threads and bytes; and of one barrier."""
+    """Seconds to read and to copy buffers, by threads and bytes; and of one barrier. fresh: bytes a
+    second at which memory is had that was not used before."""
 
     read: Mapping[int, Mapping[int, float]]
     copy: Mapping[int, Mapping[int, float]]
     barrier: float
+    fresh: float
 
 
 def fitted(base: Costs, threads: int, traffic: Traffic, timed: Sequence[Timed]) -> Costs:
@@ -39,16 +41,19 @@ def fitted(base: Costs, threads: int, traffic: Traffic, timed: Sequence[Timed]) 
 
     Rates are those of one thread, which prices share among all: times of several threads, which
     any other program on the machine disturbs, tell of starting and of what memory gives to all.
+    What is packed ahead was packed before the times were taken.
     """
     levels = levels_of(traffic.read[1], traffic.read[threads])
-    costs = _stores(replace(base, threads=threads, levels=levels), traffic)
+    costs = _stores(replace(base, threads=threads, levels=levels, fresh=traffic.fresh, ahead=0.0,
+                            ahead_far=0.0), traffic)
     one = [t for t in timed if t.threads == 1]
     costs = chains(costs, one)
     costs = weights(costs, one)
     costs = _launch(costs, timed, traffic.barrier)
     costs = searched(costs, [t for t in one if t.case.of == "stream"], _OVERLAP)
     costs = weights(costs, one)
-    return _products(costs, [t for t in one if t.case.anchors])
+    costs = _products(costs, [t for t in one if t.case.anchors])
+    return replace(costs, ahead=base.ahead, ahead_far=base.ahead_far)
 
 
 # ---- memory

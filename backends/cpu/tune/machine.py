@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import time
 from collections.abc import Callable
 from importlib.resources import files
 
@@ -16,6 +17,8 @@ from ..library import prelude
 from ..runtime import runtime
 
 MODES = ("read", "write", "copy")
+FRESH = 64 << 20      # bytes of memory that is taken from the system for a sample
+_PAGE = 4096
 _SMALLEST = 16 << 10
 _LARGEST = 256 << 20
 _SHARE = 16           # of the memory of this machine that the largest buffer may take
@@ -58,6 +61,12 @@ class Machine:
         pointers = [a.ctypes.data + -a.ctypes.data % 64 for a in (self._from, self._to)]
         number = MODES.index(mode)
         return lambda: self._lib.tegg_traffic(*pointers, size, number, repeats, threads)
+
+    def fresh(self) -> float:
+        """Seconds until FRESH bytes of memory that was not used before are there."""
+        start = time.perf_counter()
+        np.empty(FRESH, np.uint8)[::_PAGE] = 1
+        return time.perf_counter() - start
 
     def multiply_add(self, wide: bool, threads: int) -> Sample:
         """Seconds of one multiply-add of one lane, while ``threads`` do the same."""

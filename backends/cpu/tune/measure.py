@@ -18,7 +18,7 @@ from .cases import cases
 from .figures import figures
 from .fit import Traffic, fitted
 from .kernels import Kernels
-from .machine import Machine, Sample
+from .machine import FRESH, Machine, Sample
 
 if TYPE_CHECKING:
     from ..target import Cpu
@@ -49,7 +49,7 @@ def tune(target: Cpu, quick: bool = False, step: Step = lambda name: None) -> Pr
     taken = {k: _usual(v) for k, v in seen.items()}
     traffic = Traffic(*({n: {s: taken[mode, s, n] for s in machine.sizes()}
                          for n in {1, every}} for mode in ("read", "copy")),
-                      taken.get(("barrier",), 0.0))
+                      taken.get(("barrier",), 0.0), FRESH / taken["fresh",])
     timed = [Timed(kernels.cases[k[1]], k[2], t) for k, t in taken.items() if k[0] == "kernel"]
     costs = fitted(base, every, traffic, timed)
     step("the profile is fitted")
@@ -63,7 +63,8 @@ def steps(quick: bool) -> int:
 
 
 def _machine(machine: Machine, every: int) -> dict[tuple, Sample]:
-    out: dict[tuple, Sample] = {("start", every): machine.start(every)}
+    out: dict[tuple, Sample] = {("start", every): machine.start(every),
+                                ("fresh",): machine.fresh}
     if every > 1:
         out["barrier",] = machine.barrier(every)
     for n in sorted({1, every}):

@@ -51,7 +51,9 @@ class Costs:
     product_rate: floating-point operations of a large product; each extent e is slowed by
       ``e / (e + half)``, but those that a template counts itself. panel: extent after which a
       packed operand is packed again. pack: operations that copying an element to a panel counts
-      as. ahead: the share of packing ahead that a run pays for. ``templates`` multiplies the time
+      as. ahead: the share of packing ahead that a run pays for; ahead_far: of panels that no cache
+      holds, a second copy of which has to earn its memory too. fresh: bytes a second at which the
+      system gives memory that panels then keep. ``templates`` multiplies the time
       of products per template (its op's name).
     apart: reductions that the kernel of a product needs are stages of their own before it, which
       read what they reduce from memory.
@@ -76,6 +78,8 @@ class Costs:
     panel: int
     pack: float = 5.0
     ahead: float = 0.01
+    ahead_far: float = 0.01
+    fresh: float = math.inf
     close: float = 0.0
     gather: float = 0.0
     call: float | None = None
@@ -184,7 +188,11 @@ class Costs:
 
     def _share(self, p: Product) -> float:
         """The share of packing that a run pays for: all, but for what is kept from before it."""
-        return self.ahead if p.ready and p.execution and p.execution.kept else 1.0
+        done = p.execution
+        if not p.ready or done is None or not done.kept:
+            return 1.0
+        kept = done.packed * (done.itemsize or p.extents.dtype.itemsize)
+        return self.ahead_far if self._level(kept) is self.levels[-1] else self.ahead
 
     @property
     def _halves(self) -> tuple[float, float, float]:
@@ -204,6 +212,8 @@ class Costs:
         if done.kept:
             size = done.itemsize or size
             out += self._share(p) * done.packed / done.kept * both(done.kept)
+            if p.ready:
+                out += self._share(p) * done.packed * size / self.fresh
         return out
 
     def panels(self, p: Product, threads: int) -> float:
@@ -316,14 +326,15 @@ def checked_costs(data: dict, source: str) -> Costs:
         raise ArgumentError(f"cost profile {source}: {e}") from None
     costs = Costs(**data)
     numbers: list[float] = [costs.threads, len(costs.levels), costs.loop_rate, costs.product_rate,
-                            costs.panel, costs.store, costs.copy_rate, costs.own_rate,
-                            *costs.templates.values()]
+                            costs.panel, costs.store, costs.fresh, costs.copy_rate,
+                            costs.own_rate, *costs.templates.values()]
     for level in costs.levels:
         numbers += [level.size, level.thread, level.total,
                     1.0 if level.store is None else level.store]
-    if (min(numbers) <= 0 or min(costs.launch, costs.call or 0.0, costs.pack, costs.ahead,
-                                    costs.close, costs.gather, costs.copy, costs.latency) < 0
-            or not 0 <= costs.overlap <= 1 or len(costs.product_half) != 3):
+    shares = (costs.launch, costs.call or 0.0, costs.pack, costs.ahead, costs.ahead_far,
+              costs.close, costs.gather, costs.copy, costs.latency)
+    if (min(numbers) <= 0 or min(shares) < 0 or not 0 <= costs.overlap <= 1
+            or len(costs.product_half) != 3):
         raise ArgumentError(f"cost profile {source}: threads, rates, sizes, panel and templates "
                             f"are above 0, overlap is 0 to 1, there is at least one level, and "
                             f"product_half has three numbers")

@@ -86,17 +86,12 @@ def coming(operand: Val, along: Var, over: Var, size: Dim, together: int) -> lis
     """What is asked for where an operand of ``size`` elements is read in runs along one variable,
     ``together`` of them side by side, over the other: of short runs those a page on, which need
     not lie one behind another; of long ones the same place of the next page, or nothing where so
-    many pages would not stay near."""
+    many pages would not stay near (``turning`` is for these)."""
     out: list[Ahead] = []
-    for v in reachable([operand]):
-        if v.op != "load" or v.attr.guards or hint(size) * v.dtype.itemsize < FAR:
-            continue
+    for v in _in_runs(operand, along, over, size):
         form, run = v.attr.form, max(1, hint(along.extent)) * v.dtype.itemsize
-        if (form.coefficient(along) != 1 or form.coefficient(over) == 0
-                or not all(isinstance(a, Var) for a in form.terms)):
-            continue
         rows = -(-PAGE // (together * run)) * together
-        if rows * run < NEAR:
+        if (together > 1 or run < PAGE) and rows * run < NEAR:
             moved = form.coefficient(over) * rows
         elif together * PAGE < NEAR:
             moved = PAGE // v.dtype.itemsize
@@ -104,6 +99,24 @@ def coming(operand: Val, along: Var, over: Var, size: Dim, together: int) -> lis
             continue
         out.append(Ahead(v.attr.slot, form + moved, v.dtype, "run"))
     return out
+
+
+def turning(operand: Val, along: Var, over: Var, size: Dim, together: int) -> list[Ahead]:
+    """What is asked for, at other places of the two variables, where ``coming`` asks for nothing
+    because so many pages would not stay near: the runs further on, and past their ends the first
+    elements of those that are read next."""
+    if coming(operand, along, over, size, together):
+        return []
+    return [Ahead(v.attr.slot, v.attr.form, v.dtype, "run")
+            for v in _in_runs(operand, along, over, size)]
+
+
+def _in_runs(operand: Val, along: Var, over: Var, size: Dim) -> list[Val]:
+    """What an operand reads, of buffers that may be far away, in runs along one variable."""
+    return [v for v in reachable([operand])
+            if v.op == "load" and not v.attr.guards and hint(size) * v.dtype.itemsize >= FAR
+            and v.attr.form.coefficient(along) == 1 and v.attr.form.coefficient(over) != 0
+            and all(isinstance(a, Var) for a in v.attr.form.terms)]
 
 
 def _touched(p: Loop, buffers: Buffers) -> list[Ahead]:

@@ -20,10 +20,14 @@ _CLOSE = 1 << 16   # bytes of an operand that stay in L1
 _FAR = 1 << 20     # bytes of panels that no cache of a thread keeps
 _MANY = 1024       # rows of A that may be read again for each piece of B
 _BLOCKS = 4        # of rows that a piece of B meets while it lies packed: their sums stay in L2
+DOTS = 4           # columns whose dot products are taken at once
+_LONG = 1024       # terms of dot products from which a column is read by itself
+_NEAR = 2          # rows of A that stay in L1 meanwhile
 _STRETCH = 4096    # columns times rows whose sums stay in L1
 _SUMS = 1 << 20    # bytes of partial sums a thread keeps
 _PIECE = 256       # columns that are packed together: a piece of a block of B stays in L2
 _WIDE_PIECE = 1024  # the same of four such and more: rows from far away in long pieces
+ROWS_AT_ONCE = 8   # rows of B that are added at once to sums
 # Rows of a register tile by vectors across, for 32 and for 16 vector registers.
 TILES = {32: {4: 6, 3: 8, 2: 12, 1: 14}, 16: {3: 4, 2: 6, 1: 8}}
 
@@ -85,10 +89,10 @@ class GemmParams:
 
     depth: k per block. rows: rows of A kept together. span: panels per pass where partial sums are
     set aside. piece: panels packed together. inline: B is packed by the thread that uses it.
-    in_place: A is read where it lies. abreast: rows of A that ``dots`` takes at once. panels: that
-    are multiplied at once where one tile holds all rows. held: as of the tile. passing: a thread
-    packs one piece of a block of B, multiplies it by ``tall`` rows, and packs the next in its
-    place.
+    in_place: A is read where it lies. abreast: rows of A that ``dots`` takes at once, together:
+    runs of a B that is read where it lies, which are read side by side. panels: that are multiplied
+    at once where one tile holds all rows. held: as of the tile. passing: a thread packs one piece
+    of a block of B, multiplies it by ``tall`` rows, and packs the next in its place.
     """
 
     form: Form
@@ -102,6 +106,7 @@ class GemmParams:
     inline: bool
     in_place: bool = False
     abreast: int = 1
+    together: int = 0
     parts: int = 1
     passing: bool = False
     held: Held | None = None
@@ -146,7 +151,8 @@ def blocked(shape: GemmShape, tile: Tile, width: int) -> GemmParams:
     form, mr, nv = tile.form, tile.rows, tile.vectors
     if form != "packed":
         stretch = max(1, _STRETCH // hint(shape.m) // (nv * lanes)) if hint(shape.m) else 1
-        return GemmParams(form, lanes, 1, nv, _STRETCH, 1, stretch, 1, True, True, mr,
+        together = ROWS_AT_ONCE if form == "rows" else dots_at_once(mr, shape.k)
+        return GemmParams(form, lanes, 1, nv, _STRETCH, 1, stretch, 1, True, True, mr, together,
                           tile.parts)
     tiles = tile.held is not None and tile.held.multiply == "tiles"
     rows = _rows(shape, mr, size, _TILED_ROWS if tiles else _ROWS // size)
@@ -162,6 +168,12 @@ def blocked(shape: GemmShape, tile: Tile, width: int) -> GemmParams:
                       max(1, _SUMS // sums), _piece(shape, nv * lanes, passing), inline, in_place,
                       parts=tile.parts, passing=passing, held=tile.held,
                       panels=1 if passing else _panels(shape, tile, lanes, width))
+
+
+def dots_at_once(rows: int, depth: Dim) -> int:
+    """Columns of B whose dot products with so many rows of A are taken at once. Of long ones it is
+    one, which memory gives soonest, with several sums, as long as the rows stay in L1."""
+    return 1 if rows <= _NEAR and hint(depth) >= _LONG else DOTS
 
 
 def _piece(shape: GemmShape, nr: int, passing: bool) -> int:
