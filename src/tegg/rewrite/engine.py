@@ -58,10 +58,11 @@ class Conflict(RuleError):
 class Engine:
     """One egglog e-graph. It belongs to the thread that made it, and must die there."""
 
-    __slots__ = ("__weakref__", "_egraph", "_pushed", "changes", "log")
+    __slots__ = ("__weakref__", "_egraph", "_frozen", "_pushed", "changes", "log")
 
     def __init__(self) -> None:
         self._egraph = _open()
+        self._frozen: Any = None  # its rows, until something is run
         _ALIVE[id(self)] = self
         # Everything that was run or inserted, so that a failure can be replayed.
         self.log: list[str | Mapping[str, list[Row]]] = []
@@ -70,7 +71,7 @@ class Engine:
 
     def close(self) -> None:
         """Free the e-graph, here, in its thread, whoever still knows of it."""
-        self._egraph = None
+        self._egraph = self._frozen = None
 
     def run(self, text: str) -> list:
         """Run a command or a few. Raises Conflict or RuleError with egglog's words."""
@@ -79,6 +80,7 @@ class Engine:
         return out
 
     def _run(self, text: str) -> list:
+        self._frozen = None
         try:
             return self._egraph.run_program(*self._egraph.parse_program(text))
         except (KeyboardInterrupt, SystemExit):
@@ -150,8 +152,9 @@ class Engine:
 
     def rows(self, functions: Iterable[str]) -> dict[str, list]:
         """The rows of some functions: ``(inputs, output, subsumed)``; values are hashable."""
-        frozen = self._egraph.freeze().functions
-        return {name: [(row.inputs, row.output, row.subsumed) for row in frozen[name].rows]
+        if self._frozen is None:
+            self._frozen = self._egraph.freeze().functions
+        return {name: [(row.inputs, row.output, row.subsumed) for row in self._frozen[name].rows]
                 for name in functions}
 
     def lookup(self, function: str, value: Any) -> Any:

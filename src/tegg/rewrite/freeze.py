@@ -19,14 +19,15 @@ def freeze(graph: Graph, view: View) -> EClasses:
 
     Raises RuleError where an e-node does not have the shape and dtype of its class.
     """
-    roots = [view.of[n.id] for n in (*graph.outputs.values(), *graph.updates.values())]
+    of = view.of
+    roots = [of[n.id] for n in (*graph.outputs.values(), *graph.updates.values())]
     nodes = _reachable(roots, view)
     for c, forms in nodes.items():
         for n in forms:
             _verify(c, n, view)
     return EClasses(graph, nodes, {c: view.shape[c] for c in nodes},
                     {c: view.dtype[c] for c in nodes},
-                    {i: c for i, c in view.of.items() if c in nodes and i < len(graph.nodes)},
+                    {i: c for i, c in of.items() if c in nodes and i < len(graph.nodes)},
                     {c: forms for c, forms in view.forms.items() if c in nodes}, view.table,
                     view.narrow & nodes.keys())
 

@@ -6,7 +6,7 @@ judged under what its condition says of their operands at the same position.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import MappingProxyType
 
 from tegg.bits import value_of
@@ -25,11 +25,23 @@ MOVED = ("Reshape", "Permute", "Expand", "Slice", "Flip", "Window", "Contiguous"
 
 
 class Ranges:
-    """``of(c)``: the interval of a class of integers or bools; None for any other class."""
+    """``of(c)``: the interval of a class of integers or bools; None for any other class.
+
+    They are those of the last view, where rules did nothing to integers meanwhile.
+    """
 
     def __init__(self, view: View) -> None:
-        settled = _Settling(view)
-        self.intervals, self.known = settled.intervals, settled.known
+        values = view.values
+        said = {values[c]: [(n.op, n.attrs, [values[a] for a in n.args])
+                            for n in view.nodes.get(c, ())] for c in _whole_numbers(view)}
+        before, self.intervals, known = view.kept.get(Ranges, (None, None, None))
+        if said != before:
+            settled = _Settling(view)
+            self.intervals, self.known = settled.intervals, settled.known
+            view.kept[Ranges] = (said, self.intervals,
+                                 {values[c]: x for c, x in self.known.items()})
+        else:
+            self.known = {c: known[values[c]] for c in _whole_numbers(view)}
 
     def of(self, c: int) -> Interval | None:
         return self.known.get(c)
@@ -40,14 +52,18 @@ class Ranges:
         return x is not None and x.low >= 0 and self.intervals.below(x, n)
 
 
+def _whole_numbers(view: View) -> Iterator[int]:
+    """The classes of integers and bools."""
+    return (c for c, d in view.dtype.items() if not d.is_float and c in view.shape)
+
+
 class _Settling:
     """Works the intervals out. The view may keep what comes of it, so that holds no view."""
 
     def __init__(self, view: View) -> None:
         self.view = view
         self.intervals = Intervals(view.codec.facts)
-        self.known: dict[int, Interval] = {c: whole(d) for c, d in view.dtype.items()
-                                           if not d.is_float and c in view.shape}
+        self.known: dict[int, Interval] = {c: whole(view.dtype[c]) for c in _whole_numbers(view)}
         order, cyclic = self._order()
         for _ in range(PASSES if cyclic else 1):
             before = dict(self.known)

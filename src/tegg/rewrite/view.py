@@ -28,7 +28,8 @@ class View:
     slots of inputs that are bound once; most: what no element of some of them exceeds. values:
     class -> the engine's value for it, which stays that of the class for as long as the engine
     shows it. enodes: how many there are, subsumed ones too. stated: relation -> the
-    classes of which, as its first argument, it is stated, where a provider ``reads`` it.
+    classes of which, as its first argument, it is stated, where a provider ``reads`` it. kept: what
+    those who look at one e-graph again and again keep from view to view.
     """
 
     table: OpTable
@@ -44,6 +45,7 @@ class View:
     values: list[Any] = field(default_factory=list)
     enodes: int = 0
     stated: dict[str, set[int]] = field(default_factory=dict)
+    kept: dict[Any, Any] = field(default_factory=dict)
     _having: dict[str, list[tuple[int, ENode]]] = field(default_factory=dict)
     _found: dict[Callable[[View], Any], Any] = field(default_factory=dict)
 
@@ -107,6 +109,7 @@ class Reader:
         self.most = {i: s.most for i, s in enumerate(inputs) if s.most is not None}
         self._attributes = {kind: _Once(_reader(engine, codec, kind)) for kind in ATTR_SORTS}
         self._types: dict[Any, tuple[Shape, DType]] = {}
+        self._kept: dict[Any, Any] = {}
 
     def look(self) -> View:
         """The e-graph as it is now."""
@@ -121,7 +124,7 @@ class Reader:
         stated = {name: {ids[i[0]] for i, _, _ in rows[name]} for name in self.reads}
         view = View(self.table, self.codec, nodes, {}, {}, lambda: self._names(ids), forms, narrow,
                     self.weights, self.most, list(ids), sum(len(rows[op]) for op in self.table),
-                    stated)
+                    stated, self._kept)
         self._type(view)
         return view
 
