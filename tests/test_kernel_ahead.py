@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from contractions import lowered, product
-from kernels import check
+from kernels import build, call, check
 
 from tegg.backends.cpu.emit import C
 from tegg.ir.graph import Node
 from tegg.kernel.lower import lower
 from tegg.kernel.contraction_shape import Tile
 from tegg.testing.draw import Draw
+from tegg.testing.kernels import random_inputs
 
 
 def softmax(g: Draw, x: Node) -> Node:
@@ -122,6 +124,19 @@ def test_rows_that_are_too_long_for_a_page_of_each_turn_to_those_that_come_next(
             in source)
     assert "n0 + on, k0 + later + u);" in source
     assert not operand(20, 64, False, "rows"), "these stay near"
+
+
+@pytest.mark.parametrize("columns, depth", [(4096, 43), (4090, 64), (3072, 43)])
+def test_a_row_by_all_of_a_matrix_has_the_bits_that_threads_with_parts_of_it_give(columns, depth):
+    """One thread goes through rows one after the other, several through eight at a time."""
+    g = Draw()
+    c = product(g, g.x(1, 1, depth), g.x(1, depth, columns), "b,a,k;b,k,n;b,a,n", 1, 1, columns)
+    code = lowered(g, [c], [c], tile=Tile("rows"))
+    assert "columns == " in (code.core or code).source
+    check(g, [c], code=code, threads=(1, 2, 3))
+    inputs, library = random_inputs(g, {}, 1), build(code, 16)
+    alone, *others = (call(library, code, g, [c], inputs, {}, n, False, None)[0] for n in (1, 2, 3))
+    assert all(np.array_equal(alone, other) for other in others)
 
 
 def scattered(rows: int, columns: int, mode: str) -> tuple[Draw, Node]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tegg.backends.cexpr import REGISTER, Expressions, dim
 from tegg.backends.cpu import pieces
@@ -12,6 +12,7 @@ from tegg.backends.cpu.contraction_hooks import Axis, RowValue
 from tegg.backends.cpu.contraction_narrow import (
     around_tiles, ask, beside, fill_tiles, header, in_tiles, once, products_of)
 from tegg.backends.cpu.contraction_words import Words
+from tegg.kernel.ahead import PAGE
 from tegg.kernel.contraction_classify import Group, Term
 from tegg.kernel.value import reachable
 
@@ -67,19 +68,23 @@ class Text(Words):
             n_last=axis.names[-1], n_extent=dim(axis.extents[-1]), n_carry=axis.carry(),
             n_places=places, n_keep=keep, n_recall=recall)
         if name == "rows":
-            words["asks"] = self._asks_rows(term, axis)
+            words |= self._rows_ahead(term, axis, words)
         if name + grouped == "pack_n":
             words["whole"] = self._whole_panels(term, axis)
             words["rest"] = "" if self._full(axis) else self.fill("pack_n_rest", **words)
         return self.fill(name + grouped, **words)
 
-    def _asks_rows(self, term: Term, axis: Axis) -> str:
-        """What rows of B ask for beside their products, where it is not part of reading them."""
-        if not self.hooks.turning(term, axis, self.params.together):
-            return ""
+    def _rows_ahead(self, term: Term, axis: Axis, words: Mapping[str, str]) -> dict[str, str]:
+        """What rows of B ask for beside their products, where it is not part of reading them: eight
+        side by side, or one after the other where a thread reads all of each."""
+        h = self.hooks
+        if not h.turning(term, axis, self.params.together):
+            return dict(asks="", whole="")
         size = min(v.dtype.itemsize for v in reachable([term.b]) if v.op == "load")
-        return self.fill("rows_ask", x=str(term.anchor), ON=str(_ON // size),
-                         n_last=axis.names[-1])
+        beside = self._args_of(h.rows_in([term.b]), {"n": axis.names[-1]}, "n")
+        whole = self.fill("rows_whole", **words, ON=str(PAGE // size), col_whole=beside)
+        return dict(asks=self.fill("rows_ask", **words, ON=str(_ON // size)),
+                    whole=whole if h.m.count == 1 else "")
 
     def _full(self, axis: Axis) -> bool:
         """Whether every panel is known to be full, and is a loop of known length."""
