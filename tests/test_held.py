@@ -14,6 +14,7 @@ import tegg
 from tegg.nn import Linear
 
 M, K, N = 40, 96, 80
+LARGE = 1024, 4096
 
 
 def drawn(*shape: int, seed: int = 0) -> np.ndarray:
@@ -74,8 +75,9 @@ def test_stats_say_what_is_held():
     s = program.stats
     assert s["weight_bytes"] == b.nbytes and s["arena_bytes"] == 0
     assert w.nbytes <= s["ahead_bytes"] <= 1.5 * w.nbytes  # panels are filled up
-    few = tegg.compile(lambda x: x @ w).program(drawn(1, K)).stats
-    assert (few["weight_bytes"], few["ahead_bytes"]) == (w.nbytes, 0)
+    large = drawn(*LARGE)  # which one row reads where it lies
+    few = tegg.compile(lambda x: x @ large).program(drawn(1, len(large))).stats
+    assert (few["weight_bytes"], few["ahead_bytes"]) == (large.nbytes, 0)
 
 
 def test_what_others_hold_is_read_again_by_a_refresh():
@@ -126,7 +128,7 @@ def test_weights_that_are_read_together_are_held():
 
 
 def test_weights_that_runs_read_are_held():
-    w, x = drawn(K, N), drawn(1, K)
+    w, x = drawn(*LARGE), drawn(1, LARGE[0])
     program = program_of(lambda x, w: x @ w, x, w)
     want, left = x @ w, weakref.ref(w)
     program(x)

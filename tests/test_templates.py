@@ -103,6 +103,17 @@ def test_the_cheapest_form_is_chosen(graph, wins):
     assert form(graph) == wins
 
 
+@pytest.mark.parametrize("transposed, here", [(False, "CpuRows"), (True, "CpuDots")])
+def test_a_copy_of_a_large_weight_is_made_only_where_it_is_read_much_sooner(transposed, here):
+    class Shipped(Wide):
+        def costs(self):
+            return load_costs(f"cpu/{self.only}", 2)
+
+    for profile, wins in (("generic", here), ("zen4", "CpuPacked")):
+        kernels = chosen(matmul(1, 4096, 4096, transposed, weight=True), Shipped(profile))
+        assert {n.op.name for k in kernels for n in k.body.values() if n.op.template} == {wins}
+
+
 def test_the_number_of_parts_does_not_depend_on_threads():
     found = {form(matmul(20, 30, 100_000), threads) for threads in (1, 2, 8, 64)}
     assert len({f[-1] for f in found}) == 1
