@@ -49,7 +49,7 @@ class Words:
         steps, stride = depth_of_blocks(h.k, p, d, h.dialect.width)
         return dict(
             **held_words(p.held, h, d), CHAINS=str(chains),
-            COLUMNS=str(p.together), TOTAL=total,
+            TOGETHER=str(p.together), TOTAL=total,
             k=h.name, T=h.scalar(d), V=h.vector(d), W=str(h.dialect.width),
             SEL=f"v{letter}_sel", HADD=f"v{letter}_hadd", STORE=f"v{letter}_store",
             LOAD=f"v{letter}_load", MR=str(p.mr), R=str(p.abreast), NR=str(p.nr),

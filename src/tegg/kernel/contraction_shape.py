@@ -27,7 +27,7 @@ _STRETCH = 4096    # columns times rows whose sums stay in L1
 _SUMS = 1 << 20    # bytes of partial sums a thread keeps
 _PIECE = 256       # columns that are packed together: a piece of a block of B stays in L2
 _WIDE_PIECE = 1024  # the same of four such and more: rows from far away in long pieces
-ROWS_AT_ONCE = 8   # rows of B that are added at once to sums
+_RUNS = 8          # rows of B that are added at once to sums
 # Rows of a register tile by vectors across, for 32 and for 16 vector registers.
 TILES = {32: {4: 6, 3: 8, 2: 12, 1: 14}, 16: {3: 4, 2: 6, 1: 8}}
 
@@ -89,7 +89,7 @@ class GemmParams:
 
     depth: k per block. rows: rows of A kept together. span: panels per pass where partial sums are
     set aside. piece: panels packed together. inline: B is packed by the thread that uses it.
-    in_place: A is read where it lies. abreast: rows of A that ``dots`` takes at once, together:
+    in_place: A is read where it lies. abreast: rows of A that ``dots`` takes at once. together:
     runs of a B that is read where it lies, which are read side by side. panels: that are multiplied
     at once where one tile holds all rows. held: as of the tile. passing: a thread packs one piece
     of a block of B, multiplies it by ``tall`` rows, and packs the next in its place.
@@ -151,7 +151,7 @@ def blocked(shape: GemmShape, tile: Tile, width: int) -> GemmParams:
     form, mr, nv = tile.form, tile.rows, tile.vectors
     if form != "packed":
         stretch = max(1, _STRETCH // hint(shape.m) // (nv * lanes)) if hint(shape.m) else 1
-        together = ROWS_AT_ONCE if form == "rows" else dots_at_once(mr, shape.k)
+        together = _RUNS if form == "rows" else dots_at_once(mr, shape.k)
         return GemmParams(form, lanes, 1, nv, _STRETCH, 1, stretch, 1, True, True, mr, together,
                           tile.parts)
     tiles = tile.held is not None and tile.held.multiply == "tiles"
