@@ -28,9 +28,10 @@ from tegg.kernel.slots import slots_of
 from tegg.kernel.value import reachable
 
 _CLOSE = 1 << 17   # elements that a band reads, which stay in L2
-_SUMMED = 512      # products (or pairs) summed at most before they are added to the sums so far
+_SUMMED = 320      # products (or pairs) summed at most before they are added to the sums so far
 _NEAR = 4608       # elements of filters that stay in L1 beside the sums of some tiles
 _STAYS = 1 << 16   # elements of filters that stay in L2 from call to call
+_AHEAD = 512       # elements of filters between those in use and those asked for
 _READERS = 4       # tiles at least that read them meanwhile
 _LINE = 16         # elements of a cache line
 _UNROLLED = 7      # taps across at most that are written out
@@ -181,6 +182,14 @@ class _Kernel:
             self._deep * (self.tile.held.group if self.tile.held else 1)
             * self.walks.down.taps * self.walks.across.taps)
 
+    def _wide(self) -> Sequence[int]:
+        """How many vectors of filters a panel may have, the least first."""
+        m, t = spread(self.contraction.m), self.tile
+        if not isinstance(m, int):
+            return range(1, t.vectors + 1)
+        return sorted({-(-min(t.columns, m - first) // t.width)
+                       for first in range(0, m, t.columns)})
+
     def _band(self, line: int) -> int:
         """Rows of places whose lines stay close."""
         down = self.walks.down
@@ -196,9 +205,11 @@ class _Kernel:
         taps, places = down.taps * across.taps, t.slides[-1].places
         tiles = -(-places // t.rows)
         at = -(-_READERS // tiles)  # rows at a time
-        block = max(1, min(_SUMMED, _NEAR // t.columns) // taps)
         filters = self._filters()
-        close = isinstance(filters, int) and filters <= _STAYS
+        close = isinstance(filters, int) and filters <= _STAYS  # a block of them comes from L2
+        deep = _SUMMED if close else min(_SUMMED, _NEAR // t.columns)
+        most = max(1, deep // taps)
+        block = -(-self._deep // -(-self._deep // most))  # all blocks alike
         lines = 0 if close else -(-block * taps * t.columns // _LINE)  # of filters, asked for ahead
         line = -(-(self._long + t.width) // _LINE) * _LINE
         outer = [(names[v], v.extent) for v in walks.images]
@@ -222,13 +233,14 @@ class _Kernel:
             NR=str(t.columns), TD=str(down.taps), TA=str(across.taps), TAPS=str(taps),
             SD=str(down.stride), DD=str(down.dilation), SA=str(across.stride),
             DA=str(across.dilation), DOWN=str(down.dilation * line), LS=str(line),
-            LONG=str(self._long), YS=str(-(-places // t.width) * t.width + t.width),
+            LONG=str(self._long), AHEAD=str(_AHEAD),
+            RUN=str(t.rows if places % t.rows else places),  # whose sums lie one after the other
             BLOCK=str(block), LINES=str(lines), TILES=str(tiles), AT=str(at),
             ASKED=str(-(-lines // (at * tiles * block * down.taps))),
             SUMS=str(at * tiles * t.rows), BAND=str(self._band(line)), PIECES=str(pieces.MOST),
             UNROLL=str(across.taps if across.taps <= _UNROLLED else 1),
-            temporary=str(self.temporary), products=_products(h.name, t.vectors),
-            choose=_choose(h.name, t, across.stride),
+            temporary=str(self.temporary), products=_products(h.name, self._wide()),
+            choose=_choose(h.name, self._wide(), across.stride),
             transpose=template("transpose").substitute(
                 k=h.name, V="vf", W=str(t.width), **_halves(t.width)))
         words |= held_words(t.held, self._channels, words)
@@ -263,12 +275,12 @@ def _halves(width: int) -> dict[str, str]:
             for name, at in (("low_halves", 0), ("high_halves", width // 2))}
 
 
-def _products(name: str, most: int) -> str:
-    return "\n".join(f"PRODUCT({name}_product_{v}, {v})" for v in range(1, most + 1))
+def _products(name: str, wide: Sequence[int]) -> str:
+    return "\n".join(f"PRODUCT({name}_product_{v}, {v})" for v in wide)
 
 
-def _choose(name: str, t: Direct, stride: int) -> str:
+def _choose(name: str, wide: Sequence[int], stride: int) -> str:
     """The product for as many vectors as the panel at hand has."""
     args = f"(fc, from + x * {stride}, plane, some, c0 > 0, sums, next, end); break;"
-    cases = [f"                case {v}: {name}_product_{v}{args}" for v in range(1, t.vectors)]
-    return "\n".join([*cases, f"                default: {name}_product_{t.vectors}{args}"])
+    cases = [f"                case {v}: {name}_product_{v}{args}" for v in wide[:-1]]
+    return "\n".join([*cases, f"                default: {name}_product_{wide[-1]}{args}"])
