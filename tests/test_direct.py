@@ -157,6 +157,24 @@ def test_filters_are_asked_for_ahead_a_few_lines_at_a_time() -> None:
         check(g, [c], code=code, threads=(1, 2))
 
 
+@pytest.mark.parametrize(("filters", "wide"), ((64, [2]), (16, [1]), (40, [1, 2]), (80, [1, 2])))
+def test_products_are_those_that_panels_of_filters_need(filters, wide) -> None:
+    g = Draw()
+    c = convolution(g, 1, 3, filters, (5, 31), (3, 3), pad=1)
+    code = lowered([c], c, tiled(c, (3, 3), rows=14), g)
+    assert [v for v in (1, 2, 3) if f"PRODUCT(k_product_{v}, {v})" in code.source] == wide
+    check(g, [c], code=code, threads=(1, 2))
+
+
+def test_sums_are_stored_from_whole_rows_where_tiles_divide_them() -> None:
+    for across, run in ((28, 28), (31, 8)):
+        g = Draw()
+        c = convolution(g, 1, 3, 24, (5, across), (3, 3), pad=1)
+        code = lowered([c], c, tiled(c, (3, 3), rows=14), g)
+        assert f"i < {run}; i += 16" in code.source
+        check(g, [c], code=code, threads=(1, 2))
+
+
 # ---- what is none
 def test_other_columns_are_refused() -> None:
     g = Draw()
