@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pytest
+import tegg
 from eclass_graphs import classes_of, layer_norm, row
 from extraction import COSTS, Stages, ops
 from hypothesis import given
@@ -10,6 +13,8 @@ from tegg.testing.programs import programs
 from tegg.extract import Limits, extract
 from tegg.extract.cones import Cone
 from tegg.ir.graph import Graph
+from tegg.rewrite.compiler import Generic
+from tegg.rewrite.egraph import saturate
 
 
 def test_the_cones_of_a_chain():
@@ -50,6 +55,17 @@ def test_weights_do_not_count_as_inputs():
     g.outputs["y"] = layer_norm(g, x, "n")
     (kernel,) = extract(classes_of(g), COSTS, limits=Limits(inputs=2)).kernels
     assert len(kernel.leaves) == 6
+
+
+@pytest.mark.parametrize("name, operands", [
+    ("atan", 1), ("asin", 1), ("acos", 1), ("asinh", 1), ("atanh", 1), ("atan2", 2), ("pow", 2),
+    ("floor_divide", 2)])
+def test_a_function_of_many_ops_is_one_kernel(name, operands):
+    """What it reads of itself several times is not cheaper in memory."""
+    x = np.empty(1 << 20, np.float32)
+    traced = tegg.trace(lambda *xs: getattr(tegg, name)(*xs), (x,) * operands)
+    (kernel,) = extract(saturate(traced.graph, Generic()).classes, COSTS).kernels
+    assert len(kernel.leaves) == operands
 
 
 def test_dominance_keeps_what_could_store_an_inner_value():

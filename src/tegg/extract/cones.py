@@ -163,23 +163,34 @@ class Cones:
         return total
 
     def _keep(self, c: int, found: dict[_Way, Body]) -> None:
-        """Price the most promising cones, drop dominated ones, keep the best few."""
+        """Price the most promising cones, drop dominated ones, keep the best few, and with them the
+        one that waits for fewest values: flow makes what is read several times look cheap in
+        memory, also where one kernel holds all its readers, and theirs again."""
         best, most = list(found.items()), 2 * self.limits.cuts
         if len(best) > most:
             best.sort(key=lambda z: (self._rank(z[0][0], z[1]), sorted(z[0][0]), z[0][1]))
+            best[most:] = [min(best[most:], key=lambda z: self._waits(z[0][0]))]
         priced = []
-        for (leaves, _), body in best[:most]:
+        for (leaves, _), body in best:
             seconds, values = self.pricer.price((c,), leaves, body)
             if values <= self.limits.values:
                 priced.append(Cone(c, leaves, body, seconds))
         priced.sort(key=lambda z: (self._total(z), len(z.body), sorted(z.leaves)))
-        kept = self._undominated(priced)[:self.limits.cuts]
+        kept = self._undominated(priced)
+        if kept:
+            alone = min(kept, key=lambda z: (self._waits(z.leaves), z.seconds))
+            first = [kept[0], *[alone][kept[0] is alone:]]
+            kept = [*first, *(z for z in kept if z not in first)][:self.limits.cuts]
         least = self._least[c]
         if not any(z.leaves <= least.leaves for z in kept):
             seconds, _ = self.pricer.price((c,), least.leaves, least.body)
             kept.append(Cone(c, least.leaves, least.body, seconds))
         self.cuts[c] = kept
         self.flow[c] = self._flow(c, kept[0])
+
+    def _waits(self, leaves: frozenset[int]) -> int:
+        """How many values other kernels must compute first."""
+        return len(leaves - self.roles.given)
 
     def _flow(self, c: int, best: Cone) -> float:
         """What a class costs each reader. Nothing, where it is an argument in another memory: all

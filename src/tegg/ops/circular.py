@@ -28,6 +28,14 @@ _ATAN_64 = (0.016284375050043393, -0.03456931506332609, 0.045515447340221615,
 _ATAN_32 = (-0.06451718869358958, 0.10743668324830098, -0.14263949753605723, 0.1999954031495797,
             -0.33333331760434554)
 
+# (asin(x) / x - 1) / x^2 in x^2 on [0, 1/4], likewise: relative error of asin(x) 5.1e-18, 1.0e-9.
+_ASIN_64 = (0.028757851367421566, -0.014851887071247204, 0.01740087944269402, 0.005457506718640358,
+            0.01032281435018578, 0.011479177415184906, 0.013971212973552933, 0.017352392720869973,
+            0.02237217294214989, 0.030381944138531247, 0.04464285714635543, 0.07499999999998433,
+            0.16666666666666669)
+_ASIN_32 = (0.03369084720283012, 0.017149238357677253, 0.03110066273549457, 0.04459940152851218,
+            0.07500094543497424, 0.16666666366730908)
+
 
 @public()
 def tan(x: Operand) -> Tensor:
@@ -35,20 +43,25 @@ def tan(x: Operand) -> Tensor:
     return unary("tan", x, lambda g, u: g.expansion("Div", g.op("Sin", u), g.expansion("Cos", u)))
 
 
-def _positive_atan(g: Graph, x: Node) -> Node:
-    """atan of x >= 0: pi/2 - atan(1/x) above 1, pi/4 + atan((x - 1) / (x + 1)) above tan(pi/8)."""
-    inverted = g.less(1, x)
-    y = g.select(inverted, g.op("Recip", x), x)
-    turned = g.less(math.tan(math.pi / 8), y)
-    t = g.select(turned, g.expansion("Div", g.add(y, -1), g.add(y, 1)), y)
-    z = g.mul(t, t)
-    coefficients = _ATAN_64 if x.dtype is f64 else _ATAN_32
+def _odd(g: Graph, x: Node, square: Node, coefficients: tuple[float, ...]) -> Node:
+    """x + x square (a polynomial in square, its highest coefficient first)."""
     series = g.full(coefficients[0], x.dtype)
     for c in coefficients[1:]:
-        series = g.add(g.mul(series, z), c)
-    out = g.add(g.mul(g.mul(series, z), t), t)
-    out = g.select(turned, g.add(out, math.pi / 4), out)
-    return g.select(inverted, g.add(g.mul(out, -1), math.pi / 2), out)
+        series = g.add(g.mul(series, square), c)
+    return g.add(g.mul(g.mul(series, square), x), x)
+
+
+def _positive_atan(g: Graph, x: Node) -> Node:
+    """atan of x >= 0: pi/2 + atan(-1 / x) above tan(3 pi/8), pi/4 + atan((x - 1) / (x + 1)) above
+    tan(pi/8). One division does for all: others take longer than all the rest."""
+    def where(far: float | Node, middle: float | Node, near: float | Node) -> Node:
+        far, middle, near = (v if isinstance(v, Node) else g.full(v, x.dtype)
+                             for v in (far, middle, near))
+        return g.select(beyond, far, g.select(turned, middle, near))
+    turned, beyond = g.less(math.tan(math.pi / 8), x), g.less(math.tan(3 * math.pi / 8), x)
+    t = g.expansion("Div", where(-1, g.add(x, -1), x), where(x, g.add(x, 1), 1))
+    series = _odd(g, t, g.mul(t, t), _ATAN_64 if x.dtype is f64 else _ATAN_32)
+    return g.add(series, where(math.pi / 2, math.pi / 4, 0))
 
 
 def _atan(g: Graph, x: Node) -> Node:
@@ -63,20 +76,33 @@ def atan(x: Operand) -> Tensor:
 
 @public("arcsin")
 def asin(x: Operand) -> Tensor:
-    """The inverse of sin, in [-pi/2, pi/2], as atan(x / sqrt((1 - x) (1 + x))). NaN beyond 1."""
+    """The inverse of sin, in [-pi/2, pi/2]: a series, of sqrt((1 - |x|) / 2) where |x| > 1/2. NaN
+    beyond 1."""
     def record(g: Graph, u: Node) -> Node:
-        rest = g.op("Sqrt", g.mul(g.add(g.mul(u, -1), 1), g.add(u, 1)))
-        return _atan(g, g.expansion("Div", u, rest))
+        outer, series = _asin_series(g, g.idiom("Abs", u))
+        return signed(g, u, g.select(outer, g.add(g.mul(series, -2), math.pi / 2), series))
     return unary("asin", x, record)
 
 
 @public("arccos")
 def acos(x: Operand) -> Tensor:
-    """The inverse of cos, in [0, pi], as 2 atan(sqrt((1 - x) / (1 + x))). NaN beyond 1."""
+    """The inverse of cos, in [0, pi], by the series of ``asin``. NaN beyond 1."""
     def record(g: Graph, u: Node) -> Node:
-        ratio = g.expansion("Div", g.add(g.mul(u, -1), 1), g.add(u, 1))
-        return g.mul(_positive_atan(g, g.op("Sqrt", ratio)), 2)
+        outer, series = _asin_series(g, g.idiom("Abs", u))
+        below = g.less(u, 0)
+        size = g.select(outer, g.mul(series, 2), g.add(g.mul(series, -1), math.pi / 2))
+        return g.select(below, g.add(g.mul(size, -1), math.pi), size)
     return unary("acos", x, record)
+
+
+def _asin_series(g: Graph, x: Node) -> tuple[Node, Node]:
+    """Of x >= 0: whether it is above 1/2, and asin of s, which is sqrt((1 - x) / 2) there, so that
+    asin(x) = pi/2 - 2 asin(s), and x elsewhere."""
+    outer = g.less(0.5, x)
+    half = g.mul(g.add(g.mul(x, -1), 1), 0.5)
+    s = g.select(outer, g.op("Sqrt", half), x)
+    square = g.select(outer, half, g.mul(x, x))
+    return outer, _odd(g, s, square, _ASIN_64 if x.dtype is f64 else _ASIN_32)
 
 
 @public("arctan2")
