@@ -14,7 +14,7 @@ from tegg.cores import available
 
 # In units in the last place, as vecmath.h says. Of odd functions the negative half is compared with
 # the positive one, bit by bit.
-BOUNDS = {"exp2": 2.0, "log2": 2.0, "sin": 2.0, "erf": 3.0, "tanh": 3.0}
+BOUNDS = {"exp2": 2.0, "log2": 2.0, "sin": 2.0, "cos": 2.0, "erf": 3.0, "tanh": 3.0}
 ODD = ("sin", "erf", "tanh")
 PIECES = 256
 

@@ -43,11 +43,13 @@ INL vf mf_least(vf a, vf b) {
 // a * b + c, rounded once where the CPU can do that, else twice: the bounds above hold for both.
 // The compiler is told to fuse nothing by itself, so that a value does not depend on its place.
 #if !defined(__FMA__) && !defined(__AVX512F__) && !defined(__ARM_FEATURE_FMA)
+#define M_FUSED 0
 INL vf vf_fma(vf a, vf b, vf c) { return a * b + c; }
 INL vd vd_fma(vd a, vd b, vd c) { return a * b + c; }
 INL float sf_fma(float a, float b, float c) { return a * b + c; }
 INL double sd_fma(double a, double b, double c) { return a * b + c; }
 #else
+#define M_FUSED 1
 INL float sf_fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 INL double sd_fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
 #if defined(__clang__) && __has_builtin(__builtin_elementwise_fma)
@@ -252,18 +254,39 @@ INL vd vd_log2(vd x) {
 }
 
 // ---- sine and cosine
-#define MF_LARGE 1e6f  // above this the reduction in double loses bits, and libm is asked
+#if M_FUSED
+#define MF_LARGE 0x1p18f  // above this the reduction loses bits, and libm is asked
+#else
+#define MF_LARGE 1e6f
+#endif
 
-// x = q pi/2 + r with r in [-pi/4, pi/4]; `turn` is added to q. The first part of pi/2 has 33 bits,
-// so that its product with q is exact. sin r = r (1 + z s), cos r = 1 - z/2 + z^2 c, z = r^2.
-INL vf mf_sincos(vf x, int turn) {
+// What is left of x = q pi/2 + r, in [-pi/4, pi/4]; q stands in the low bits. Where products are
+// rounded with their sum, x less q times the first part of pi/2 is exact: a multiple of 2^-24 below 1;
+// the parts are positive, for then -0 is left of -0.
+// In double the first part has 33 bits, so that its product with q is exact.
+INL vf mf_quadrant(vf x, vi *q) {
+#if M_FUSED
+  vf t = vf_fma(x, M_SPLAT(vf, 0x1.45f306p-1f), M_SPLAT(vf, MF_ROUND)), n = t - MF_ROUND;
+  *q = (vi)t;
+  x = vf_fma(n, M_SPLAT(vf, -0x1.921fb4p+0f), x);
+  x = vf_fma(n, M_SPLAT(vf, -0x1.4442d0p-24f), x);
+  return vf_fma(n, M_SPLAT(vf, -0x1.846988p-48f), x);
+#else
   vd d = __builtin_convertvector(x, vd), t = d * 0x1.45f306dc9c883p-1 + MD_ROUND, n = t - MD_ROUND;
-  d = (d - n * 0x1.921fb544p+0) - n * 0x1.0b4611a626331p-34;
-  vf r = __builtin_convertvector(d, vf), z = r * r;
-  vi q = __builtin_convertvector((vl)t, vi) + turn;
+  *q = __builtin_convertvector((vl)t, vi);
+  return __builtin_convertvector((d - n * 0x1.921fb544p+0) - n * 0x1.0b4611a626331p-34, vf);
+#endif
+}
+
+// sin(x + turn pi/2): with z = r^2, sin r = r + r z s, cos r = 1 - z/2 + z^2 c. The product z s is no
+// -0, so that the sine of -0 is -0.
+INL vf mf_sincos(vf x, int turn) {
+  vi q;
+  vf r = mf_quadrant(x, &q), z = r * r;
+  q += turn;
   vf p = M_SPLAT(vf, -0x1.9ac8f8p-13f);
-  P(z, 0x1.110c28p-7f); P(z, -0x1.555552p-3f); P(z, 1.f);
-  vf s = p * r;
+  P(z, 0x1.110c28p-7f); P(z, -0x1.555552p-3f); P(z, 0x1p-126f);
+  vf s = vf_fma(p, r, r);
   p = M_SPLAT(vf, 0x1.9bd7f2p-16f);
   P(z, -0x1.6c12d2p-10f); P(z, 0x1.555554p-5f); P(z, -0.5f); P(z, 1.f);
   p = mf_sel((q & 1) == 0, s, p);
@@ -273,7 +296,7 @@ INL vf mf_sincos(vf x, int turn) {
 #define MF_TRIG(NAME, LIBM, TURN) \
   static __attribute__((noinline, cold, unused)) void NAME##_large(const vf *x, vf *y) { \
     for (int k = 0; k < TEGG_LANES; k++) \
-      if (!((*x)[k] <= MF_LARGE && (*x)[k] >= -MF_LARGE)) (*y)[k] = LIBM((*x)[k]); \
+      if ((*x)[k] > MF_LARGE || (*x)[k] < -MF_LARGE) (*y)[k] = LIBM((*x)[k]); \
   } \
   INL vf NAME(vf x) { \
     vf y = mf_sincos(x, TURN); \

@@ -287,7 +287,8 @@ def _nearest(graph: Graph, x: Node) -> Node:
     """floor(x), or one more where the rest is above a half, or a half above an odd number."""
     down = graph.idiom("Floor", x)
     rest = graph.expansion("Sub", x, down)  # exact; NaN for inf, which compares as false
-    odd = graph.less(0, graph.idiom("Abs", graph.broadcast("Mod", down, graph.full(2, x.dtype))))
+    half = graph.mul(down, 0.5)
+    odd = graph.less(graph.idiom("Floor", half), half)
     tie = graph.mul(graph.idiom("Equal", rest, graph.full(0.5, x.dtype)), odd)
     up = graph.add(graph.less(0.5, rest), tie)
     out = graph.select(up, graph.add(down, 1), down)
