@@ -198,6 +198,12 @@ def test_errors(call, text):
     assert f"(at {__file__}:" in str(e.value)
 
 
+def test_a_function_of_ours_fails_where_it_is_called():
+    with pytest.raises(tegg.DTypeError) as e:
+        tegg.compile(tegg.asin)(np.arange(3))
+    assert f"(at {__file__}:" in str(e.value)
+
+
 def test_symbolic_axes():
     n = tegg.dim("n", min=1)
     x = tegg.Graph().tensor((6 * n, 3))

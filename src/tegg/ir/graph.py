@@ -24,7 +24,8 @@ from tegg.shape import as_shape, broadcast, normal_axis
 if TYPE_CHECKING:
     from tegg.tensor import Tensor
 
-_HERE = str(Path(__file__).parent.parent) + os.sep  # the package: its frames are not the user's
+# The package, and what its decorators are made of: their frames are not the user's.
+_OURS = (str(Path(__file__).parent.parent) + os.sep, contextmanager.__code__.co_filename)
 _CURRENT: ContextVar[Graph | None] = ContextVar("tegg_graph", default=None)
 
 
@@ -70,7 +71,7 @@ class Idiom:
 def user_place() -> str:
     """``file:line`` of the nearest caller outside of tegg."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(_HERE):
+    while frame is not None and frame.f_code.co_filename.startswith(_OURS):
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else "?"
 
