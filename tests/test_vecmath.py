@@ -197,7 +197,8 @@ def test_there_are_no_denormal_results(run, name, dtype):
 
 @pytest.mark.parametrize("name", ["sin", "cos"])
 def test_large_angles_are_right_beside_small_ones(run, name):
-    x = np.resize(np.float32([2**18, 2**18 + 0.0625, 1e6, 1.0001e6, 1e9, 0.5, 1e20, 3.4e38, -2e7, 1]), 64)
+    x = np.resize(np.float32([2**18, 2**18 + 0.0625, 1e6, 1.0001e6, 1e9, 0.5, 1e20, 3.4e38, -2e7,
+                              1]), 64)
     e = error(name, run(name, x), reference(name, x.astype(np.float64)))
     assert e.max() <= 2
 

@@ -179,8 +179,7 @@ class Cones:
         kept = self._undominated(priced)
         if kept:
             alone = min(kept, key=lambda z: (self._waits(z.leaves), z.seconds))
-            first = [kept[0], *[alone][kept[0] is alone:]]
-            kept = [*first, *(z for z in kept if z not in first)][:self.limits.cuts]
+            kept = list(dict.fromkeys([kept[0], alone, *kept]))[:self.limits.cuts]
         least = self._least[c]
         if not any(z.leaves <= least.leaves for z in kept):
             seconds, _ = self.pricer.price((c,), least.leaves, least.body)
