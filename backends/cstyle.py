@@ -225,12 +225,14 @@ class Printer(Memory):
             self.line(f"a{r.id} = {self._joined(s, f'a{r.id}', 0, False)};")
 
     def _joined(self, s: Accumulate, so_far: str, copy: int, lanes: bool) -> str:
-        """An accumulator with one more term."""
+        """An accumulator with one more term. A maximum looks at its first operand for NaN: at the
+        term, so that the next step does not wait for that."""
         if s.fused is not None:
             return self.multiply_add(s.fused, so_far, copy, lanes)
-        letter = REGISTER[s.value.dtype.name]
-        return (f"{'v' if lanes else 's'}{letter}_{self._combine(s.value)}({so_far}, "
-                f"{self.ref(s.term, copy, lanes)})")
+        letter, both = REGISTER[s.value.dtype.name], [so_far, self.ref(s.term, copy, lanes)]
+        if s.value.attr.kind == "max":
+            both.reverse()
+        return f"{'v' if lanes else 's'}{letter}_{self._combine(s.value)}({', '.join(both)})"
 
     def _finish(self, s: Finish) -> None:
         r, letter = s.value, REGISTER[s.value.dtype.name]

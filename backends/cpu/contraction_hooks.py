@@ -152,7 +152,7 @@ class Hooks:
     def _placed(self, wanted: Sequence[Val], scope: Iterable[Var], vector: Var | None,
                 given: Iterable[int]) -> list[Stmt]:
         p = self.contraction.propagation
-        limits = Limits(keep=math.inf, hoist=math.inf)
+        limits = Limits(keep=math.inf, thrice=math.inf, hoist=math.inf)
         placer = Placer(p.values, Vectoriser(Lanes(p.algebra, self.dialect.width)), limits)
         placer.open = list(scope)
         placer.vector = vector

@@ -14,22 +14,12 @@
 // ---- what the functions are written in
 #define M_SPLAT(V, x) ((x) - (V){0})
 
-// Whether a vector is one register of this CPU, and gcc's builtins for it are there. Wider ones are
-// right too, a register or a lane at a time.
-#if defined(__clang__) || !defined(__SSE2__)
-#define M_REGISTER 0
-#elif TEGG_LANES == 16 && !defined(__AVX512F__) || TEGG_LANES == 8 && !defined(__AVX__)
-#define M_REGISTER 0
-#else
-#define M_REGISTER 1
-#endif
-
 INL vf mf_sel(vi m, vf a, vf b) { return (vf)(((vi)a & m) | ((vi)b & ~m)); }
 INL vd md_sel(vl m, vd a, vd b) { return (vd)(((vl)a & m) | ((vl)b & ~m)); }
 
 // The less of a number and b; NaN where b is NaN.
 INL vf mf_least(vf a, vf b) {
-#if !M_REGISTER
+#if !V_REGISTER
   return mf_sel(a < b, a, b);
 #elif TEGG_LANES == 16
   return __builtin_ia32_minps512_mask(a, b, a, -1, 4);
@@ -55,7 +45,7 @@ INL double sd_fma(double a, double b, double c) { return __builtin_fma(a, b, c);
 #if defined(__clang__) && __has_builtin(__builtin_elementwise_fma)
 INL vf vf_fma(vf a, vf b, vf c) { return __builtin_elementwise_fma(a, b, c); }
 INL vd vd_fma(vd a, vd b, vd c) { return __builtin_elementwise_fma(a, b, c); }
-#elif M_REGISTER
+#elif V_REGISTER
 #if TEGG_LANES == 16
 #define M_FMAF(a, b, c) __builtin_ia32_vfmaddps512_mask(a, b, c, -1, 4)
 #define M_FMAD(a, b, c) __builtin_ia32_vfmaddpd512_mask(a, b, c, -1, 4)
@@ -96,7 +86,7 @@ INL vd vd_fma(vd a, vd b, vd c) {
 // ---- 2^x and e^x
 // mf_scaled is p 2^n, where t = n + MF_ROUND: 0 where x is less than `low`, infinity from `high` on,
 // NaN where x is NaN. Its x has gone through mf_below first.
-#if M_REGISTER && TEGG_LANES == 16
+#if V_REGISTER && TEGG_LANES == 16
 INL vf mf_below(vf x, float high) { return mf_least(M_SPLAT(vf, high + 1), x); }
 INL vf mf_scaled(vf p, vf t, vf n, vf x, float low, float high) {
   (void)t, (void)high;  // past it the product overflows
@@ -167,7 +157,7 @@ INL vd vd_exp(vd x) {
 
 // ---- whether any lane of a mask is set
 INL int m_any(vi m) {
-#if !M_REGISTER
+#if !V_REGISTER
   int any = 0;
   for (int k = 0; k < TEGG_LANES; k++) any |= m[k];
   return any;

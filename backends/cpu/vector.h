@@ -22,6 +22,16 @@
 #define TEGG_ZEN
 #endif
 
+// Whether a vector is one register of this CPU, and gcc's builtins for it are there. Wider ones are
+// right too, a register or a lane at a time.
+#if defined(__clang__) || !defined(__SSE2__)
+#define V_REGISTER 0
+#elif TEGG_LANES == 16 && !defined(__AVX512F__) || TEGG_LANES == 8 && !defined(__AVX__)
+#define V_REGISTER 0
+#else
+#define V_REGISTER 1
+#endif
+
 #define INL static inline __attribute__((always_inline, unused))
 #define VECTOR(T, NAME) \
   typedef T NAME __attribute__((vector_size(sizeof(T) * TEGG_LANES))); \
@@ -219,14 +229,32 @@ INL vu vu_sel(vi m, vu a, vu b) { return (vu)vc_sel(m, (vc)a, (vc)b); }
 #define sb_less_equal(a, b) ((a) <= (b))
 #define sb_equal(a, b) ((a) == (b))
 
-// ---- arithmetic that C does not spell as an operator; NaN propagates through max and min
+// ---- maximum and minimum of floats: a where it is beyond b or NaN, else b. So NaN propagates, and what
+// is joined to b, the best so far, waits for one instruction of AVX-512.
+#if V_REGISTER && TEGG_LANES == 16
+#define EXTREME(L, V, S, NAME, LOW, HIGH) \
+  INL V v##L##_##NAME(V a, V b) { \
+    typedef typeof(a[0]) part_ __attribute__((vector_size(64))); \
+    enum { PARTS = sizeof(V) / 64, ORDERED = 7 }; \
+    union { V whole; part_ parts[PARTS]; } x = {a}, y = {b}; \
+    for (int k = 0; k < PARTS; k++) \
+      x.parts[k] = __builtin_ia32_##NAME##S##512_mask( \
+          x.parts[k], y.parts[k], x.parts[k], \
+          __builtin_ia32_cmp##S##512_mask(x.parts[k], x.parts[k], ORDERED, -1, 4), 4); \
+    return x.whole; \
+  }
+#else
+#define EXTREME(L, V, S, NAME, LOW, HIGH) \
+  INL V v##L##_##NAME(V a, V b) { \
+    return v##L##_sel(v##L##_test(v##L##_less(LOW, HIGH) | ~v##L##_equal(a, a)), a, b); \
+  }
+#endif
+EXTREME(f, vf, ps, max, b, a) EXTREME(f, vf, ps, min, a, b)
+EXTREME(d, vd, pd, max, b, a) EXTREME(d, vd, pd, min, a, b)
+#undef EXTREME
+
+// ---- arithmetic that C does not spell as an operator
 #define FLOATS(L, V, T, BITS, SIGN, SUFFIX) \
-  INL V v##L##_max(V a, V b) { \
-    return v##L##_sel(v##L##_test(v##L##_less(b, a) | ~v##L##_equal(a, a)), a, b); \
-  } \
-  INL V v##L##_min(V a, V b) { \
-    return v##L##_sel(v##L##_test(v##L##_less(a, b) | ~v##L##_equal(a, a)), a, b); \
-  } \
   INL T s##L##_max(T a, T b) { return a > b || a != a ? a : b; } \
   INL T s##L##_min(T a, T b) { return a < b || a != a ? a : b; } \
   INL V v##L##_abs(V a) { return (V)((BITS)a & SIGN); } \

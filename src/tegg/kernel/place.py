@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -36,12 +37,16 @@ Scope = frozenset[Var]
 class Limits:
     """Thresholds of placement, in scalar operations and elements.
 
-    keep: a value of an earlier pass is kept for a later one from this cost. hoist: a value gets a
-    pass of its own before a loop it does not depend on from this cost. scratch: elements of the
-    largest array. vector: whether loops are vectorised at all.
+    keep: a value of an earlier pass is kept for a later one from this cost. thrice: one that three
+    passes need, or more, already from this cost, in arrays of at most ``near`` elements, which stay
+    in the first cache. hoist: a value gets a pass of its own before a loop it does not depend on
+    from this cost. scratch: elements of the largest array. vector: whether loops are vectorised at
+    all.
     """
 
     keep: float = 8.0
+    thrice: float = 3.0
+    near: int = 2048
     hoist: float = 8.0
     scratch: int = 1 << 16
     vector: bool = True
@@ -343,10 +348,10 @@ class Placer:
     def _keep_between(self, passes: Sequence[tuple[tuple[Var, ...], Sequence[Val]]]) -> None:
         """A dear value of one pass that a later pass over the same variables needs is kept."""
         scope = self.scope
-        earlier: dict[Scope, set[int]] = {}
+        earlier: dict[Scope, Counter[int]] = {}  # of a value, the passes so far
         for vars, bodies in passes:
             over = frozenset(vars)
-            before, now, todo = earlier.setdefault(over, set()), set(), list(bodies)
+            before, now, todo = earlier.setdefault(over, Counter()), set(), list(bodies)
             while todo:
                 v = todo.pop()
                 if v.id in now or v.op == "const" or v.deps <= scope:
@@ -356,11 +361,17 @@ class Placer:
                     continue
                 if v.id in before and v.deps & over == v.deps - scope:
                     dims = [w for w in vars if w in v.deps]
-                    if self._cost(v) >= self.limits.keep and self._fits(v, dims):
+                    if self._worth(v, dims, before[v.id] + 1) and self._fits(v, dims):
                         self._array(v, dims)
                         continue
                 todo.extend(v.args)
-            before |= now
+            before.update(now)
+
+    def _worth(self, v: Val, dims: Sequence[Var], passes: int) -> bool:
+        """Whether keeping a value for later passes beats computing it in each."""
+        limits, cost = self.limits, self._cost(v)
+        return cost >= limits.keep or (passes > 2 and cost >= limits.thrice
+                                       and math.prod(hint(w.extent) for w in dims) <= limits.near)
 
     def _hoist(self, first: Var, job: Job) -> list[Stmt]:
         """Dear values that do not depend on the loop being opened get a pass of their own."""

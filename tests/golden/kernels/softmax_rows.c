@@ -15,14 +15,14 @@ void k_0(void *const *buffers, const int64_t *sizes, int tid, int nt) {
         const vf v0_1 = vf_load(b0 + ((i1 + 16) + i0 * 100));
         const vf v0_2 = vf_load(b0 + ((i1 + 32) + i0 * 100));
         const vf v0_3 = vf_load(b0 + ((i1 + 48) + i0 * 100));
-        p1_0 = vf_max(p1_0, v0_0);
-        p1_1 = vf_max(p1_1, v0_1);
-        p1_2 = vf_max(p1_2, v0_2);
-        p1_3 = vf_max(p1_3, v0_3);
+        p1_0 = vf_max(v0_0, p1_0);
+        p1_1 = vf_max(v0_1, p1_1);
+        p1_2 = vf_max(v0_2, p1_2);
+        p1_3 = vf_max(v0_3, p1_3);
       }
       for (int64_t i1 = 64, i1_end = 96; i1 < i1_end; i1 += 16) {
         const vf v0_0 = vf_load(b0 + (i1 + i0 * 100));
-        p1_0 = vf_max(p1_0, v0_0);
+        p1_0 = vf_max(v0_0, p1_0);
       }
       {
         const int64_t i1 = 96;
@@ -30,7 +30,7 @@ void k_0(void *const *buffers, const int64_t *sizes, int tid, int nt) {
         const vi lanes = lane_range(0, left - 1);
         (void)mask; (void)lanes;
         const vf v0_0 = vf_loadm(b0 + (i1 + i0 * 100), mask);
-        p1_0 = vf_sel(lanes, vf_max(p1_0, v0_0), p1_0);
+        p1_0 = vf_sel(lanes, vf_max(v0_0, p1_0), p1_0);
       }
       const float v1 = vf_hmax(vf_max(vf_max(p1_0, p1_1), vf_max(p1_2, p1_3)));
       const float v3 = (v1 * (-1.0f));

@@ -16,10 +16,10 @@ void k_0(void *const *buffers, const int64_t *sizes, int tid, int nt) {
         const vf v0_1 = vf_load(b0 + ((i1 + 16) + i0 * 64));
         const vf v0_2 = vf_load(b0 + ((i1 + 32) + i0 * 64));
         const vf v0_3 = vf_load(b0 + ((i1 + 48) + i0 * 64));
-        p1_0 = vf_max(p1_0, v0_0);
-        p1_1 = vf_max(p1_1, v0_1);
-        p1_2 = vf_max(p1_2, v0_2);
-        p1_3 = vf_max(p1_3, v0_3);
+        p1_0 = vf_max(v0_0, p1_0);
+        p1_1 = vf_max(v0_1, p1_1);
+        p1_2 = vf_max(v0_2, p1_2);
+        p1_3 = vf_max(v0_3, p1_3);
       }
       const float v1 = vf_hmax(vf_max(vf_max(p1_0, p1_1), vf_max(p1_2, p1_3)));
       const float v3 = (v1 * (-1.0f));
