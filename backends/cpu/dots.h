@@ -5,8 +5,9 @@
 // acc += a[0] b[0] + a[1] b[1], of bfloat16. The instruction takes subnormal numbers for 0.
 #if TEGG_LANES == 16 && defined(__AVX512BF16__)
 INL vf dot_gg(vf acc, const uint16_t *a, vi b) {
-  __asm__("vdpbf16ps %2%{1to16%}, %1, %0" : "+v"(acc)
-          : "v"(b), "m"(*(const struct { uint16_t x[2]; } *)a));
+  int32_t word;  // in a register: loads for each product would be more than Zen 5 makes meanwhile
+  memcpy(&word, a, 4);
+  __asm__("vdpbf16ps %2, %1, %0" : "+v"(acc) : "v"(b), "v"(vi_splat(word)));
   return acc;
 }
 #else
@@ -24,8 +25,9 @@ INL vi dot_uc(vi acc, const uint8_t *a, vi b) {
   return acc;
 }
 INL vi dot_cu(vi acc, const int8_t *a, vi b) {
-  __asm__("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(acc)
-          : "v"(b), "m"(*(const struct { int8_t x[4]; } *)a));
+  int32_t word;
+  memcpy(&word, a, 4);
+  __asm__("vpdpbusd %2, %1, %0" : "+v"(acc) : "v"(b), "v"(vi_splat(word)));
   return acc;
 }
 #else
