@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 import time
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -52,6 +55,15 @@ def test_the_program_finds_the_cheapest_cover(program):
     assert problem.total(solved.used) == pytest.approx(least, rel=2 * TOLERANCE)
     assert solved.bound <= least * (1 + 1e-6)
     assert search(problem, float("inf")).cost <= 1.005 * least + 1e-12
+
+
+def test_the_solver_prints_nothing():
+    """Of a process of its own: HiGHS says its name once."""
+    code = ("from random import Random; from covering import covering; "
+            "from tegg.extract.milp import solve; assert solve(covering(Random(0), 8), 5.0).optimal")
+    told = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent, check=True,
+                          capture_output=True, text=True)
+    assert told.stdout + told.stderr == ""
 
 
 def test_the_search_is_near_the_best_cover_where_choosing_is_hard():

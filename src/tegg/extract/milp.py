@@ -18,6 +18,15 @@ TOLERANCE = 1e-6     # relative gap that counts as solved: prices are not known 
 MICROSECONDS = 1e6  # the unit in which HiGHS sees costs: its tolerances are absolute
 
 
+class _Quiet(highspy.Highs):
+    """A solver that prints nothing: HiGHS 1.16 prints its name when callbacks are enabled, which is
+    before options can be set."""
+
+    def enableCallbacks(self) -> highspy.HighsStatus:
+        self.setOptionValue("output_flag", False)
+        return super().enableCallbacks()
+
+
 @dataclass(frozen=True, slots=True)
 class Solved:
     """``used`` is None where no cover was found in time. bound: no cover counts less."""
@@ -38,7 +47,7 @@ def solve(problem: Covering, seconds: float, without: int | None = None,
         upper = np.asarray(program.col_upper_)
         upper[without] = 0.0
         program.col_upper_ = upper
-    solver = highspy.Highs()
+    solver = _Quiet()
     for option, value in (("output_flag", False), ("time_limit", float(seconds)),
                           ("mip_rel_gap", gap), ("mip_abs_gap", min(1e-9, gap)), ("threads", 1)):
         solver.setOptionValue(option, value)
