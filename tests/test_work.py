@@ -57,6 +57,10 @@ CASES = {
     "softmax of a dear value": lambda g, x: row(g, "Softmax", row(g, "Gelu", x), 1),
     "layernorm": lambda g, x: layer_norm(g, x, "n"),
     "layernorm of a sum": lambda g, x: layer_norm(g, g.add(x, matrix(g, "y")), "n"),
+    "layernorm of a sum of long rows": lambda g, x: layer_norm(g, g.add(
+        g.input("long", (ROWS, 4096), "f32"), g.input("other", (ROWS, 4096), "f32")), "n"),
+    "a sum that two passes want": lambda g, x: rms(g, g.add(x, matrix(g, "y"))),
+    "a multiple that three passes want": lambda g, x: layer_norm(g, g.mul(x, x), "n"),
     "rmsnorm": rms,
     "softmax of a norm": lambda g, x: row(g, "Softmax", g.add(rms(g, x), x), 1),
     "softmax of softmax": lambda g, x: row(g, "Softmax", row(g, "Softmax", x, 1), 1),

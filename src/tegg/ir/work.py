@@ -4,12 +4,14 @@ The model follows the lowering. A value is evaluated once per index at which it 
 elementwise users ask for their own index, every other movement asks for another one, and an
 expanded value is computed before it is expanded. A reduction closes a *pass* over its row, and
 whoever needs its result runs in a later pass: cheap values are evaluated again in each pass that
-wants them, dear ones are kept in a scratch row. A contraction evaluates its operands' bodies while
+wants them, dear ones are kept in a scratch row, and in a short one also what three passes want and
+two loads make. A contraction evaluates its operands' bodies while
 it packs them, once per panel of the other side.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -25,6 +27,8 @@ from tegg.ir.reductions import Reductions
 from tegg.ir.split import parts
 from tegg.ir.template import Extents
 from tegg.ir.updates import over_state
+
+NEAR = 2048  # elements of a scratch row that stays in the first cache
 
 
 @dataclass(slots=True)
@@ -200,7 +204,7 @@ class _Walk:
         if kind == "movement":
             self._move(c, node, keys)
             return
-        if len(keys) > 1 and self.depth[c] >= self.model.keep:
+        if len(keys) > 1 and self._worth(c, keys):
             keys = self._kept(c, keys)
         self.out.values += len({index for index, _ in keys})
         if kind in PRODUCTS:
@@ -224,6 +228,22 @@ class _Walk:
             for a in node.args:
                 for key, n in keys.items():
                     self._want(a, key, n)
+
+    def _worth(self, c: int, keys: Keys) -> bool:
+        """Whether a value is kept for later passes rather than evaluated in each."""
+        if self.depth[c] >= self.model.keep:
+            return True
+        passes = Counter((index, self._stage(turn)) for index, turn in keys)
+        return (self.depth[c] >= 1 + 2 * self.model.load and max(passes.values()) > 2
+                and self._row() <= NEAR)
+
+    def _row(self) -> float:
+        """Elements of the longest row that a reduction of the kernel is over."""
+        trips = [self.size[node.args[0]] / max(1, self.size[c]) for c, node in self.body.items()
+                 if node.op.kind == "reduce"]
+        return max(trips + [hint(shape[axis_of(node) % len(shape)])
+                            for c, node in self.body.items() if node.op.kind == "composite"
+                            and (shape := self.model.values.shape[c])], default=0)
 
     def _kept(self, c: int, keys: Keys) -> Keys:
         """A dear value is evaluated in the first pass of a stage that wants it, and kept there."""

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from tegg.dim import hint
+from tegg.ir.work import NEAR
 from tegg.kernel.domain import Write, spread
 from tegg.kernel.index import Form, Var, variable
 from tegg.kernel.loops import (
@@ -46,7 +47,7 @@ class Limits:
 
     keep: float = 8.0
     thrice: float = 3.0
-    near: int = 2048
+    near: int = NEAR
     hoist: float = 8.0
     scratch: int = 1 << 16
     vector: bool = True
