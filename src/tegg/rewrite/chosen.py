@@ -17,7 +17,7 @@ from tegg.rewrite.rulecheck import variable_sorts
 from tegg.rewrite.rulefile import Rule, RuleSet
 from tegg.rewrite.ruletext import GUARDS, rule_texts, variable
 from tegg.rewrite.sexpr import Expr, List
-from tegg.rewrite.vocabulary import Word, prelude
+from tegg.rewrite.vocabulary import Word, loaders, prelude
 
 
 class Chosen:
@@ -30,7 +30,8 @@ class Chosen:
     def __init__(self, stack: Stack, traced: bool, precision: str,
                  features: Iterable[str]) -> None:
         self.stack, self.traced = stack, traced
-        self.declarations = [Declaration(command) for command in prelude(stack.words)]
+        usual = loaders(op for op in stack.table.values() if not op.named)
+        self.declarations = [Declaration(text) for text in (*prelude(stack.words), *usual)]
         self.sets: list[RuleSet] = []
         self.members: dict[str, list[str]] = {}  # rule set -> its egglog rule sets, one a rule
         self.owner: dict[str, str] = {}  # egglog rule set -> rule

@@ -76,7 +76,7 @@ def declared(declarations: Sequence[Declaration], own: Sequence[Declaration] = (
     lent, _KEPT.last = _KEPT.last, None  # a block inside this one declares for itself
     fresh = lent is None or not keep or lent.key != key
     if lent is None or fresh:
-        lent = _Lent(key, Engine(), set())
+        lent = _Lent(key, Engine(), set(key))
     kept = False
     try:
         if fresh:

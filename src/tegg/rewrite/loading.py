@@ -8,7 +8,7 @@ from tegg.ir.op import Op
 from tegg.rewrite.declared import Declaration
 from tegg.rewrite.encode import Codec
 from tegg.rewrite.engine import Conflict, Engine, Row
-from tegg.rewrite.vocabulary import Loader, loader
+from tegg.rewrite.vocabulary import Loader, loader, loaders
 
 
 class Loading:
@@ -44,8 +44,7 @@ class Loading:
     @property
     def declarations(self) -> list[Declaration]:
         """The relations and rules that the ops of the graph are loaded by."""
-        made = self._loaders.values()
-        return [Declaration(text) for text in dict.fromkeys(t for m in made for t in m.texts)]
+        return [Declaration(text) for text in loaders(self._loaders)]
 
     def load(self, engine: Engine) -> None:
         """Insert the rows, make the terms, and unite idioms with what they were recorded for."""

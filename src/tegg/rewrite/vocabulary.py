@@ -95,3 +95,8 @@ def loader(op: Op) -> Loader:
         f"(relation {name} ({' '.join(['String', *sorts, 'i64 String String'])}))",
         f"(ruleset {ruleset}) (rule (({name} {row})) ((let n (Node i)) (union ({term}) n) "
         f"(set (shape n) s) (set (dtype n) d)) :ruleset {ruleset} :name \"{ruleset}\")"))
+
+
+def loaders(ops: Iterable[Op]) -> list[str]:
+    """The texts that declare how nodes of some ops are loaded, each once."""
+    return list(dict.fromkeys(text for op in ops for text in loader(op).texts))
