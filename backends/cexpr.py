@@ -183,8 +183,10 @@ class Expressions:
         a, b = (self.ref(x, copy, lanes) for x in product.args)
         return f"{'v' if lanes else 's'}{REGISTER[product.dtype.name]}_fma({a}, {b}, {term})"
 
-    def value(self, v: Val, copy: int = 0, fused: Val | None = None) -> str:
-        """The expression that computes a value from its operands; loads are said elsewhere."""
+    def value(self, v: Val, copy: int = 0, fused: Val | None = None,
+              stored: bool = False) -> str:
+        """The expression that computes a value from its operands; loads are said elsewhere.
+        fused, stored: as a Let has them."""
         lanes = self.is_vector(v)
         if fused is not None:
             term = next(a for a in v.args if a is not fused)
@@ -198,7 +200,7 @@ class Expressions:
             return self._cast_scalar(dim(v.attr), v.dtype)
         args = [self.ref(a, copy, lanes) for a in v.args]
         if v.op == "Cast":
-            return self.cast(args[0], v.args[0].dtype, v.dtype, lanes)
+            return self.cast(args[0], v.args[0].dtype, v.dtype, lanes, stored)
         return self.operation(v, args, lanes)
 
     def operation(self, v: Val, args: list[str], lanes: bool) -> str:
@@ -221,14 +223,15 @@ class Expressions:
             return f"({text} != 0)"
         return f"({self.dialect.scalar[REGISTER[d.name]]}){text}"
 
-    def cast(self, x: str, source: DType, to: DType, lanes: bool) -> str:
-        """A conversion; to a half it rounds, and stays float32 in its register."""
+    def cast(self, x: str, source: DType, to: DType, lanes: bool, stored: bool = False) -> str:
+        """A conversion; to a half it rounds, unless a store will, and stays float32 in its
+        register."""
         a, b = REGISTER[source.name], REGISTER[to.name]
         prefix = "v" if lanes else "s"
         if to.kind == "bool":
             return x if a == "b" else f"{prefix}{a}_test({x} != 0)"
         out = x if a == b else f"{prefix}{a}_to_{b}({x})"
-        if to.is_float and to.itemsize == 2 and source is not to:
+        if to.is_float and to.itemsize == 2 and source is not to and not stored:
             return f"{prefix}{MEMORY[to.name]}_round({out})"
         return out
 

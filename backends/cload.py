@@ -16,11 +16,12 @@ from tegg.kernel.value import Load, Val
 class Loads(Expressions):
     """Prints loads, beside all other values."""
 
-    def value(self, v: Val, copy: int = 0, fused: Val | None = None) -> str:
+    def value(self, v: Val, copy: int = 0, fused: Val | None = None,
+              stored: bool = False) -> str:
         """The expression that computes a value from its operands."""
         if v.op == "load":
             return self._vector_load(v, copy) if self.is_vector(v) else self._scalar_load(v)
-        return super().value(v, copy, fused)
+        return super().value(v, copy, fused, stored)
 
     def _scalar_load(self, v: Val) -> str:
         load: Load = v.attr

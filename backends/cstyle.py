@@ -44,7 +44,7 @@ class Printer(Memory):
         if isinstance(s, Let) and s.value.op == "scan":
             self._scan(s.value)
         elif isinstance(s, Let):
-            self._define(s.value, lambda u: self.value(s.value, u, s.fused))
+            self._define(s.value, lambda u: self.value(s.value, u, s.fused, s.stored))
         elif isinstance(s, Fetch):
             self._define(s.value, lambda u: self._fetch(s.value, s.array, u))
         elif isinstance(s, Keep):

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from simt import fake_cublas
 from tegg.backends.cuda import nvrtc
 from tegg.backends.cuda.cubin import cubin
-from tegg.backends.cuda import driver
+from tegg.backends.cuda import cublas, driver
 from tegg.backends.cuda.driver import open_device
 from tegg.backends.cuda.program import prelude, source_of
 from tegg.backends.cuda.target import Cuda, target
@@ -196,11 +196,15 @@ def test_measured_prices_decide():
 # ---- the whole
 @pytest.fixture
 def quick(gpu, monkeypatch):
-    """The played device, few small cases, and figures of a device that is not played."""
+    """The played device, few small cases, and figures of a device that is not played. A library that
+    is installed here has no such device."""
+    monkeypatch.setattr(cublas, "places", lambda: iter(()))
+    cublas.library.cache_clear()
     monkeypatch.setattr(measure, "QUICK", SMALL)
     monkeypatch.setattr(measure, "figures", lambda device, code, quick, step: (
         [step(s) for s in figures.STEPS], FOUND)[1])
-    return gpu
+    yield gpu
+    cublas.library.cache_clear()
 
 
 def test_tuning(quick, monkeypatch):

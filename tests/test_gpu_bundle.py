@@ -208,7 +208,8 @@ def test_a_profile_of_what_was_measured_there(run, bundle, maker, tmp_path):
     assert found["architecture"] == 90 and {c[0].split("(")[0] for c in found["cases"]} >= {
         "chain of 4 in f32", "3 x Exp2", "CudaTiled", "CudaMma"}
     assert all(s > 0 for _, s in found["cases"])
-    assert "missing: cuBLAS" in done.stdout
+    # one that is installed here finds no GPU
+    assert re.search("missing: cuBLAS|left out: BlasGemm.*cuBLAS refuses", done.stdout)
     made = prices.profile(found, PRICES)
     made.write(tmp_path / "sm.toml")
     again = read_profile(tmp_path / "sm.toml", "cuda", "Simulated GPU, sm_90")

@@ -94,3 +94,26 @@ def test_integers_are_not_fused():
     g = Draw()
     x = g.x(64, dtype="i32")
     assert "fma" not in lower(g, [g.add(g.mul(x, x), x)], "k", C(16)).source
+
+
+@pytest.mark.parametrize("half", ["f16", "bf16"])
+def test_a_conversion_that_only_stores_read_is_made_by_them(half):
+    """A store rounds: what is read elsewhere too, or kept, has been rounded before."""
+    g = Draw()
+    x = g.mul(g.x(64), 3.0)
+    once = lower(g, [g.cast(x, half)], "k", C(16)).source
+    assert "_round(" not in once and "_store(b1" in once
+    again = g.cast(x, half)
+    read = lower(g, [again, g.add(g.cast(again, f32), 1.0)], "k", C(16)).source
+    assert "_round(" in read
+    rows = g.cast(g.softmax(g.x(9, 64), 1), half)
+    kept = lower(g, [g.softmax(g.cast(rows, f32), 1)], "k", C(16)).source
+    assert "_round(" in kept
+
+
+@pytest.mark.parametrize("half", ["f16", "bf16"])
+def test_what_combines_with_memory_is_rounded_before(half):
+    g = Draw()
+    old, at, x = g.x(8, 64, dtype=half), g.input("at", (20,), "i64"), g.x(20, 64)
+    code = lower(g, [g.op("Scatter", old, at, g.cast(x, half), 0, "add")], "k", C(16))
+    assert "_round(" in code.source

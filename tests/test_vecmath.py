@@ -4,6 +4,7 @@ import ctypes
 import math
 from dataclasses import replace
 
+import ml_dtypes
 import numpy as np
 import pytest
 from tegg.backends.cpu import toolchain
@@ -67,6 +68,16 @@ def _compiles(compiler):
 
 
 MACHINES = dict(_machines())
+_HALVES = """
+void put_g(const float *x, uint16_t *y, long c) {
+  for (long i = 0; i < c; i += TEGG_LANES) vg_store(y + i, vf_load(x + i)); }
+void put_h(const float *x, uint16_t *y, long c) {
+  for (long i = 0; i < c; i += TEGG_LANES) vh_store(y + i, vf_load(x + i)); }
+void round_g(const float *x, float *y, long c) {
+  for (long i = 0; i < c; i += TEGG_LANES) vf_store(y + i, vg_round(vf_load(x + i))); }
+void round_h(const float *x, float *y, long c) {
+  for (long i = 0; i < c; i += TEGG_LANES) vf_store(y + i, vh_round(vf_load(x + i))); }
+"""
 
 
 class Functions:
@@ -74,6 +85,7 @@ class Functions:
 
     def __init__(self, lanes: int, compiler: toolchain.Toolchain) -> None:
         text = prelude(lanes) + "\n" + "".join(_FUNCTION.format(n=n) for n in NAMES) + _FMA + _MOD
+        text += _HALVES
         text += "const struct rt_table *tegg_rt;\n"
         self.library = ctypes.CDLL(str(compiler.shared_object(default(), {"m": text}, "vecmath")))
 
@@ -247,3 +259,27 @@ def test_remainders_are_exact(run):
         want = np.fmod(x, y)
     same = (got.view(np.uint32) == want.view(np.uint32)) | (np.isnan(got) & np.isnan(want))
     assert same.all(), [(x[i], y[i], got[i], want[i]) for i in np.flatnonzero(~same)[:5]]
+
+
+# ---- halves
+@pytest.mark.parametrize("letter, half", [("g", ml_dtypes.bfloat16), ("h", np.float16)])
+def test_halves_are_rounded_to_nearest_even(run, letter, half):
+    """Stored or kept in a register, subnormal numbers, ties, infinities and NaN included; one number
+    that needs another way than those beside it changes none of them."""
+    base = np.arange(0, 2**32, 2**15 * 3 + 1, dtype=np.int64)
+    ties = np.arange(0, 2**32, 2**20, dtype=np.int64) + 2**15
+    bits = np.concatenate([base, ties, ties - 1, ties + 1, np.arange(0, 2**24, 9973), [
+        0, 2**31, 1, 2**31 + 1, 0x7f7fffff, 0x7f800000, 0xff800000, 0x7f800001, 0xffffffff]])
+    x = np.random.default_rng(5).permutation(bits).astype(np.uint32).view(np.float32)
+    x = np.resize(x, len(x) // BATCH * BATCH)
+    with np.errstate(all="ignore"):
+        want = x.astype(half)
+    stored, kept = np.empty(len(x), half), np.empty_like(x)
+    for f, to in ((f"put_{letter}", stored), (f"round_{letter}", kept)):
+        run.library[f](*(v.ctypes.data_as(ctypes.c_void_p) for v in (x, to)), ctypes.c_long(len(x)))
+    for got in (stored, kept.astype(half)):
+        same = (got.view(np.uint16) == want.view(np.uint16)) | (np.isnan(got) & np.isnan(want))
+        assert same.all(), [(x[i], got[i], want[i]) for i in np.flatnonzero(~same)[:5]]
+        assert (np.isnan(got) == np.isnan(x)).all()
+    exact = kept.astype(half).astype(np.float32)
+    assert ((exact == kept) | np.isnan(kept)).all()

@@ -19,6 +19,7 @@ from tegg.kernel.index import Var
 from tegg.kernel.lane import Lanes
 from tegg.kernel.loops import Ahead, Stmt, Store, arrays
 from tegg.kernel.place import Limits, Placer
+from tegg.kernel.stored import left_to_stores
 from tegg.kernel.value import Val, reachable
 from tegg.kernel.vectorise import Vectoriser
 
@@ -182,8 +183,8 @@ class Hooks:
                                        given)]
         stmts += [Store(w) for w in write]
         lines, results = print_hook(
-            self.dialect, self.contraction.propagation.algebra, stmts, () if write else wanted,
-            named, {i: n for i, (_, n) in given.items()}, vector, masked)
+            self.dialect, self.contraction.propagation.algebra, left_to_stores(stmts),
+            () if write else wanted, named, {i: n for i, (_, n) in given.items()}, vector, masked)
         head = [] if not masked else [
             "  const int mask = (1 << left) - 1; (void)mask;",
             f"  const {self.dialect.vector['b']} lanes = lane_range(0, left - 1); (void)lanes;"]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tegg.backends.cpu.instructions import PAIRS
 from tegg.backends.cpu.templates import Operand
+from tegg.backends.cpu.windows import nodes_of
 from tegg.contraction import Spec
 from tegg.dim import Dim, hint, product
 from tegg.dtype import DType, bf16, f32
@@ -198,20 +199,18 @@ def _windows(view: View, c: int) -> Iterator[tuple[tuple[int, Slide], ...]]:
     """Axes of a class that are places of windows, outermost first, the taps of each after it: of
     its own, or of what it splits into groups of channels."""
     yield from _chains(view, c)
-    for n in view.nodes[c]:
-        if n.op.name == "Reshape":
-            here, there = view.shape[c], view.shape[n.args[0]]
-            moved = len(here) - len(there)
-            for chain in _chains(view, n.args[0]):
-                if here[chain[0][0] + moved:] == there[chain[0][0]:]:
-                    yield tuple((i + moved, s) for i, s in chain)
+    for n in nodes_of(view, c, "Reshape"):
+        here, there = view.shape[c], view.shape[n.args[0]]
+        moved = len(here) - len(there)
+        for chain in _chains(view, n.args[0]):
+            if here[chain[0][0] + moved:] == there[chain[0][0]:]:
+                yield tuple((i + moved, s) for i, s in chain)
 
 
 def _chains(view: View, c: int) -> Iterator[tuple[tuple[int, Slide], ...]]:
     """Windows of windows, as many as there are."""
-    for n in view.nodes[c]:
-        if n.op.name == "Window":
-            axis, taps, stride, dilation = n.attrs
-            own = (axis, Slide(1, taps, stride, dilation))
-            below = [b for b in _chains(view, n.args[0]) if b[-1][0] + 1 < axis]
-            yield from ((*b, own) for b in below or [()])
+    for n in nodes_of(view, c, "Window"):
+        axis, taps, stride, dilation = n.attrs
+        own = (axis, Slide(1, taps, stride, dilation))
+        below = [b for b in _chains(view, n.args[0]) if b[-1][0] + 1 < axis]
+        yield from ((*b, own) for b in below or [()])

@@ -1,13 +1,8 @@
 // Numbers that are held in 8 and 16 bits inside products: groups of them go into panels, and come out.
 #ifndef TEGG_NARROW
 #define TEGG_NARROW
-// The bits of bfloat16 in the upper half of each lane, to nearest even; NaN stays NaN.
-INL vi vf_rounded(vf x) {
-  vi b = (vi)x, nan = (b & 0x7fffffff) > 0x7f800000;
-  return vi_sel(nan, b | 0x400000, b + 0x7fff + ((b >> 16) & 1)) & (int32_t)0xffff0000;
-}
 INL void put_g2(uint16_t *to, vf a, vf b) {
-  vi_store((int32_t *)to, ((vf_rounded(a) >> 16) & 0xffff) | vf_rounded(b));
+  vi_store((int32_t *)to, vs_to_i(vs_f_to_g(a)) | vs_to_i(vs_f_to_g(b)) << 16);
 }
 INL void put_h1(uint16_t *to, vf a) { vh_store(to, a); }
 INL void put_bytes(void *to, vi a, vi b, vi c, vi d) {

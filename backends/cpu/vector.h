@@ -424,7 +424,7 @@ INL vs vs_f_to_h(vf x) {
 }
 #endif
 INL vf vs_g_to_f(vs g) { return (vf)(vs_to_i(g) << 16); }
-INL vf vg_round(vf x) {
+INL vf vf_near_g(vf x) {
   vi b = (vi)x, near = (b + 0x7fff + ((b >> 16) & 1)) & (int32_t)0xffff0000;
 #if TEGG_LANES == 16 && defined(__AVX512F__) && __has_builtin(__builtin_ia32_pord512_mask)
   return (vf)__builtin_ia32_pord512_mask(b & (int32_t)0xffff0000, vi_splat(0x400000), near,
@@ -433,7 +433,20 @@ INL vf vg_round(vf x) {
   return (vf)vi_sel((b & 0x7fffffff) > 0x7f800000, (b & (int32_t)0xffff0000) | 0x400000, near);
 #endif
 }
-INL vs vs_f_to_g(vf x) { return vi_to_s((vi)vg_round(x) >> 16); }
+#if TEGG_LANES == 16 && defined(__AVX512BF16__) && defined(__AVX512DQ__) && \
+    __has_builtin(__builtin_ia32_fpclassps512_mask)
+INL vs vs_f_to_g(vf x) {  // by one instruction, which takes subnormal numbers for 0
+  vs g;
+  __asm__("vcvtneps2bf16 %1, %0" : "=v"(g) : "v"(x));
+  if (__builtin_expect(__builtin_ia32_fpclassps512_mask(x, 0x20, -1), 0))
+    g = vi_to_s((vi)vf_near_g(x) >> 16);
+  return g;
+}
+INL vf vg_round(vf x) { return vs_g_to_f(vs_f_to_g(x)); }
+#else
+INL vs vs_f_to_g(vf x) { return vi_to_s((vi)vf_near_g(x) >> 16); }
+INL vf vg_round(vf x) { return vf_near_g(x); }
+#endif
 INL vf vh_round(vf x) { return vs_h_to_f(vs_f_to_h(x)); }
 INL float sh_round(float x) { return h_to_f(f_to_h(x)); }
 INL float sg_round(float x) { return g_to_f(f_to_g(x)); }

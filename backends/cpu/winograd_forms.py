@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from tegg.backends.cpu.templates import issue_slots
+from tegg.backends.cpu.windows import nodes_of
 from tegg.contraction import Spec
 from tegg.dim import Shape, product
 from tegg.dtype import DType, f32
@@ -179,6 +180,7 @@ class WinogradForms:
 def _windows(view: View, c: int) -> list[tuple[int, int]]:
     """Axes i < j of a class that are places of windows of 3 by 3, the taps of each after it."""
     def plain(node: Any) -> bool:
-        return node.op.name == "Window" and node.attrs[1:] == (TAPS, 1, 1)
-    return [(m.attrs[0], n.attrs[0]) for n in view.nodes[c] if plain(n)
-            for m in view.nodes[n.args[0]] if plain(m) and m.attrs[0] + 1 < n.attrs[0]]
+        return node.attrs[1:] == (TAPS, 1, 1)
+    return [(m.attrs[0], n.attrs[0]) for n in filter(plain, nodes_of(view, c, "Window"))
+            for m in filter(plain, nodes_of(view, n.args[0], "Window"))
+            if m.attrs[0] + 1 < n.attrs[0]]

@@ -79,8 +79,8 @@ class WidePrinter(Printer):
     def operation(self, v: Val, args: list[str], lanes: bool) -> str:
         return super().operation(v, args, False)
 
-    def cast(self, x: str, source, to, lanes: bool) -> str:
-        return super().cast(x, source, to, False)
+    def cast(self, x: str, source, to, lanes: bool, stored: bool = False) -> str:
+        return super().cast(x, source, to, False, stored)
 
     def _atom(self, atom: object, copy: int, lane: int) -> str:
         if isinstance(atom, Gathered):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 
+import ml_dtypes
 import numpy as np
 
 from contender import BF16, Contender, has_bf16
@@ -139,7 +140,8 @@ class Winograd(Tegg):
 
 
 class Bf16(Tegg):
-    """With a licence to hold values, and to multiply, in bfloat16; arguments stay float32."""
+    """All arrays in bfloat16, as PyTorch's are there, and a licence to hold other values, and to
+    multiply, in it."""
 
     name = "tegg.bf16"
     tolerance = BF16
@@ -148,6 +150,10 @@ class Bf16(Tegg):
     def __init__(self, threads):
         super().__init__(threads)
         self.stack = (self.t.Generic(), self.t.Bf16())
+
+    def build(self, workload, inputs):
+        return super().build(workload, {k: v.astype(ml_dtypes.bfloat16) if v.dtype == np.float32
+                                        else v for k, v in inputs.items()})
 
     def supports(self, workload):
         return workload.name != "train_mlp"

@@ -45,10 +45,12 @@ class Array:
 @dataclass(frozen=True, slots=True)
 class Let:
     """A value is computed from its operands; a scan takes its term into its accumulator.
-    ``fused``: the operand that is a product computed here, as one multiply-add."""
+    ``fused``: the operand that is a product computed here, as one multiply-add. ``stored``: it is a
+    conversion to 16 bits that stores make."""
 
     value: Val
     fused: Val | None = None
+    stored: bool = False
 
     def needs(self) -> tuple[Val, ...]:
         """The values that must be there."""

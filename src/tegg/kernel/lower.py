@@ -29,6 +29,7 @@ from tegg.kernel.past import past
 from tegg.kernel.place import Limits, Placer
 from tegg.kernel.propagate import Propagation, Splits
 from tegg.kernel.scan import Blocks, Target, blocked, followers, scan_writes
+from tegg.kernel.stored import left_to_stores
 from tegg.kernel.value import reachable
 from tegg.kernel.vectorise import Vectoriser
 from tegg.kernel.work import measure
@@ -165,7 +166,7 @@ class Lowering:
         """The function that does some writes."""
         vectors = Vectoriser(Lanes(p.algebra, self.language.width))
         placed = nests(writes, lambda: Placer(p.values, vectors, self.limits))
-        body = fuse([s for nest in placed for s in nest.body])
+        body = left_to_stores(fuse([s for nest in placed for s in nest.body]))
         verify(body)
         self.notes += [note for nest in placed for note in nest.notes]
         buffers = self._buffers(writes)
