@@ -4,12 +4,12 @@
                                     [--json FILE]
 
 Measures the machine first (tegg tune) unless --no-tune, which takes the profile of the cache. Per
-kernel of the suite: the relative error of the predicted time, by the generic profile and by the
-measured one. Per workload: covers that are the best under other prices, or without a form or a
-kernel of the best one; Spearman's rank correlation of their predicted and measured times, and the
-share of pairs in the right order, of those whose times differ by more than a tenth. Writes
-benchmarks/results/prediction.md and .json, unless --only leaves workloads out. Takes some minutes;
-best run while the machine does nothing else.
+kernel of the suite: the relative error of the predicted time, by the profile that is shipped for
+such a processor and by the measured one. Per workload: covers that are the best under other prices,
+or without a form or a kernel of the best one; Spearman's rank correlation of their predicted and
+measured times, and the share of pairs in the right order, of those whose times differ by more than
+a tenth. Writes benchmarks/results/prediction.md and .json, unless --only leaves workloads out.
+Takes some minutes; best run while the machine does nothing else.
 """
 
 from __future__ import annotations
@@ -182,7 +182,9 @@ def main() -> int:
     from tegg.extract.cost import load_costs
     start = time.monotonic()
     measured = target().costs() if args.no_tune else target().tune().costs
-    profiles = {"generic": load_costs("cpu/generic", args.threads), "measured": measured}
+    shipped = target().shipped
+    profiles = {shipped.removeprefix("cpu/"): load_costs(shipped, args.threads),
+                "measured": measured}
     chosen = [n for n in graphs.names() if not args.only or n in args.only.split(",")]
     rows, ranks = [], []
     for name in chosen:

@@ -90,6 +90,13 @@ def test_dot_products_accumulate_by_multiply_add():
     assert "= vf_fma(" in code.source
 
 
+def test_neighbouring_axes_that_are_summed_are_one_loop():
+    """Also beside one that is summed apart from them, as statistics of channels are."""
+    g = Draw()
+    source = lower(g, [g.total(g.x(4, 30, 28, 28), 0, 2, 3)], "k", C(16)).source
+    assert "< i2_end; i2 += 64" in source and "i2_end = 768" in source and "i3" not in source
+
+
 def test_integers_are_not_fused():
     g = Draw()
     x = g.x(64, dtype="i32")

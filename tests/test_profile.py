@@ -104,7 +104,9 @@ def test_compile_takes_the_measured_profile_and_makes_new_plans(cache, monkeypat
 
 
 @pytest.mark.parametrize("features, name", [
-    ({"zen", "avx512bf16"}, "cpu/zen4"), ({"zen"}, "cpu/generic"), ({"avx512bf16"}, "cpu/generic")])
+    ({"zen", "avx512bf16"}, "cpu/zen4"), ({"zen", "avx512bf16", "avxvnni"}, "cpu/zen5"),
+    ({"zen"}, "cpu/generic"), ({"zen", "avxvnni"}, "cpu/generic"), ({"avx512bf16"}, "cpu/generic"),
+    ({"avx512bf16", "avxvnni"}, "cpu/generic")])
 def test_what_is_shipped_is_of_the_kind_of_processor(monkeypatch, features, name):
     cpu = Cpu()
     cpu.toolchain = replace(cpu.toolchain, features=frozenset(features))

@@ -78,7 +78,10 @@ class Cpu:
     @property
     def shipped(self) -> str:
         """The profile that is shipped for this kind of processor."""
-        return "cpu/zen4" if {"zen", "avx512bf16"} <= self.toolchain.features else "cpu/generic"
+        has = self.toolchain.features
+        if not {"zen", "avx512bf16"} <= has:
+            return "cpu/generic"
+        return "cpu/zen5" if "avxvnni" in has else "cpu/zen4"
 
     def machine(self) -> str:
         """The processor, in words: what its measured profile is kept by."""

@@ -37,10 +37,11 @@ _NATIVE = (("-march=native",), ("-mcpu=native",), ())  # the first that the comp
 _FEATURES = {
     "__AVX512F__": "avx512f", "__AVX512BW__": "avx512bw", "__AVX512DQ__": "avx512dq",
     "__AVX512VL__": "avx512vl", "__AVX512BF16__": "avx512bf16", "__AVX512FP16__": "avx512fp16",
-    "__AVX512VNNI__": "avx512vnni", "__AVX2__": "avx2", "__AVX__": "avx", "__FMA__": "fma",
-    "__F16C__": "f16c", "__SSE4_1__": "sse41", "__SSE2__": "sse2", "__AMX_TILE__": "amx-tile",
-    "__AMX_BF16__": "amx-bf16", "__AMX_INT8__": "amx-int8", "__ARM_NEON": "neon",
-    "__ARM_FEATURE_FMA": "fma", "__ARM_FEATURE_BF16": "bf16", "__ARM_FEATURE_SVE": "sve",
+    "__AVX512VNNI__": "avx512vnni", "__AVXVNNI__": "avxvnni", "__AVX2__": "avx2",
+    "__AVX__": "avx", "__FMA__": "fma", "__F16C__": "f16c", "__SSE4_1__": "sse41",
+    "__SSE2__": "sse2", "__AMX_TILE__": "amx-tile", "__AMX_BF16__": "amx-bf16",
+    "__AMX_INT8__": "amx-int8", "__ARM_NEON": "neon", "__ARM_FEATURE_FMA": "fma",
+    "__ARM_FEATURE_BF16": "bf16", "__ARM_FEATURE_SVE": "sve",
     **{f"__znver{n}__": "zen" for n in range(1, 6)},
     "__x86_64__": "x86-64", "__aarch64__": "aarch64", "__riscv": "riscv", "__powerpc64__": "ppc64",
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -288,15 +288,28 @@ class Propagation:
         extents = tuple(shape[a] for a in order)
         if 0 in extents:
             return self.values.const(identity(kind, node.dtype), node.dtype)
-        vars, at = self.bind(extents, frozenset().union(*(i.vars() for i in index)))
-        full = list(index)
-        for axis, form in zip(order, at):
-            full[axis] = form
+        vars, full = self._bound(order, extents, index)
         body = yield inner, tuple(full)
         if kind == "prod":
             body = self.widened(body, kind)
         cut = 1 if kind == "prod" else parts(shape, axes)
         return self.narrowed(self.values.reduce(kind, vars, body, body.dtype, cut), node.dtype)
+
+    def _bound(self, axes: Sequence[int], extents: Shape,
+               index: Index) -> tuple[tuple[Var, ...], list[Form]]:
+        """Variables of axes that are reduced, those of neighbours as one, and the whole index."""
+        vars: list[Var] = []
+        full = list(index)
+        free = frozenset().union(*(i.vars() for i in index))
+        first = 0
+        for n in range(1, len(axes) + 1):
+            if n == len(axes) or axes[n] != axes[n - 1] + 1:
+                made, at = self.bind(extents[first:n], free.union(vars))
+                vars += made
+                for axis, form in zip(axes[first:n], at):
+                    full[axis] = form
+                first = n
+        return tuple(vars), full
 
     def widened(self, v: Val, kind: Kind) -> Val:
         """A value as products and running sums keep it: float32 in float64, where there is one."""
