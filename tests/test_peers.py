@@ -132,8 +132,9 @@ def test_bfloat16_is_compared_with_bfloat16(peers) -> None:
 
 
 @pytest.mark.parametrize("page, record, table", [
-    ("README.md", "peers", "page"), ("docs/measured.md", "peers-amd-epyc", "page"),
-    ("docs/measured.md", "peers-amd-epyc", "halves")])
+    ("README.md", "peers", "page"), ("docs/measured.md", "peers", "halves"),
+    ("docs/measured.md", "peers-zen4", "page"), ("docs/measured.md", "peers-zen4", "halves"),
+    ("docs/measured.md", "peers-xeon", "page")])
 def test_tables_of_pages_are_those_of_records(peers, page, record, table) -> None:
     path = peers["page"].RECORD.with_stem(record)
     text = (FOLDER.parent.parent / page).read_text(encoding="utf-8")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from eclass_graphs import contract, layer_norm, linear, row
 from tegg.backends.cpu.emit import C
 
+import tegg
 from tegg.bits import bits_of
 from tegg.dim import dim
 from tegg.dtype import f32, i64
@@ -280,3 +282,19 @@ def test_a_sum_that_is_gathered_reads_each_of_its_terms_so():
     total = g.op("SumReduce", g.input("x", (ROWS, 5, COLUMNS), f32), 1)
     out = g.op("Gather", total, g.input("i", (9,), i64), 2)
     assert dearer(g, out, "gather") == pytest.approx(100.0 * ROWS * 5 * 9)
+
+
+def test_straight_indices_are_those_that_kernels_load_in_runs():
+    from tegg.ir.reading import STRAIGHT
+    from tegg.kernel import straight
+    assert set(straight._RULES) == STRAIGHT
+
+
+@pytest.mark.parametrize("profile", ["cpu/generic", "cpu/zen4", "cpu/zen5"])
+@pytest.mark.parametrize("mode", ["circular", "reflect", "replicate"])
+def test_a_pad_by_its_own_values_is_one_kernel(monkeypatch, profile, mode):
+    """An index that kernels follow in runs is no table, from which each element would be gathered."""
+    monkeypatch.setenv("TEGG_COSTS", profile)
+    x = np.zeros((8, 32, 64, 64), np.float32)
+    f = tegg.compile(lambda x: tegg.pad(x, (2, 2, 2, 2), mode), cache=False)
+    assert len(f.program(x).plan.run) == 1 and not f.program(x).plan.ahead

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
+from tegg.dtype import i64
 from tegg.ir.demand import Values
+
+# Ops by which an index stays a straight run of places almost everywhere: kernels load such runs as
+# they lie (kernel/straight.py).
+STRAIGHT = frozenset({"Add", "Sub", "Neg", "Mul", "Abs", "Maximum", "Minimum", "Select"})
 
 Keys = dict[tuple[int, int], float]  # (index, pass) -> elements wanted
 
@@ -28,3 +33,20 @@ def along_rows(node, values: Values) -> bool:
     """Whether neighbours in a Gather's result come from any place of a row."""
     x, which = (values.shape[a] for a in node.args)
     return node.attrs[0] == len(x) - 1 and which[-1:] not in ((), (1,))
+
+
+def straight(index: int, body: Mapping, values: Values) -> bool:
+    """Whether an index is computed in the kernel, from places alone and by such ops."""
+    todo, seen = [index], {index}
+    while todo:
+        c = todo.pop()
+        node = body.get(c)
+        if node is None:
+            return False
+        place = values.dtype[c] is i64 and (node.op.kind in ("movement", "source")
+                                            or node.op.name in STRAIGHT)
+        if not place and values.dtype[c].kind != "bool":
+            return False
+        todo += [a for a in node.args if a not in seen]
+        seen.update(node.args)
+    return True
