@@ -15,6 +15,8 @@ from tegg.backends.cpu.winograd_forms import Tiles, WinogradForms, group_of
 from tegg.dtype import f32, f64
 from tegg.errors import LoweringError
 from tegg.ir.graph import Node
+from tegg.ir.oracle import evaluate
+from tegg.runtime.driver import Options, compile_graph
 from tegg.testing.draw import Draw
 
 SLACK = 400.0  # transforms round some ten times as often as sums do, and cancel
@@ -180,3 +182,25 @@ def test_which_are_worth_a_look() -> None:
     assert said(shapes, spec, f64, 0, 1, 3) is None
     few = ((8, 64, 3, 3), shapes[1])
     assert said(few, spec, f32, 0, 1, 3) is None
+
+
+# ---- windows of another dtype
+@pytest.mark.parametrize("dtype", ["u8", "f16", "f64"])
+@pytest.mark.parametrize("stack, form, worst", [
+    ((tegg.Generic(),), "CpuDirect", 1e-5),
+    ((tegg.Generic(), tegg.Winograd()), "CpuWinograd", 1e-4)], ids=("direct", "winograd"))
+def test_windows_are_seen_through_a_conversion(dtype, stack, form, worst):
+    """Images of bytes, say, which are converted while rows are put in place."""
+    g = Draw()
+    v, w = g.x(2, 16, 30, 40, dtype=dtype), g.x(48, 16, 3, 3)
+    for axis in (2, 4):
+        v = g.window(v, axis, 3)
+    g.outputs["y"] = g.op("Contract", w, g.cast(v, "f32"), "o,c,k,l;n,c,p,k,q,l;n,o,p,q",
+                          (2, 48, 28, 38))
+    random = np.random.default_rng(0)
+    x = random.integers(0, 200, (2, 16, 30, 40)).astype(g.inputs[0].dtype.numpy)
+    filters = random.standard_normal((48, 16, 3, 3), np.float32)
+    run = compile_graph(g, Options(stack, cache=False))
+    assert [c.label for c in run.plan.run] == [form]
+    (want,) = evaluate(g.outputs.values(), {0: x, 1: filters})
+    assert np.abs(run(x, filters)["y"] - want).max() <= worst * np.abs(want).max()
