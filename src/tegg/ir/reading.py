@@ -29,13 +29,14 @@ def gathered(keys: Keys, apart: Collection[int]) -> float:
     return sum(n for (index, _), n in keys.items() if index in apart)
 
 
-def along_rows(node, values: Values) -> bool:
+def anywhere(node, body: Mapping, values: Values) -> bool:
     """Whether neighbours in a Gather's result come from any place of a row."""
     x, which = (values.shape[a] for a in node.args)
-    return node.attrs[0] == len(x) - 1 and which[-1:] not in ((), (1,))
+    along = node.attrs[0] == len(x) - 1 and which[-1:] not in ((), (1,))
+    return along and not _straight(node.args[1], body, values)
 
 
-def straight(index: int, body: Mapping, values: Values) -> bool:
+def _straight(index: int, body: Mapping, values: Values) -> bool:
     """Whether an index is computed in the kernel, from places alone and by such ops."""
     todo, seen = [index], {index}
     while todo:

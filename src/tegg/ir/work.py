@@ -22,7 +22,7 @@ from tegg.ir.graph import Graph
 from tegg.ir.masks import seen_share
 from tegg.ir.neighbours import Axes, axes_beside
 from tegg.ir.op import PRODUCTS, Op
-from tegg.ir.reading import Keys, along_rows, elements, gathered, straight
+from tegg.ir.reading import Keys, anywhere, elements, gathered
 from tegg.ir.reductions import Reductions
 from tegg.ir.split import parts
 from tegg.ir.template import Extents
@@ -340,8 +340,7 @@ class _Walk:
             for i, a in enumerate(node.args):
                 at = self._path(index, (c, i))
                 whole = node.op.name == "Gather" and i == 0
-                if (whole and along_rows(node, self.model.values)
-                        and not straight(node.args[1], self.body, self.model.values)):
+                if whole and anywhere(node, self.body, self.model.values):
                     self.anywhere.add(at)
                 self._want(a, (at, turn), n if whole else share * self.size[a])
 
