@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from tegg.dim import Dim, evaluate
 from tegg.dtype import DType
 from tegg.kernel.gemm import Gemm
+from tegg.kernel.packed import Packed
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ class Work:
     stored: int       # bytes written
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots, for its source
 class KernelCode:
     """The source of one kernel; ``symbols`` names the sizes it takes, in order.
 
@@ -113,6 +114,9 @@ class KernelCode:
     def symbolic(self) -> bool:
         """Whether sizes that only a call knows have a part in it."""
         return bool(self.symbols) or not all(isinstance(n, int) for n in self.given)
+
+
+KernelCode.source = Packed("source")  # type: ignore[assignment]  # compiled once, then only shown
 
 
 def at_given(code: KernelCode, given: tuple[Dim, ...], takes: tuple[int, ...] = ()) -> KernelCode:

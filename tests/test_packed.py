@@ -1,0 +1,34 @@
+"""The source of a kernel lies compressed, and reads as what was given."""
+
+import pickle
+from dataclasses import replace
+
+import pytest
+
+from tegg.extend import KernelCode, Work
+
+TEXT = "void k0(void *const *buffers) { /* ä */ }\n" * 200
+
+
+def code(text: str = TEXT) -> KernelCode:
+    return KernelCode("k0", text, (), (), (), Work(0, 0, 0, 0))
+
+
+def test_a_source_reads_as_it_was_given():
+    assert code().source == TEXT
+    assert replace(code(), source="other").source == "other"
+    assert replace(code(), name="k1").source == TEXT
+    assert code() == code() != code("other")
+
+
+def test_it_takes_a_tenth_in_memory_and_in_files():
+    assert len(code().__dict__["_source"]) < len(TEXT) // 10
+    assert TEXT not in map(str, code().__dict__.values())
+    saved = pickle.dumps(code())
+    assert len(saved) < len(TEXT) // 5
+    assert pickle.loads(saved).source == TEXT
+
+
+def test_a_class_has_no_source_of_its_own():
+    with pytest.raises(AttributeError, match="KernelCode has no source of its own"):
+        _ = KernelCode.source
