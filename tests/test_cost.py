@@ -53,14 +53,16 @@ def test_profile_from_a_file(tmp_path):
     (profile(levels="3"), "not iterable"),
     (profile(levels="[]"), "at least one level"),
     (profile(loop_rate="0"), "rates, sizes, panel and templates are above 0"),
-    (profile(overlap="1.5"), "overlap is 0 to 1"),
+    (profile(overlap="1.5"), "overlaps are 0 to 1"),
     (profile(call="-1.0"), "above 0"),
     (profile(launch="nan"), "nan is no number"),
     (profile(levels="[{size = inf, thread = nan, total = 2e9, store = 1.0}]"), "nan is no number"),
     (profile(levels="[{size = inf, thread = 1e9, total = 2e9, store = 0.0}]"), "above 0"),
     (profile(apart="1"), "apart is true or false, not 1"),
     (profile(product_half="[1.0]"), "product_half has three numbers"),
-    (profile(ahead_far=-0.1), "overlap is 0 to 1"),
+    (profile(overlap_products=1.5), "overlaps are 0 to 1"),
+    (profile(overlap_products=-0.5), "overlaps are 0 to 1"),
+    (profile(ahead_far=-0.1), "overlaps are 0 to 1"),
     (profile(fresh=0.0), "rates, sizes"),
 ])
 def test_a_bad_profile_is_refused(tmp_path, text, says):
@@ -98,6 +100,26 @@ def test_bytes_count_under_a_compute_bound_kernel():
     assert COSTS.seconds(work, [1e6], []) < COSTS.seconds(work, [8e6], [])
     flat = replace(COSTS, overlap=1.0)
     assert flat.seconds(work, [1e6], []) == flat.seconds(work, [8e6], [])
+
+
+def test_products_hide_more_than_loops():
+    costs = replace(COSTS, overlap=0.0, overlap_products=1.0)
+    extents = Extents(1, 64, 64, 64, f32)
+    work, loop = Demand(products=[Product(extents, "Contract")]), loops(1e6)
+    alone, least = costs.seconds(work, [], []), costs.launch
+    assert costs.seconds(work, [1e3], []) == alone
+    assert costs.seconds(loop, [1e3], []) > costs.seconds(loop, [], [])
+    plain = replace(costs, overlap_products=None)  # as loops then
+    assert plain.seconds(work, [1e3], []) == pytest.approx(
+        alone + plain.seconds(Demand(), [1e3], []) - least)
+
+
+def test_weights_come_from_where_all_of_them_lie():
+    """One fits a cache, all that a run reads do not."""
+    near = COSTS.seconds(Demand(), [], [], [1e6], 1e6)
+    assert near == COSTS.seconds(Demand(), [1e6], [])
+    assert COSTS.seconds(Demand(), [], [], [1e6], 1e9) > 2 * near
+    assert COSTS.memory(1e9, 1, among=1e6) == COSTS.memory(1e9, 1)
 
 
 def test_a_launch_is_the_least_a_kernel_costs():

@@ -160,3 +160,27 @@ def test_a_cone_has_at_most_four_variants():
 def test_every_layer_of_an_encoder_merges_its_projections():
     cover = extract(classes_of(encoder(3)), COSTS)
     assert [len(k.outs) for k in cover.kernels].count(3) == 3
+
+
+def rows_of(kind: str, others: int, gathered: bool = False) -> float:
+    """Seconds that are predicted for the sum of a matrix and a row, of 1 MB, beside so many MB."""
+    g = Graph()
+    w = g.input("w", (512, 512), "f32", kind)
+    far = g.input("far", (512 * others, 512), "f32", "weight")
+    g.outputs["y"] = g.op("SumReduce", w, 1)
+    at = g.input("at", (4,), "i32")
+    g.outputs["far"] = g.op("Gather", far, at, 0) if gathered else g.op("SumReduce", far, 1)
+    if kind == "state":
+        g.updates[0] = g.mul(w, 0.5)
+    s = Stages(classes_of(g))
+    (found,) = (k for k in s.candidates if k.outs == (g.outputs["y"].id,))
+    return found.seconds
+
+
+def test_what_lasts_is_read_from_where_all_of_it_lies():
+    """Weights and states of more than the caches hold; not arguments, nor rows that are looked up
+    in a weight however large."""
+    for kind in ("state", "weight"):
+        assert rows_of(kind, 1024) > 1.2 * rows_of(kind, 1) == 1.2 * rows_of("input", 1), kind
+        assert rows_of(kind, 1024, gathered=True) == rows_of(kind, 1), kind
+    assert rows_of("input", 1024) == rows_of("input", 1)

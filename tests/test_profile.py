@@ -57,7 +57,7 @@ def test_a_profile_is_kept_by_its_processor(cache):
     (lambda t: t.split("[measured]")[0], r"no table \[measured\] with device, machine, date"),
     (lambda t: t.replace("version = 1", "version = 0"), "is of version 0, and this tegg reads"),
     (lambda t: t.replace('device = "cpu"', 'device = "abacus"'), "is for abacus on"),
-    (lambda t: t.replace("overlap = 0.8", "overlap = 8.0"), "overlap is 0 to 1"),
+    (lambda t: t.replace("overlap = 0.8", "overlap = 8.0"), "overlaps are 0 to 1"),
     (lambda t: t.replace("launch = ", "lunch = "), "launch.* is unknown or missing"),
 ])
 def test_a_profile_that_cannot_be_used_is_passed_over_with_the_remedy(cache, change, says):

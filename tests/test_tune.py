@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import product as pairs
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,12 @@ from tegg.backends.cpu.target import Cpu
 from tegg.backends.cpu.tune import measure
 from tegg.backends.cpu.tune.cases import cases
 from tegg.backends.cpu.tune.fit import Traffic, fitted, levels_of
-from tegg.backends.cpu.tune.kernels import Kernels, product
+from tegg.backends.cpu.tune.kernels import Kernels, Memory, product
 from tegg.backends.cpu.tune.machine import FRESH, MODES, Machine
 from tegg.backends.tuning.case import chain, single, tiny
 from tegg.backends.tuning.fitting import Timed, error
 from tegg.errors import BackendError
+from tegg.ir.classes import Fragment
 from tegg.extract.cost import Level, load_costs
 
 GENERIC = load_costs("cpu/generic", 2)
@@ -64,6 +66,25 @@ def test_kernels_are_timed_alone_and_by_threads():
     seconds = [best(kernels.sample(i, 1)) for i in range(len(given))]
     assert all(1e-9 < s < 0.1 for s in seconds) and seconds[1] > 2 * seconds[0]
     assert 1e-9 < best(kernels.sample(4, 2)) < 0.1
+
+
+def test_forms_of_a_product_read_their_weights_from_one_place():
+    """Packed or not; what they write beside is their own."""
+    cpu = Cpu()
+    lanes = cpu.language.width
+    given = [product("CpuDots", (1, 1), 1, 48, 64, lanes=lanes, transposed=True),
+             product("CpuPacked", (1, 2, 1), 1, 48, 64, lanes=lanes),
+             product("CpuPacked", (1, 2, 1), 1, 96, 64, lanes=lanes),
+             product("CpuPacked", (1, 2, 1), 1, 48, 64, lanes=lanes, still=False)]
+    codes = [cpu.lower(Fragment(c.graph, c.outputs, c.anchors), f"k{i}", c.still)
+             for i, c in enumerate(given)]
+    memory = Memory(zip(given, codes))
+    dots, packed, wider, each_time = map(memory.arrays, given, codes)
+    one = dots[1].ctypes.data
+    assert packed[1].ctypes.data == packed[3].ctypes.data == wider[3].ctypes.data == one
+    assert len(each_time) == 4 and one not in {a.ctypes.data for a in each_time}
+    assert len({a.ctypes.data for a in (*dots, *packed)}) == 5
+    assert wider[3].size >= 96 * 64 and packed[0].shape == (64,)
 
 
 # ---- the fit
@@ -125,27 +146,39 @@ def test_narrow_products_are_measured_where_the_machine_has_them():
     assert not {n for names in named.values() for n in names} & set(cases(16, True))
 
 
-# Microseconds of one thread of a Zen 4, where rows are soon, and panels sooner.
-FORMS = {"few rows": {"CpuRows": 21.3, "CpuPacked": 17.5, "CpuDots": 39.7},
-         "few rows of many": {"CpuRows": 95.2, "CpuPacked": 72.8, "CpuDots": 165.4},
-         "one row": {"CpuRows": 273.0, "CpuPacked": 231.0, "CpuDots": 290.0},
-         "one row of many": {"CpuRows": 2070.0, "CpuPacked": 1640.0, "CpuDots": 2390.0}}
+# Microseconds of one thread, where rows are soon, and panels sooner, and what its caches give.
+ZEN4 = {"few rows": {"CpuRows": 21.3, "CpuPacked": 17.5, "CpuDots": 39.7},
+        "few rows of many": {"CpuRows": 95.2, "CpuPacked": 72.8, "CpuDots": 165.4},
+        "one row": {"CpuRows": 273.0, "CpuPacked": 231.0, "CpuDots": 290.0},
+        "one row of many": {"CpuRows": 2070.0, "CpuPacked": 1640.0, "CpuDots": 2390.0}}
+ZEN5 = {"few rows": {"CpuRows": 12.1, "CpuPacked": 8.7, "CpuDots": 20.8},
+        "few rows of many": {"CpuRows": 65.2, "CpuPacked": 36.4, "CpuDots": 72.6},
+        "one row": {"CpuRows": 188.5, "CpuPacked": 160.3, "CpuDots": 178.7},
+        "one row of many": {"CpuRows": 2078.4, "CpuPacked": 1435.5, "CpuDots": 1533.8}}
+CACHES = {"zen4": (Level(7e5, 1.16e11, 2.3e11), Level(1.2e7, 7.8e10, 1.5e11),
+                   Level(2.4e7, 4.6e10, 9e10), Level(math.inf, 3.4e10, 4e10)),
+          "zen5": (Level(2.3e4, 5.2e11, 9.6e11), Level(7e5, 1.98e11, 3.7e11),
+                   Level(1.2e7, 1.25e11, 2.4e11), Level(2.4e7, 6.5e10, 1.27e11),
+                   Level(math.inf, 4.5e10, 5.5e10))}
 
 
-def test_the_form_that_was_sooner_is_the_cheaper_one():
+@pytest.mark.parametrize("caches, forms", [("zen4", ZEN4), ("zen5", ZEN5)])
+def test_the_form_that_was_sooner_is_the_cheaper_one(caches, forms):
     """However far the times of all are from what the model can tell; packing was done before."""
     known = cases(16, quick=False)
     measured = {known[f"{name} {form}"].name: us * 1e-6
-                for name, forms in FORMS.items() for form, us in forms.items()}
-    truth = replace(GENERIC, call=2e-7, overlap=0.0, levels=(
-        Level(7e5, 1.16e11, 2.3e11), Level(1.2e7, 7.8e10, 1.5e11),
-        Level(2.4e7, 4.6e10, 9e10), Level(math.inf, 3.4e10, 4e10)))
+                for name, times in forms.items() for form, us in times.items()}
+    truth = replace(GENERIC, call=2e-7, overlap=0.0, product_rate=3e11 if caches == "zen5" else
+                    GENERIC.product_rate, levels=CACHES[caches])
     traffic, timed = simulated(truth, 16)
-    timed = [replace(t, seconds=measured.get(t.case.name, t.seconds)) for t in timed]
+    timed = [replace(t, seconds=measured.get(t.case.name, t.seconds)) if t.threads == 1 else t
+             for t in timed]
     found = replace(fitted(GENERIC, 2, traffic, timed), ahead=0.0, ahead_far=0.0)
-    for name, forms in FORMS.items():
-        told = {form: known[f"{name} {form}"].seconds(found, 1) for form in forms}
-        assert min(told, key=told.__getitem__) == "CpuPacked", (name, told)
+    for name, threads in pairs(forms, (1, 2)):
+        told = {form: known[f"{name} {form}"].seconds(found, threads) for form in forms[name]}
+        assert min(told, key=told.__getitem__) == "CpuPacked", (name, threads, told)
+        told_more, more = (of["CpuDots"] / of["CpuPacked"] - 1.0 for of in (told, forms[name]))
+        assert 0.4 * more < told_more < 1.3 * more, (name, threads, told)
 
 
 def test_pairs_are_priced_against_floats_of_their_form():

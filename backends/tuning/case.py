@@ -8,13 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tegg.bits import bits_of
-from tegg.dim import hint, product
+from tegg.dim import hint
 from tegg.dtype import DType, f32
 from tegg.extract.cost import Costs
 from tegg.ir.graph import Graph, Node
 from tegg.ir.op import OPS
 from tegg.ir.work import Step, Values, WorkModel
-from tegg.kernel.code import KernelCode
 
 _ALIGN = 64  # bytes: a cache line
 
@@ -83,14 +82,6 @@ def empty(dtype: DType, size: int) -> np.ndarray:
     raw = np.zeros(size * dtype.itemsize + _ALIGN, np.uint8)
     start = -raw.ctypes.data % _ALIGN
     return raw[start:start + size * dtype.itemsize].view(dtype.numpy)
-
-
-def memory(case: Case, code: KernelCode) -> list[np.ndarray]:
-    """Arrays of a kernel: its inputs, drawn, then its results and temporaries."""
-    made = [(n.dtype, product(n.shape)) for n in case.outputs]
-    made += [(t.dtype, t.size) for t in code.temporaries]
-    return [*(drawn(s.dtype, hint(product(s.shape))) for s in case.graph.inputs),
-            *(empty(d, hint(size)) for d, size in made)]
 
 
 # ---- elementwise chains and single ops, on what a first cache holds

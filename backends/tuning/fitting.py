@@ -74,6 +74,12 @@ def template(name: str) -> Parameter:
             lambda c, v: replace(c, templates={**c.templates, name: v}), 0.01, 50.0)
 
 
+def reads(name: str) -> Parameter:
+    """What a template takes to read its operands where they lie, against others."""
+    return (lambda c: c.template_reads.get(name, 1.0),
+            lambda c, v: replace(c, template_reads={**c.template_reads, name: v}), 0.5, 3.0)
+
+
 def dtype_ratio(costs: Costs, timed: Sequence[Timed], dtype: str) -> float:
     """What products of a dtype take, against float32's."""
     parameter: Parameter = (

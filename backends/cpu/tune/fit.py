@@ -12,7 +12,7 @@ from tegg.extract.cost import Costs, Level
 from ..direct_forms import DIRECT
 from ..narrow_forms import narrow_templates
 from ...tuning.fitting import (
-    Parameter, Timed, chains, dtype_ratio, rivals, searched, template, weights)
+    Parameter, Timed, chains, dtype_ratio, reads, rivals, searched, template, weights)
 
 _CALL = 2e-7      # seconds that a stage takes at least: its code and buffers are seldom at hand
 _SHARED = 1e-6    # where threads share it, for they read what others wrote
@@ -23,6 +23,9 @@ _CHEAPEST, _DEAREST = 0.3, 10.0     # of stores, against loads
 _ANY = 16         # lanes: names do not depend on them
 _OVERLAP: tuple[Parameter, ...] = (
     (lambda c: 1.0 - c.overlap, lambda c, v: replace(c, overlap=1.0 - v), 0.02, 1.0),)
+_OVERLAP_PRODUCTS: Parameter = (
+    lambda c: 1.0 - (c.overlap if c.overlap_products is None else c.overlap_products),
+    lambda c, v: replace(c, overlap_products=1.0 - v), 0.1, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +55,8 @@ def fitted(base: Costs, threads: int, traffic: Traffic, timed: Sequence[Timed]) 
     costs = _launch(costs, timed, traffic.barrier)
     costs = searched(costs, [t for t in one if t.case.of == "stream"], _OVERLAP)
     costs = weights(costs, one)
-    costs = _products(costs, [t for t in one if t.case.anchors])
-    return replace(costs, ahead=base.ahead, ahead_far=base.ahead_far)
+    products = _products(_alone(costs), [t for t in one if t.case.anchors])
+    return replace(products, levels=costs.levels, ahead=base.ahead, ahead_far=base.ahead_far)
 
 
 # ---- memory
@@ -124,6 +127,12 @@ def _launch(costs: Costs, timed: Sequence[Timed], barrier: float) -> Costs:
     return replace(costs, call=call, launch=max(call, rest(lambda n: n > 1, max(barrier, _SHARED))))
 
 
+def _alone(costs: Costs) -> Costs:
+    """The same for kernels of which one operand is nearly all that they touch: it shares its level
+    with nothing."""
+    return replace(costs, levels=tuple(replace(v, size=v.size * _FAIR) for v in costs.levels))
+
+
 def _products(costs: Costs, mine: Sequence[Timed]) -> Costs:
     """Rates of products, and of each template against the one that most cases tell of; those of
     narrow numbers tell of nothing else."""
@@ -137,8 +146,8 @@ def _products(costs: Costs, mine: Sequence[Timed]) -> Costs:
     parameters: list[Parameter] = [
         (lambda c: c.product_rate, lambda c, v: replace(c, product_rate=v), 1e8, 1e14),
         (lambda c: c.product_half[2], _with_half, 1.0, 512.0),
-        (lambda c: c.pack, lambda c, v: replace(c, pack=v), 0.5, 100.0)]
-    parameters += [template(n) for n in names if n != fixed]
+        (lambda c: c.pack, lambda c, v: replace(c, pack=v), 0.5, 100.0), _OVERLAP_PRODUCTS]
+    parameters += [of(n) for n in names if n != fixed for of in (template, reads)]
     costs = searched(costs, plain, parameters, rivals(plain))
     ratios = dict(costs.product_dtypes)
     for dtype in {t.case.dtype.name for t in mine} - {"f32"}:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
+from tegg.dim import hint, product as elements
 from tegg.dtype import DType, dtype as as_dtype, f32, i8, i32, u8
 from tegg.extract.cost import Costs
 from tegg.ir.classes import Fragment
@@ -16,7 +17,7 @@ from tegg.ir.op import OPS
 from tegg.kernel.code import KernelCode
 from tegg.planning.plan import Call
 
-from ...tuning.case import Case, memory
+from ...tuning.case import Case, drawn, empty
 from ..direct_forms import Slide, direct_templates, direct_tiles
 from ..library import Library, load
 from ..narrow_forms import narrow_templates
@@ -30,7 +31,7 @@ _LONG = 1.0       # seconds: what every call is said to take, so that threads sh
 
 
 class Kernels:
-    """Cases, compiled as one library, each on memory of its own."""
+    """Cases, compiled as one library."""
 
     def __init__(self, cases: Sequence[Case], lower: Callable[..., KernelCode], costs: Costs,
                  lanes: int) -> None:
@@ -39,17 +40,18 @@ class Kernels:
                        for i, c in enumerate(self.cases)]
         self._library: Library = load(self._codes, lanes=lanes)
         self._costs = costs
+        self._memory = Memory(zip(self.cases, self._codes))
         self._arrays: dict[int, list[np.ndarray]] = {}
 
     def sample(self, number: int, threads: int) -> Sample:
         """Seconds of one run of a case by so many threads, when its memory was touched before."""
         case, code = self.cases[number], self._codes[number]
         if number not in self._arrays:
-            self._arrays[number] = memory(case, code)
+            self._arrays[number] = self._memory.arrays(case, code)
         arrays = self._arrays[number]
         pointers = (ctypes.c_void_p * len(arrays))(*(a.ctypes.data for a in arrays))
         sizes = (ctypes.c_int64 * 1)()
-        early = [i for i, s in enumerate(code.stages) if s.reads and s.reads <= case.still]
+        early = _early(case, code)
         late = [i for i in range(len(code.stages)) if i not in early]
         repeats = max(1, min(_MOST, int(_SAMPLE / case.seconds(self._costs, threads))))
         if early:
@@ -68,6 +70,45 @@ class Kernels:
         call = Call(number, buffers, tuple(stages), _LONG, "tune")
         steps = steps_of(self._codes, [call] * repeats, (), 0.0)
         return Program(with_barriers(steps, set()), self._library.functions, ())
+
+
+class Memory:
+    """Arrays of kernels. Those of one dtype read their weights, packed or not, from the same place:
+    some memory of a machine is twice as fast as other, and forms are to be compared by the rest."""
+
+    def __init__(self, kernels: Iterable[tuple[Case, KernelCode]]) -> None:
+        self._most: dict[str, int] = {}  # elements of the largest weight, by dtype
+        for case, code in kernels:
+            for dtype, size, still in _buffers(case, code):
+                if still:
+                    self._most[dtype.name] = max(size, self._most.get(dtype.name, 0))
+        self._weights: dict[str, np.ndarray] = {}
+
+    def arrays(self, case: Case, code: KernelCode) -> list[np.ndarray]:
+        """A kernel's inputs, drawn, then its results and temporaries. Packing overwrites what it
+        packs, which changes no time."""
+        given = len(case.graph.inputs)
+        return [self._weight(dtype, size) if still else (drawn if i < given else empty)(dtype, size)
+                for i, (dtype, size, still) in enumerate(_buffers(case, code))]
+
+    def _weight(self, dtype: DType, size: int) -> np.ndarray:
+        if dtype.name not in self._weights:
+            self._weights[dtype.name] = drawn(dtype, self._most[dtype.name])
+        return self._weights[dtype.name][:size]
+
+
+def _buffers(case: Case, code: KernelCode) -> Iterator[tuple[DType, int, bool]]:
+    """Of each array its dtype, its size, and whether it is known before a run."""
+    packed = {b for i in _early(case, code) for b in code.stages[i].writes}
+    sizes = [*((n.dtype, elements(n.shape)) for n in (*case.graph.inputs, *case.outputs)),
+             *((t.dtype, t.size) for t in code.temporaries)]
+    for i, (dtype, size) in enumerate(sizes):
+        yield dtype, hint(size), i in case.still or i in packed
+
+
+def _early(case: Case, code: KernelCode) -> list[int]:
+    """Stages that read weights only: they are done before a run."""
+    return [i for i, s in enumerate(code.stages) if s.reads and s.reads <= case.still]
 
 
 def _count(case: Case, code: KernelCode) -> int:

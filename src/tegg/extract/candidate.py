@@ -51,6 +51,17 @@ class Pricer:
                       if c not in roles.roots and c not in roles.carried and (
                           c in roles.weights or (c in roles.nodes and roles.computed(c)))}
         self.narrow = roles.classes.narrow & self.forms.keys() - roles.weights
+        states = {c for pair in roles.classes.states for c in pair if c in values.size}
+        self._resting = roles.still | states  # from one run to the next
+        self._among = self._read_by_runs()
+
+    def _read_by_runs(self) -> float:
+        """Bytes of weights and states: of weights that are gathered from, a run reads little."""
+        gathers = {c for c, ns in self.roles.nodes.items() if ns and ns[0].op.kind == "index"}
+        whole = {c for c in self.roles.weights
+                 if not gathers.issuperset(self.roles.users.get(c, ()))}
+        states = {old for old, _ in self.roles.classes.states if old in self._resting}
+        return sum(self.bytes(c, self.values.size[c]) for c in sorted(whole | states))
 
     def form(self, c: int, wanted: str = "") -> str:
         """The form in which a kernel that wants one reads or writes a class."""
@@ -101,7 +112,7 @@ class Pricer:
         found = self._kind_of.get(c)
         if found is None:
             kind = (self.values.shape[c], self.values.dtype[c], self.forms.get(c),
-                    c in self.narrow, c in self.roles.still)
+                    c in self.narrow, c in self.roles.still, c in self._resting)
             found = self._kind_of[c] = self._kinds.setdefault(kind, -1 - len(self._kinds))
         return found
 
@@ -111,9 +122,13 @@ class Pricer:
             return self.costs.copied(sum(self.bytes(o, self.values.size[o]) for o in outs)), 1
         demand = self.work.demand(outs, body)
         self._decoded(demand, outs, read, write)
-        loaded = [self.bytes(a, demand.reads.get(a, 0), read) for a in leaves]
+        loaded: list[float] = []
+        resting: list[float] = []
+        for a in leaves:
+            reads = resting if a in self._resting else loaded
+            reads.append(self.bytes(a, demand.reads.get(a, 0), read))
         stored = [self.bytes(o, demand.writes.get(o, self.values.size[o]), write) for o in outs]
-        return self.costs.seconds(demand, loaded, stored), demand.values
+        return self.costs.seconds(demand, loaded, stored, resting, self._among), demand.values
 
     def _decoded(self, demand: Demand, outs: tuple[int, ...], read: str, write: str) -> None:
         """Add the casts between forms and the dtypes that kernels compute in. A narrow value is
@@ -146,7 +161,8 @@ class Pricer:
             return 0.0
         if kind in PRODUCTS:
             seconds, _ = self.price((c,), node.args, {c: node})
-            read = (self.costs.memory(self.bytes(a, self.values.size[a]), self.costs.threads)
+            read = (self.costs.memory(self.bytes(a, size[a]), self.costs.threads,
+                                      self._among if a in self._resting else 0.0)
                     for a in dict.fromkeys(node.args))
             return seconds - self.costs.start - sum(read)
         if kind == "copy":

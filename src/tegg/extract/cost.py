@@ -39,7 +39,8 @@ class Costs:
       where one thread runs it, which is done where it is sooner; ``launch`` if it is not given.
     overlap: share of the shorter of memory and compute time that hides behind the longer one; a
       plain roofline (1.0) cannot tell a kernel that saves bytes under a product from one that
-      does not.
+      does not. overlap_products: the same in kernels with products, whose arithmetic reads ahead
+      of itself; ``overlap`` if it is not given.
     levels: caches and memory, nearest first; the last one takes everything.
     store: times that a written byte costs a read one (a line is read before it is written).
     loop_rate: weighted scalar operations of generated loops; ``ops`` overrides the op table's
@@ -54,7 +55,8 @@ class Costs:
       as. ahead: the share of packing ahead that a run pays for; ahead_far: of panels that no cache
       holds, a second copy of which has to earn its memory too. fresh: bytes a second at which the
       system gives memory that panels then keep. ``templates`` multiplies the time
-      of products per template (its op's name).
+      of products per template (its op's name), ``template_reads`` that of reading their operands
+      where they lie.
     apart: reductions that the kernel of a product needs are stages of their own before it, which
       read what they reduce from memory.
     latency: seconds until what is read from memory is there. own_rate: bytes a second that a
@@ -76,6 +78,7 @@ class Costs:
     product_rate: float
     product_half: tuple[float, float, float]
     panel: int
+    overlap_products: float | None = None
     pack: float = 5.0
     ahead: float = 0.01
     ahead_far: float = 0.01
@@ -92,6 +95,7 @@ class Costs:
     loop_dtypes: Mapping[str, float] = field(default_factory=dict)
     product_dtypes: Mapping[str, float] = field(default_factory=dict)
     templates: Mapping[str, float] = field(default_factory=dict)
+    template_reads: Mapping[str, float] = field(default_factory=dict)
     forms: Mapping[str, float] = field(default_factory=dict)  # storage form -> bytes an element
 
     def itemsize(self, dtype: DType, form: str = "") -> float:
@@ -113,31 +117,37 @@ class Costs:
         """The same device, where so many threads run."""
         return replace(self, threads=threads)
 
-    def seconds(self, work: Demand, loaded: Sequence[float], stored: Sequence[float]) -> float:
+    def seconds(self, work: Demand, loaded: Sequence[float], stored: Sequence[float],
+                resting: Sequence[float] = (), among: float = 0.0) -> float:
         """Predicted time of one kernel that reads and writes buffers of so many bytes: memory
-        against compute, then its launch."""
-        alone = self._seconds(work, loaded, stored, 1)
+        against compute, then its launch. ``resting``: what it reads of weights and states, which
+        lie among so many bytes that every run of the program reads."""
+        alone = self._seconds(work, loaded, stored, resting, among, 1)
         if self.threads == 1:
             return alone
-        together = self._seconds(work, loaded, stored, self.threads)
+        together = self._seconds(work, loaded, stored, resting, among, self.threads)
         return together if self.call is None else min(alone, together)
 
     def _seconds(self, work: Demand, loaded: Sequence[float], stored: Sequence[float],
-                 most: int) -> float:
+                 resting: Sequence[float], among: float, most: int) -> float:
         """The same with at most so many threads."""
         threads = min(most, max(1, work.rows)) if work.rows is not None else most
-        memory = (sum(self.memory(b, threads) for b in loaded)
-                  + sum(self.written(b, threads) for b in stored))
+        slower = max((self.template_reads.get(p.op, 1.0) for p in work.products), default=1.0)
+        memory = slower * (sum(self.memory(b, threads) for b in loaded)
+                           + sum(self.memory(b, threads, among) for b in resting))
+        memory += sum(self.written(b, threads) for b in stored)
         compute = sum(self.product(p) for p in work.products)
         for dtype, operations in work.loops:
             compute += operations * self.loop_dtypes.get(dtype.name, 1.0) / self.loop_rate
         compute /= threads
         memory += sum(self.copies(p, threads) for p in work.products)
-        memory += sum(self.panels(p, threads) for p in work.products)
+        memory += sum(self.panels(p, threads, among) for p in work.products)
         stages = 1 + max(map(self.stages, work.products), default=0)
         longer, shorter = max(memory, compute), min(memory, compute)
         start = self.launch if most > 1 or self.call is None else self.call
-        return longer + (1.0 - self.overlap) * shorter + start * (stages + work.splits)
+        own = self.overlap_products if work.products else None
+        overlap = self.overlap if own is None else own
+        return longer + (1.0 - overlap) * shorter + start * (stages + work.splits)
 
     @property
     def start(self) -> float:
@@ -151,13 +161,15 @@ class Costs:
             return _SERIAL
         return self.launch * self.threads / (self.threads - 1)
 
-    def memory(self, size: float, threads: int) -> float:
-        """Seconds to read a buffer of ``size`` bytes from where it lies since it was written.
+    def memory(self, size: float, threads: int, among: float = 0.0) -> float:
+        """Seconds to read a buffer of ``size`` bytes from where it lies since it was written, or
+        since ``among`` bytes were read with it.
 
         Each buffer is judged by itself: were it by what the kernel touches in all, two kernels
-        would seem cheaper than one that does the work of both.
+        would seem cheaper than one that does the work of both. Weights and states are judged by
+        all of them that a run reads: that is as much in any plan.
         """
-        level = self._level(size)
+        level = self._level(max(size, among))
         return size / min(level.thread * threads, level.total)
 
     def written(self, size: float, threads: int) -> float:
@@ -216,12 +228,12 @@ class Costs:
                 out += self._share(p) * done.packed * size / self.fresh
         return out
 
-    def panels(self, p: Product, threads: int) -> float:
+    def panels(self, p: Product, threads: int, among: float = 0.0) -> float:
         """Seconds to read what was packed before the run, in place of what it was packed from."""
         done = p.execution
         if not p.ready or done is None or not done.kept:
             return 0.0
-        return self.memory(done.kept * (done.itemsize or p.extents.dtype.itemsize), threads)
+        return self.memory(done.kept * (done.itemsize or p.extents.dtype.itemsize), threads, among)
 
     def stages(self, p: Product) -> int:
         """How many functions of a template wait for one another, beyond the first."""
@@ -327,15 +339,17 @@ def checked_costs(data: dict, source: str) -> Costs:
     costs = Costs(**data)
     numbers: list[float] = [costs.threads, len(costs.levels), costs.loop_rate, costs.product_rate,
                             costs.panel, costs.store, costs.fresh, costs.copy_rate,
-                            costs.own_rate, *costs.templates.values()]
+                            costs.own_rate, *costs.templates.values(),
+                            *costs.template_reads.values()]
     for level in costs.levels:
         numbers += [level.size, level.thread, level.total,
                     1.0 if level.store is None else level.store]
     shares = (costs.launch, costs.call or 0.0, costs.pack, costs.ahead, costs.ahead_far,
               costs.close, costs.gather, costs.copy, costs.latency)
-    if (min(numbers) <= 0 or min(shares) < 0 or not 0 <= costs.overlap <= 1
+    hidden = costs.overlap, costs.overlap_products or 0.0
+    if (min(numbers) <= 0 or min(shares) < 0 or min(hidden) < 0 or max(hidden) > 1
             or len(costs.product_half) != 3):
         raise ArgumentError(f"cost profile {source}: threads, rates, sizes, panel and templates "
-                            f"are above 0, overlap is 0 to 1, there is at least one level, and "
+                            f"are above 0, overlaps are 0 to 1, there is at least one level, and "
                             f"product_half has three numbers")
     return costs
