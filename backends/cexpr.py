@@ -32,7 +32,8 @@ class Dialect:
     type of an element. ops: ``(op name, class) -> template`` with ``{0}`` .. for operands,
     ``{v}`` for the prefix of functions, ``{m}`` for that of vector mathematics, ``{f}`` for the
     suffix of float literals; the class is ``float``, ``int`` or ``bool``. gathers: the memory
-    letters of which a vector can be read from positions in vectors. index: the type of what counts.
+    letters of which a vector can be read from positions in vectors; nears: those of which positions
+    that lie near each other are read sooner. index: the type of what counts.
     """
 
     width: int
@@ -41,6 +42,7 @@ class Dialect:
     memory: Mapping[str, str]
     ops: Mapping[tuple[str, str], str]
     gathers: frozenset[str] = frozenset()
+    nears: frozenset[str] = frozenset()
     index: str = "int64_t"
 
     @property

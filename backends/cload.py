@@ -9,7 +9,7 @@ from tegg.dim import Dim, upper_bound
 from tegg.dtype import DType
 from tegg.kernel.index import Form, Gathered, Guard
 from tegg.kernel.lane import EVERY_OTHER
-from tegg.kernel.straight import END, run
+from tegg.kernel.straight import END, Straight, run
 from tegg.kernel.value import Load, Val
 
 
@@ -41,7 +41,11 @@ class Loads(Expressions):
             text = f"v{REGISTER[v.dtype.name]}_reverse(v{letter}_load(b{load.slot} + " \
                    f"{self.form(load.form, copy)} - {self.dialect.width - 1}))"
             return self._where(load.guards, follow, text, v.dtype, copy)
-        return self._run(v, letter, follow, copy) + self._any_load(v, letter, copy)
+        found = run(self.lanes, load.form, var, self._named)
+        if found is None or any(c not in (0, 1) for c in follow):
+            return self._any_load(v, letter, copy)
+        return (self._run(v, letter, follow, copy, found)
+                + (self._near_load(load, letter, copy, found) or self._any_load(v, letter, copy)))
 
     def _any_load(self, v: Val, letter: str, copy: int) -> str:
         """Lanes from anywhere: gathered by the machine where it can, else one by one."""
@@ -96,12 +100,27 @@ class Loads(Expressions):
                 f"{' & '.join(masks) or '-1'})")
         return self._where(load.guards, follow, text, v.dtype, copy)
 
-    def _run(self, v: Val, letter: str, follow: list[Dim | None], copy: int) -> str:
+    def _near_load(self, load: Load, letter: str, copy: int, found: Straight) -> str | None:
+        """Lanes of one axis at an end of a run, which lie near one another: a load and a
+        permutation. None where the axis is not one of neighbours, or a guard says what is read."""
+        inside = [a for a in load.form.terms if isinstance(a, Gathered) and self.is_vector(a.value)]
+        at = self._positions(load.form, copy)
+        if letter not in self.dialect.nears or len(inside) != 1 or at is None or load.guards:
+            return None
+        (a,), (first, positions, kind) = inside, at
+        base = load.form + Form(0, {a: -1})
+        if load.form.terms[a] != 1 or kind != "i" or self.lanes.coefficient(
+                base, self.at.vector) != 0:
+            return None
+        start = self.form(found.form + base * -1, copy)
+        where, axis = f"b{load.slot}{first}, {positions}", f"{start}, {dim(a.extent)}"
+        return (f"v{letter}_nearm({where}, lanes, {axis})" if self.at.masked
+                else f"v{letter}_near({where}, {axis})")
+
+    def _run(self, v: Val, letter: str, follow: list[Dim | None], copy: int,
+             found: Straight) -> str:
         """``all lanes are neighbours ? what they load :``, where most vectors are such a run."""
         load: Load = v.attr
-        found = run(self.lanes, load.form, self.at.vector, self._named)
-        if found is None or any(c not in (0, 1) for c in follow):
-            return ""
         tests = [t for g in dict.fromkeys(found.guards) for t in self._in_all_lanes(g, copy)]
         straight = Load(load.slot, found.form, load.guards)
         text = self._contiguous_load(v, straight, letter, follow, copy)

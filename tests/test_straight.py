@@ -180,7 +180,9 @@ def test_axes_around_which_their_own_values_stand(mode, width):
     for rows, n, before, after, dtype in [
             (3, 64, 2, 2, "f32"), (2, 5, 4, 3, "f32"), (1, 33, 0, 16, "f32"), (4, 17, 1, 0, "f64"),
             (2, 40, 3, 9, "u8"), (2, 19, 2, 2, "f16"), (3, 31, 5, 1, "bool"), (2, 48, 1, 1, "i64"),
-            (0, 20, 2, 2, "f32"), (5, 1, 0, 0, "f32"), (2, 2, 1, 1, "bf16"), (1, 18, 0, 0, "i8")]:
+            (0, 20, 2, 2, "f32"), (5, 1, 0, 0, "f32"), (2, 2, 1, 1, "bf16"), (1, 18, 0, 0, "i8"),
+            (3, 16, 2, 2, "i32"), (2, 15, 9, 2, "i32"), (2, 64, 40, 50, "f32"),
+            (2, 32, 16, 17, "i32")]:
         x = g.x(rows, n, dtype=dtype)
         outputs.append(around(g, x, 1, before, after, mode))
     if mode == "replicate":
@@ -188,7 +190,16 @@ def test_axes_around_which_their_own_values_stand(mode, width):
     x = g.x(2, 21, 18)
     outputs.append(around(g, around(g, x, 1, 2, 3, mode), 2, 3, 2, mode))
     code = check(g, outputs, width=width)
-    assert "? vf_load(b" in code.source
+    assert "? vf_load(b" in code.source and "? vi_load(b" in code.source
+    assert ": vf_near(b" in code.source and ": vi_nearm(b" in code.source
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.sampled_from(["reflect", "replicate"]), st.integers(8, 70), st.data())
+def test_ends_of_axes_are_near_wherever_vectors_begin(mode, n, data):
+    before, after = (data.draw(st.integers(0, min(n - 1, 24))) for _ in range(2))
+    g = Draw()
+    check(g, [around(g, g.x(2, n), 1, before, after, mode)])
 
 
 @pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])

@@ -49,7 +49,8 @@ class C:
     @property
     def dialect(self) -> Dialect:
         ops = {**OPS, **spellings(self.own)} if self.own else OPS
-        return Dialect(self.width, _SCALAR, _VECTOR, _MEMORY, ops, frozenset("fidl"))
+        return Dialect(self.width, _SCALAR, _VECTOR, _MEMORY, ops, frozenset("fidl"),
+                       frozenset("fi"))
 
     def function(self, algebra: Algebra, function: Function) -> str:
         return print_function(self.dialect, algebra, function)

@@ -3,6 +3,9 @@
 //   vf_gather_i(p, i)      all lanes, and so for d, i and l in the place of f
 //   vf_gatherm_i(p, i, m)  those of the mask m, of int32 lanes; the others are not read and give 0
 //
+//   vf_near(p, i, at, n)   all lanes of an axis of n, which begins at p, most of them near each other,
+//                          as at an end of what is read: about from `at` on; vf_nearm, of a mask
+//
 // Positions and elements of 64 bits fill two registers. Compilers take such vectors apart lane by
 // lane where they are compared or converted, so that is written by halves here.
 #pragma once
@@ -159,6 +162,43 @@ INL vi vi_gatherm_i(const int32_t *p, vi i, vi m) { return (vi)vf_gatherm_i((con
 INL vi vi_gatherm_l(const int32_t *p, vl i, vi m) { return (vi)vf_gatherm_l((const void *)p, i, m); }
 INL vl vl_gatherm_i(const int64_t *p, vi i, vi m) { return (vl)vd_gatherm_i((const void *)p, i, m); }
 INL vl vl_gatherm_l(const int64_t *p, vl i, vi m) { return (vl)vd_gatherm_l((const void *)p, i, m); }
+
+// ---- near each other: a load that stays inside of the axis, and a permutation
+#if TEGG_LANES == 16 && defined(__AVX512F__) && __has_builtin(__builtin_ia32_permvarsf512_mask)
+#define NEAR_ALL(k) ((uint16_t)__builtin_ia32_ucmpd512_mask(k, vi_splat(16), 1, (uint16_t)-1) == 0xffff)
+#define NEAR_PICK(a, k) __builtin_ia32_permvarsf512_mask(a, k, (vf){0}, (uint16_t)-1)
+#elif TEGG_LANES == 8 && defined(__AVX2__)
+#define NEAR_ALL(k) (__builtin_ia32_movmskps256((vf)(((k) & ~7) == 0)) == 0xff)
+#define NEAR_PICK(a, k) __builtin_ia32_permvarsf256(a, k)
+#endif
+INL vf vf_nearm(const float *p, vi i, vi m, int64_t at, int64_t n) {
+#ifdef NEAR_ALL
+  if (n >= TEGG_LANES) {
+    at = at < 0 ? 0 : at > n - TEGG_LANES ? n - TEGG_LANES : at;
+    const vi k = (i - (int32_t)at) & m;
+    if (NEAR_ALL(k)) return (vf)((vi)NEAR_PICK(vf_load(p + at), k) & m);
+  }
+#endif
+  return vf_gatherm_i(p, i, m);
+}
+INL vf vf_near(const float *p, vi i, int64_t at, int64_t n) {
+#ifdef NEAR_ALL
+  if (n >= TEGG_LANES) {
+    at = at < 0 ? 0 : at > n - TEGG_LANES ? n - TEGG_LANES : at;
+    const vi k = i - (int32_t)at;
+    if (NEAR_ALL(k)) return NEAR_PICK(vf_load(p + at), k);
+  }
+#endif
+  return vf_gather_i(p, i);
+}
+#undef NEAR_ALL
+#undef NEAR_PICK
+INL vi vi_near(const int32_t *p, vi i, int64_t at, int64_t n) {
+  return (vi)vf_near((const void *)p, i, at, n);
+}
+INL vi vi_nearm(const int32_t *p, vi i, vi m, int64_t at, int64_t n) {
+  return (vi)vf_nearm((const void *)p, i, m, at, n);
+}
 
 // ---- every other element, of the lanes in the bits of m; the others touch no memory and give 0
 #if TEGG_LANES == 16

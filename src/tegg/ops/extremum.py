@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from tegg.dim import upper_bound
 from tegg.dtype import DType, i32, i64
 from tegg.errors import ShapeError
-from tegg.ir.expand import not_nan
 from tegg.ir.graph import Graph, Node
 from tegg.ops.movement import axis_of
 from tegg.ops.reduce import finished, reversed_order
@@ -64,7 +63,7 @@ def _first_of_largest(graph: Graph, a: Node, axis: int) -> Node:
     index: DType = i32 if top is not None and top < 2 ** 31 else i64
     hit = graph.idiom("Equal", a, graph.op("MaxReduce", a, axis))
     if a.dtype.is_float:
-        hit = graph.add(hit, graph.idiom("Not", not_nan(graph, a)))
+        hit = graph.add(hit, graph.idiom("Not", graph.idiom("Equal", a, a)))  # or it is NaN
     at = graph.reshape(graph.iota(n, index), tuple(
         n if i == axis else 1 for i in range(len(a.shape))))
     last = graph.size(n - 1, index)
