@@ -128,3 +128,50 @@ def test_panels_that_are_read_once_are_asked_for_a_page_on() -> None:
     assert far.count("+ 4288, 0, 3)") == 2  # the last line of a step, of both panels
     unknown = lowered(g, *gated(g, 1, dim("s", 0, 4096, hint=4), 128), tile=Tile("packed", 1, 4))
     assert unknown.source.count("+ 4288, 0, 3)") == 2
+
+
+def windows(g: Draw, channels: int, size: tuple[int, int], taps: tuple[int, int], filters: int,
+            dtype: str = "f32"):
+    """Rows along memory under some taps, times filters that lie in pieces, the results of which lie
+    side by side: as of a transposed convolution."""
+    x = g.x(channels, *size, dtype=dtype)
+    for axis, n in ((1, taps[0]), (3, taps[1])):
+        x = g.window(x, axis, n, 1)
+    w = g.x(channels, filters, *taps, 2, dtype=dtype)
+    return product(g, x, w, "c,p,h,q,w;c,s,h,w,t;p,q,s,t", x.shape[1], x.shape[3], filters, 2)
+
+
+@pytest.mark.parametrize("width", (16, 8, 4))
+@pytest.mark.parametrize("channels, size, taps, filters", [
+    (5, (6, 33), (2, 3), 40), (16, (3, 18), (1, 2), 33), (7, (4, 23), (2, 2), 3), (1, (2, 4), (2, 2), 9)])
+def test_rows_of_windows_are_turned_with_the_taps_of_other_channels(width, channels, size, taps,
+                                                                    filters) -> None:
+    """As many terms at once as a vector has lanes, whole vectors of rows and what is left of them;
+    and one variable counts columns whose results lie side by side."""
+    g = Draw()
+    c = windows(g, channels, size, taps, filters)
+    code = lowered(g, [c], [c], width, FORMS["packed"])
+    assert ("k_a_m_left(" in code.source) == (taps[1] < width)
+    assert "const int64_t n0 = 0; int64_t n1 = first + j;" in code.source
+    check(g, [c], code=code, width=width, threads=(1, 3))
+
+
+@pytest.mark.parametrize("held", ("bf16", "f16", "pairs"))
+def test_so_are_narrow_rows(held: str) -> None:
+    g = Draw()
+    c = windows(g, 9, (3, 30), (2, 3), 20)
+    code = lowered(g, [c], [c], tile=Tile("packed", 5, 2, held=HELD[held]))
+    check(g, [c], code=code, threads=(1, 2), slack=1000)
+
+
+def test_columns_are_counted_apart_where_what_is_added_follows_one_of_them() -> None:
+    g = Draw()
+    c = windows(g, 5, (6, 33), (2, 3), 40)
+    out = g.add(c, g.expand(g.reshape(g.x(40), (1, 1, 40, 1)), c.shape))
+    code = lowered(g, [out], [c], tile=FORMS["packed"])
+    assert "const int64_t n0 = 0;" not in code.source
+    check(g, [out], code=code)
+    turned = g.permute(c, (2, 0, 1, 3))  # the two of each filter stay together
+    code = lowered(g, [turned], [c], tile=FORMS["packed"])
+    assert "const int64_t n0 = 0;" not in code.source
+    check(g, [turned], code=code)

@@ -72,6 +72,11 @@ class Axis:
                        f"at_{self.letter} /= {dim(n)};")
         return " ".join([*out, f"{kind} {self.names[0]} = at_{self.letter};"])
 
+    def only_last(self, flat: str) -> str:
+        """Declarations of the variables where the innermost one counts all points."""
+        *outer, last = self.names
+        return " ".join([*(f"const int64_t {n} = 0;" for n in outer), f"int64_t {last} = {flat};"])
+
     def carry(self) -> str:
         """The step from the end of the innermost variable to the next point of the others."""
         out, closing = "", ""
@@ -235,11 +240,21 @@ class Hooks:
             r.value.dtype), r.name) for r in self.rows_in(roots)}
 
     # ---- the operands and the results
+    @property
+    def taps(self) -> bool:
+        """Whether the innermost terms of a sum are fewer than a vector has lanes, and more follow:
+        as those of a window, which rows of A along memory are turned together with others."""
+        inner = self.k.extents[-1]
+        return (len(self.k.names) > 1 and isinstance(inner, int) and inner < self.dialect.width
+                and not self.rows_in([self.contraction.a]))
+
     def operand_a(self, params: str, along_m: bool) -> None:
         a = self.contraction.a
         axes = [self.m, self.k]
         kinds = [("a_m", self.m, False), ("a", None, False)] if along_m else [
             ("a_k", self.k, False), ("a_k_left", self.k, True)]
+        if along_m and self.taps:
+            kinds.append(("a_m_left", self.m, True))
         for name, lanes, masked in kinds:
             given = self._given_rows([a], lanes.last if lanes else None)
             self.hook(name, params, axes, [a], (), lanes, masked, given)
@@ -296,6 +311,23 @@ class Hooks:
             self.hook(f"out{number}{suffix}", params, [self.m, axis], needs, group.writes, axis,
                        masked, given)
 
+
+    def flat(self, group: Group, axis: Axis) -> bool:
+        """Whether the results of a row lie one after the other through all variables of its
+        columns, and nothing else that they become depends on these: one counts them all."""
+        every, writes = set(axis.vars), group.writes
+        inner: Dim = 1
+        for v in reversed(axis.vars):
+            if any(w.form.coefficient(v) != inner for w in writes):
+                return False
+            inner = inner * v.extent
+        becomes = _above_sums([v for w in writes for v in w.needs()],
+                              {t.sum.id for t in group.terms})
+        return (len(axis.vars) > 1
+                and not any(w.guards or any(not isinstance(a, Var) for a in w.form.terms)
+                            for w in writes)
+                and all(t.sum.deps >= every for t in group.terms)
+                and not any(v.attr is not None and v.deps & every for v in becomes))
 
     def asked(self, group: Group, axis: Axis) -> int:
         """Columns of a line of the results that are asked for before they are written; 0: none is,

@@ -31,8 +31,11 @@ class Text(Words):
                       row_vectors=self._args_of(rows, {"m": "i"}, "m"))
         whole = self.counted and whole_vectors(self.hooks.k, self.common()["KO"], self.params,
                                                self.hooks.dialect.width)
-        step = self.fill("fill_m", **values) if along_m else self.fill(
-            "fill_k", rest="" if whole else self.fill("fill_k_rest", **values), **values)
+        if along_m:
+            step = self.fill("fill_m_taps" if self.hooks.taps else "fill_m", **values)
+        else:
+            step = self.fill("fill_k", rest="" if whole else self.fill("fill_k_rest", **values),
+                             **values)
         return self.fill("fill", step=step, row_params=self._params_of(rows),
                          m_of=self.hooks.m.of("row + i"))
 
@@ -109,21 +112,23 @@ class Text(Words):
         vectors = [f"v{letter}_load({n} + i * ts + j)" if axis.last in t.sum.deps
                    else f"{n}[i * ts + j]" for n, t in zip(tiles, group.terms)]
         order = self._args_of(rows, {"m": "i"}) + "".join(f", {v}" for v in vectors)
+        flat = h.flat(group, axis)
         words = dict(
             g=str(number), tiles=" and ".join(tiles),
             tile_params=", ".join(f"const {h.scalar(self.shape.accumulator)} *restrict {n}"
                                   for n in tiles),
             row_params=self._params_of(rows), m_of=h.m.of("row + i"),
-            n_of=axis.of("first + j", mutable=True), n_args=axis.args,
-            n_args_end=axis.args.rstrip(", "), n_last=axis.names[-1],
-            n_extent=dim(axis.extents[-1]), n_carry=axis.carry(), values=order)
-        return self.fill("finish", whole=self._whole(number, axis, order), **words,
+            n_of=axis.only_last("first + j") if flat else axis.of("first + j", mutable=True),
+            n_args=axis.args, n_args_end=axis.args.rstrip(", "), n_last=axis.names[-1],
+            n_extent=dim(axis.count if flat else axis.extents[-1]),
+            n_carry="" if flat else axis.carry(), values=order)
+        return self.fill("finish", whole=self._whole(number, axis, order, flat), **words,
                          rest="" if self._full(axis) else self.fill("finish_rest", **words))
 
-    def _whole(self, number: int, axis: Axis, order: str) -> str:
-        """A whole panel in a loop of known length, where columns are one variable."""
+    def _whole(self, number: int, axis: Axis, order: str, flat: bool) -> str:
+        """A whole panel in a loop of known length, where one variable counts the columns."""
         h, nr = self.hooks, self.params.nr
-        if len(axis.names) > 1 or nr % h.dialect.width:
+        if len(axis.names) > 1 and not flat or nr % h.dialect.width:
             return ""
         call = ", ".join(filter(None, [h.args(self.symbols), f"{h.batch.args}{h.m.args}"
                                        f"{axis.args}".rstrip(", ")])) + order
