@@ -212,9 +212,9 @@ class CoreHooks(Hooks):
     on: Dim | None = None
     turns: bool = False
 
-    def operand_a(self, params: str, along_m: bool) -> None:
+    def operand_a(self, params: str, along_m: bool, turned: bool = True) -> None:
         if not self.computed:
-            Hooks.operand_a(self, params, along_m)
+            Hooks.operand_a(self, params, along_m, turned)
 
     def coming(self, term: Term, axis: Axis, lanes: Axis | None,
                together: int) -> Sequence[Ahead]:

@@ -248,12 +248,13 @@ class Hooks:
         return (len(self.k.names) > 1 and isinstance(inner, int) and inner < self.dialect.width
                 and not self.rows_in([self.contraction.a]))
 
-    def operand_a(self, params: str, along_m: bool) -> None:
+    def operand_a(self, params: str, along_m: bool, turned: bool = True) -> None:
+        """``turned``: rows along memory, of which some may be left, are turned in vectors."""
         a = self.contraction.a
         axes = [self.m, self.k]
         kinds = [("a_m", self.m, False), ("a", None, False)] if along_m else [
             ("a_k", self.k, False), ("a_k_left", self.k, True)]
-        if along_m and self.taps:
+        if along_m and turned and self.taps:
             kinds.append(("a_m_left", self.m, True))
         for name, lanes, masked in kinds:
             given = self._given_rows([a], lanes.last if lanes else None)

@@ -137,7 +137,7 @@ class _Kernel:
         if hooks.rows:
             raise LoweringError("a direct convolution computes no reductions beside its own; store "
                                 "them, and read them in this kernel")
-        hooks.operand_a(params, True)
+        hooks.operand_a(params, True, turned=False)
         hooks.operand_b(params, term, column, (self._lanes, f"{self._lanes}_left"))
         hooks.result(params, 0, group, column)
         source = "\n".join([*hooks.lines, self._text(hooks, params)])

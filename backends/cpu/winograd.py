@@ -101,7 +101,7 @@ class _Kernel:
         if hooks.rows:
             raise LoweringError("a convolution in tiles computes no reductions beside its own; "
                                 "store them, and read them in this kernel")
-        hooks.operand_a(params, True)
+        hooks.operand_a(params, True, turned=False)
         hooks.operand_b(params, term, column, ("_n", "_n_left"))
         hooks.result(params, 0, group, column)
         source = "\n".join([*hooks.lines, self._text(hooks, params)])
