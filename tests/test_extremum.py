@@ -27,6 +27,31 @@ def test_first_of_ties_on_any_axis_and_view(name, data):
     np.testing.assert_array_equal(got, want)
 
 
+@settings(max_examples=examples(12))
+@given(n=st.sampled_from([32768, 40000, 65520, 50021]), seed=st.integers(0, 99),
+       dtype=st.sampled_from(["f4", "f8", "i4", "u1", "bool"]), data=st.data())
+def test_one_long_row_is_looked_through_once(n, seed, dtype, data):
+    """Ties within a part and beyond it, NaN, rows that are infinite; 50021 has no parts."""
+    rng = np.random.default_rng(seed)
+    x = (rng.integers(0, 200, n) > 198).astype(dtype) if dtype == "bool" else (
+        rng.integers(0, 2 ** 7, n).astype(dtype))
+    at = data.draw(st.lists(st.integers(0, n - 1), max_size=3))
+    if x.dtype.kind == "f":
+        x[at] = data.draw(st.sampled_from([NAN, INF, -INF, 500.0]))
+        x = data.draw(st.sampled_from([x, np.full_like(x, -INF)]))
+    got = tegg.compile(lambda t: (t.argmax(), t.reshape(1, n, 1).argmin(1, keepdim=True)))(x)
+    assert got[0] == np.argmax(x) and got[1].shape == (1, 1, 1)
+    assert got[1].item() == np.argmin(x)
+
+
+def test_parts_of_a_long_row_are_gathered():
+    def plan(n: int) -> str:
+        x = np.zeros(n, np.float32)
+        return tegg.compile(lambda t: t.argmax(), cache=False).program(x).plan.show()
+
+    assert "Gather" in plan(40000) and "Gather" not in plan(50021) + plan(4096)
+
+
 SPECIALS = [[1, 3, 3], [NAN, 9, NAN], [9, NAN, NAN], [-INF, -INF], [INF, NAN], [-0.0, 0.0],
             [0.0, -0.0], [5.0]]
 

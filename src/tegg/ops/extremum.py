@@ -17,6 +17,9 @@ from tegg.shape import show
 if TYPE_CHECKING:
     from tegg.tensor import Tensor
 
+_LONG = 1 << 15                  # elements of a row that is too long to be read twice
+_PART, _LEAST = 1 << 13, 1 << 9  # elements of a part, at most and at least
+
 
 @public()
 def argmax(x: Operand, dim: int | None = None, keepdim: bool = False) -> Tensor:
@@ -50,10 +53,32 @@ def _arg(op: str, x: Operand, dim: int | None, keepdim: bool, order) -> Tensor:
         axis = axis_of(op, dim, len(shape))
     if a.shape[axis] == 0:
         fail(ShapeError, f"{op}: an axis of {show(shape)} is empty, and has no {op[3:]}imum")
-    found = _first_of_largest(graph, order(graph, a), axis)
+    found = _index_of_largest(graph, order(graph, a), axis)
     if dim is None:
         return wrap(graph, graph.reshape(found, (1,) * len(shape) if keepdim else ()))
     return finished(graph, found, (axis,), keepdim)
+
+
+def _index_of_largest(graph: Graph, a: Node, axis: int) -> Node:
+    """That of one long row is looked for in its first part that holds the maximum: nothing else is
+    read twice."""
+    n = a.shape[axis]
+    size = _part(n) if isinstance(n, int) and graph.count(a) == n else 0
+    if not size:
+        return _first_of_largest(graph, a, axis)
+    parts = graph.reshape(a, (n // size, size))
+    part = _first_of_largest(graph, graph.op("MaxReduce", parts, 1), 0)
+    within = _first_of_largest(graph, graph.op("Gather", parts, graph.reshape(part, (1,)), 0), 1)
+    return graph.reshape(graph.add(graph.mul(part, size), within),
+                         tuple(1 for _ in a.shape))
+
+
+def _part(n: int) -> int:
+    """Into how long parts a row of n is cut: the longest that a first cache holds, of whole
+    vectors; 0 for a row that is short, or that nothing fitting divides."""
+    if n < _LONG:
+        return 0
+    return next((k for k in range(_PART, _LEAST - 1, -16) if n % k == 0), 0)
 
 
 def _first_of_largest(graph: Graph, a: Node, axis: int) -> Node:
