@@ -248,6 +248,15 @@ def test_what_it_executes_counts_whole_tiles() -> None:
     assert padded.flops == 2 * 48 * 56 * 60 * 576
 
 
+def test_threads_share_the_filters_of_one_line() -> None:
+    op, _ = direct_templates(16)
+    assert op.template is not None
+    line = op.template((None, None, 1, "1500.3.2.1", 12, 2), Extents(1, 1500, 384, 1152, tegg.f32))
+    lines = op.template((None, None, 0, "56.3.1.1/56.3.1.1", 14, 2),
+                        Extents(2, 65, 56 * 56, 576, tegg.f32))
+    assert line.pieces == 12 and lines.pieces == 2 * 56 * 3
+
+
 def test_an_image_that_was_pooled_is_read_along_its_rows() -> None:
     """The pool's result has no axis of images where there is one: that is no reason to divide."""
     rng = np.random.default_rng(0)

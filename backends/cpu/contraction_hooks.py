@@ -312,7 +312,6 @@ class Hooks:
             self.hook(f"out{number}{suffix}", params, [self.m, axis], needs, group.writes, axis,
                        masked, given)
 
-
     def flat(self, group: Group, axis: Axis) -> bool:
         """Whether the results of a row lie one after the other through all variables of its
         columns, and nothing else that they become depends on these: one counts them all."""

@@ -98,7 +98,8 @@ class _Executes:
         beside = e.batch * (hint(read) * deep / taps * (_FILLING + (_PAIRING if d.held else 0.0))
                             + filters * places * _STORING)
         return Execution(2.0 * e.batch * deep * padded * wide * self.width,
-                         max(1, wide) * d.rows / max(1.0, slots), max(1, e.batch * lines), packed,
+                         max(1, wide) * d.rows / max(1.0, slots),
+                         max(1, e.batch * lines * (whole + bool(left))), packed,
                          packed, beside=beside, packs=f,
                          itemsize=d.held.itemsize if d.held else 0)
 

@@ -14,6 +14,7 @@ from tegg.ir.op import OPS
 
 from ...tuning.case import Case
 from ...tuning.fitting import Timed
+from .fit import alone
 
 
 def figures(taken: Mapping[tuple, float], cases: Mapping[str, Case], costs: Costs,
@@ -42,7 +43,9 @@ def figures(taken: Mapping[tuple, float], cases: Mapping[str, Case], costs: Cost
         elif t.case.of in OPS and t.threads == 1 and not t.case.small:
             out[f"{name} 1T G/s"] = t.case.elements / t.seconds / 1e9
     packed = replace(costs, ahead=0.0, ahead_far=0.0)  # as what was timed was, before
-    wrong = sorted(abs(t.case.seconds(packed, t.threads) / t.seconds - 1.0) for t in timed)
+    products = alone(packed)
+    wrong = sorted(abs(t.case.seconds(products if t.case.anchors else packed, t.threads)
+                       / t.seconds - 1.0) for t in timed)
     out["relative error of the fit, median"] = statistics.median(wrong)
     out["relative error of the fit, 90th percentile"] = wrong[math.ceil(0.9 * len(wrong)) - 1]
     return out

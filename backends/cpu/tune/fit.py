@@ -55,7 +55,7 @@ def fitted(base: Costs, threads: int, traffic: Traffic, timed: Sequence[Timed]) 
     costs = _launch(costs, timed, traffic.barrier)
     costs = searched(costs, [t for t in one if t.case.of == "stream"], _OVERLAP)
     costs = weights(costs, one)
-    products = _products(_alone(costs), [t for t in one if t.case.anchors])
+    products = _products(alone(costs), [t for t in one if t.case.anchors])
     return replace(products, levels=costs.levels, ahead=base.ahead, ahead_far=base.ahead_far)
 
 
@@ -127,7 +127,7 @@ def _launch(costs: Costs, timed: Sequence[Timed], barrier: float) -> Costs:
     return replace(costs, call=call, launch=max(call, rest(lambda n: n > 1, max(barrier, _SHARED))))
 
 
-def _alone(costs: Costs) -> Costs:
+def alone(costs: Costs) -> Costs:
     """The same for kernels of which one operand is nearly all that they touch: it shares its level
     with nothing."""
     return replace(costs, levels=tuple(replace(v, size=v.size * _FAIR) for v in costs.levels))
