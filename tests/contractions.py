@@ -140,6 +140,22 @@ def convolution(stride: int, *shape: int):
     return record
 
 
+def windows(g: Draw, channels: int, size: tuple[int, int], taps: tuple[int, int], filters: int,
+            dtype: str = "f32"):
+    """Rows along memory under some taps, times filters that lie in pieces, the results of which lie
+    side by side: as of a transposed convolution."""
+    x = g.x(channels, *size, dtype=dtype)
+    for axis, n in ((1, taps[0]), (3, taps[1])):
+        x = g.window(x, axis, n, 1)
+    w = g.x(channels, filters, *taps, 2, dtype=dtype)
+    return product(g, x, w, "c,p,h,q,w;c,s,h,w,t;p,q,s,t", x.shape[1], x.shape[3], filters, 2)
+
+
+def windows_beside_pieces(g: Draw) -> Fragment:
+    c = windows(g, 5, (6, 33), (2, 3), 40)
+    return [c], [c]
+
+
 # ---- prologues
 def scaled_exponents(g: Draw) -> Fragment:
     x = g.mul(g.exp(g.x(50, 60)), g.expand(g.x(60), (50, 60)))
@@ -369,7 +385,7 @@ CASES = {f.__name__: f for f in (
     masked, row_sum_in_result, stored_thrice, part_of_result, padded_result, repeated_result,
     projections, gated, gated_and_deep, deep, vector_matrix, vector_matrix_transposed,
     matrix_vector, few_rows, few_rows_transposed, dot, outer, no_depth, no_rows, sum_of_products,
-    half_weights)}
+    half_weights, windows_beside_pieces)}
 CASES.update({"convolution": convolution(1, 1, 5, 12, 20, 6),
               "strided_convolution": convolution(2, 2, 5, 13, 21, 19),
               "large_convolution": convolution(1, 1, 16, 61, 57, 33),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from contractions import CASES, FORMS, SYMBOLIC, lowered, matmul, product
+from contractions import CASES, FORMS, SYMBOLIC, lowered, matmul, product, windows
 from tegg.dim import dim
 from tegg.kernel.contraction_held import HELD
 from tegg.kernel.contraction_shape import Tile
@@ -128,17 +128,6 @@ def test_panels_that_are_read_once_are_asked_for_a_page_on() -> None:
     assert far.count("+ 4288, 0, 3)") == 2  # the last line of a step, of both panels
     unknown = lowered(g, *gated(g, 1, dim("s", 0, 4096, hint=4), 128), tile=Tile("packed", 1, 4))
     assert unknown.source.count("+ 4288, 0, 3)") == 2
-
-
-def windows(g: Draw, channels: int, size: tuple[int, int], taps: tuple[int, int], filters: int,
-            dtype: str = "f32"):
-    """Rows along memory under some taps, times filters that lie in pieces, the results of which lie
-    side by side: as of a transposed convolution."""
-    x = g.x(channels, *size, dtype=dtype)
-    for axis, n in ((1, taps[0]), (3, taps[1])):
-        x = g.window(x, axis, n, 1)
-    w = g.x(channels, filters, *taps, 2, dtype=dtype)
-    return product(g, x, w, "c,p,h,q,w;c,s,h,w,t;p,q,s,t", x.shape[1], x.shape[3], filters, 2)
 
 
 @pytest.mark.parametrize("width", (16, 8, 4))

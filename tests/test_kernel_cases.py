@@ -292,6 +292,19 @@ def gather_of_gather(g):
 
 
 @case
+def ends_of_axes(g):
+    """Reflected, and repeated: near one another, and too far."""
+    outputs = []
+    for n, before, after in ((64, 2, 5), (17, 3, 1), (33, 20, 30)):
+        at = g.add(g.iota(before + n + after, "i64"), g.full(-before, "i64", (1,)))
+        low = g.named("Abs", at)
+        folded = g.named("Abs", g.add(g.mul(low, -1), g.full(n - 1, "i64", (1,))))
+        reflected = g.named("Abs", g.add(g.mul(folded, -1), g.full(n - 1, "i64", (1,))))
+        outputs += [g.op("Gather", g.x(3, n), i, 1) for i in (at, reflected)]
+    return outputs
+
+
+@case
 def causal(g):
     below = g.less(g.along(40, 1, 2), g.add(g.along(40, 0, 2), 1))
     return [g.softmax(g.select(below, g.x(40, 40), g.full(-1e9, "f32")), 1)]
