@@ -105,6 +105,45 @@ def test_any_convolution(n, c, o, size, taps, stride, dilation, pad, rows, vecto
     _check((n, c, o, size, taps, stride, dilation, pad, rows, vectors), 16)
 
 
+def line(g: Draw, n: int, c: int, o: int, long: int, slide: Slide, pad: int = 0) -> Node:
+    """A convolution along one axis, of so many places that ``slide`` says."""
+    x = g.pad(g.x(n, c, long), (0, 0, pad), (0, 0, pad), 0)
+    x = g.op("Window", x, 2, slide.taps, slide.stride, slide.dilation)
+    assert x.shape[2] == slide.places
+    return g.op("Contract", g.x(o, c, slide.taps), x, "o,c,l;n,c,q,l;n,o,q",
+                (n, o, slide.places))
+
+
+@HOW
+@pytest.mark.parametrize("n, c, o, long, slide, pad, rows, cuts", [
+    (1, 16, 33, 240, Slide(120, 3, 2), 1, 6, 4),      # 30 places of 16 channels are near
+    (2, 16, 40, 120, Slide(120, 3), 1, 12, 2),
+    (1, 16, 20, 126, Slide(120, 4, 1, 2), 0, 6, 4),
+    (1, 16, 20, 120, Slide(40, 1, 3), 0, 4, 2),
+    (1, 16, 20, 127, Slide(127, 3), 1, 6, 0),         # nothing divides it
+    (1, 2, 20, 120, Slide(120, 3), 1, 6, 0)])         # all of it is near
+def test_long_lines_are_cut(monkeypatch, held, n, c, o, long, slide, pad, rows, cuts) -> None:
+    """Into whole tiles that stay close; what becomes of results follows."""
+    near = 1024 if held is None else 512
+    monkeypatch.setattr("tegg.backends.cpu.direct_cut.CLOSE", near)
+    g = Draw()
+    a = line(g, n, c, o, long, slide, pad)
+    out = g.add(g.add(a, g.x(n, o, slide.places)), g.expand(g.x(o, 1), a.shape))
+    code = lowered([out], a, Direct((slide,), rows, 2, 16, held), g)
+    assert f"down = {cuts or 1};" in code.source
+    check(g, [out], code=code, threads=(1, 3), inputs=whole(g, {}) if held else None)
+
+
+def test_long_lines_are_cut_through_the_front_end() -> None:
+    x, w, b = (np.random.default_rng(0).standard_normal(s, np.float32)
+               for s in ((1, 96, 6000), (128, 96, 3), (128,)))
+    f = tegg.compile(lambda x: tegg.conv1d(x, w, b, stride=2, padding=1).relu(), cache=False)
+    assert "CpuDirect" in f.program(x).explain() and "down = 5;" in f.source()
+    v = np.lib.stride_tricks.sliding_window_view(np.pad(x, ((0, 0), (0, 0), (1, 1))), 3, 2)
+    want = np.einsum("ncqk,ock->noq", v[:, :, ::2].astype(np.float64), w) + b[:, None]
+    np.testing.assert_allclose(f(x), np.maximum(want, 0), atol=1e-4)
+
+
 def test_what_lies_around_it_is_fused() -> None:
     g = Draw()
     x, w, b = g.x(2, 4, 10, 21), g.x(6, 4, 3, 3), g.x(6)

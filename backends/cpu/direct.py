@@ -10,6 +10,7 @@ from tegg.backends.cpu import pieces
 from tegg.backends.cpu.contraction import nothing, reads_of
 from tegg.backends.cpu.contraction_hooks import Axis, Hooks
 from tegg.backends.cpu.c_templates import template
+from tegg.backends.cpu.direct_cut import CLOSE, cut
 from tegg.backends.cpu.direct_forms import Direct, Slide
 from tegg.backends.cpu.direct_held import held_words, words_of
 from tegg.backends.cpu.emit import C
@@ -27,7 +28,6 @@ from tegg.kernel.lower import kernel_symbols
 from tegg.kernel.slots import slots_of
 from tegg.kernel.value import reachable
 
-_CLOSE = 1 << 17   # elements that a band reads, which stay in L2
 _SUMMED = 320      # products (or pairs) summed at most before they are added to the sums so far
 _NEAR = 4608       # elements of filters that stay in L1 beside the sums of some tiles
 _STAYS = 1 << 16   # elements of filters that stay in L2 from call to call
@@ -49,6 +49,7 @@ def lower_direct(graph: Graph, outputs: Sequence[Node], anchors: Sequence[Node],
     if not slots.live:
         return nothing(name)
     found = classify(graph, slots.live, slots.anchors, language.native, slots.slots)
+    found, tile = cut(found, tile)
     return _Kernel(name, found, walked(found, tile), tile, language,
                    kernel_symbols(graph, outputs), slots.free).code()
 
@@ -193,7 +194,7 @@ class _Kernel:
     def _band(self, line: int) -> int:
         """Rows of places whose lines stay close."""
         down = self.walks.down
-        lines = _CLOSE // (self._deep * line)
+        lines = CLOSE // (self._deep * line)
         return max(1, (lines - down.dilation * (down.taps - 1) - 1) // down.stride + 1)
 
     # ---- text

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tegg.dim import Dim, exact_div
-from tegg.kernel.index import ZERO, Form, Guard, Quotient, Remainder, Var, variable
+from tegg.kernel.index import ZERO, Algebra, Form, Guard, Quotient, Remainder, Var, variable
 from tegg.kernel.propagate import Propagation, Splits, magnitude
-from tegg.kernel.value import Val, reachable
+from tegg.kernel.value import Val, Values, reachable
 
 MAX_ROUNDS = 12  # a split can expose another; chains of divisors are short
 
@@ -133,15 +133,19 @@ def _renamed(p: Propagation, w: Write, by: dict[Var, Form], outer: Var, inner: V
              fused: Var) -> Write:
     if inner not in w.vars:
         return w
-    memo: dict[int, Val] = {}
+    vars = tuple(fused if v == inner else v for v in w.vars if v != outer)
+    return moved(p.values, p.algebra, w, by, {}, vars)
 
+
+def moved(values: Values, algebra: Algebra, w: Write, by: Mapping[Var, Form],
+          memo: dict[int, Val], vars: tuple[Var, ...]) -> Write:
+    """A write over other variables, by which ``by`` says what was. memo: what has been moved."""
     def value(v: Val) -> Val:
-        return p.values.substitute(v, by, memo)
+        return values.substitute(v, by, memo)
 
     def form(f: Form) -> Form:
-        return p.algebra.substitute(f, by, value)
+        return algebra.substitute(f, by, value)
 
-    vars = tuple(fused if v == inner else v for v in w.vars if v != outer)
     guards = tuple(Guard(form(g.form), g.low, g.high) for g in w.guards)
     return replace(w, vars=vars, form=form(w.form), value=value(w.value), guards=guards)
 
