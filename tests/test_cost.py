@@ -62,6 +62,7 @@ def test_profile_from_a_file(tmp_path):
     (profile(product_half="[1.0]"), "product_half has three numbers"),
     (profile(overlap_products=1.5), "overlaps are 0 to 1"),
     (profile(overlap_products=-0.5), "overlaps are 0 to 1"),
+    (profile(template_reads="{CpuDots = 0.0}"), "templates are above 0"),
     (profile(ahead_far=-0.1), "overlaps are 0 to 1"),
     (profile(fresh=0.0), "rates, sizes"),
 ])
@@ -112,6 +113,16 @@ def test_products_hide_more_than_loops():
     plain = replace(costs, overlap_products=None)  # as loops then
     assert plain.seconds(work, [1e3], []) == pytest.approx(
         alone + plain.seconds(Demand(), [1e3], []) - least)
+
+
+def test_a_form_that_reads_slowly_pays_for_what_it_reads():
+    """Arguments and weights, and not for what it writes."""
+    costs = replace(COSTS, overlap=0.0, template_reads={"Slow": 1.5})
+    slow, plain = (Demand(products=[Product(Extents(1, 64, 64, 64, f32), op)])
+                   for op in ("Slow", "Contract"))
+    read, rest = COSTS.memory(1e8, 2), pytest.approx(costs.seconds(plain, [], [1e7], [1e8], 1e8))
+    assert costs.seconds(slow, [], [1e7], [1e8], 1e8) - 0.5 * read == rest
+    assert costs.seconds(slow, [1e8], [1e7]) - 0.5 * read == rest
 
 
 def test_weights_come_from_where_all_of_them_lie():

@@ -18,24 +18,22 @@ CLOSE = 1 << 17   # elements that a band reads, which stay in L2
 def cut(c: Contraction, tile: Direct) -> tuple[Contraction, Direct]:
     """The same with the places of its only slide in two variables, where one row of them is long,
     and whole tiles divide it into rows that are not."""
-    place = c.groups[0].n[-1] if c.groups[0].n else None
-    short = _short(c, tile)
-    if len(tile.slides) > 1 or place is None or place.extent != tile.slides[0].places or not short:
+    group, short = c.groups[0], _short(c, tile)
+    if (not short or len(tile.slides) > 1 or len(c.groups) > 1 or not group.n
+            or group.n[-1].extent != tile.slides[0].places):
         return c, tile
-    (slide,), values, algebra = tile.slides, c.propagation.values, c.propagation.algebra
+    (slide,), place = tile.slides, group.n[-1]
+    values, algebra = c.propagation.values, c.propagation.algebra
     many = slide.places // short
     taken = {v for x in reachable(c.read) for v in x.deps} | {*c.batch, *c.m, *c.k}
     high, low = _new(many, taken), _new(short, taken)
     by = {place: variable(high) * short + variable(low)}
     memo: dict[int, Val] = {}
-    groups = []
-    for g in c.groups:
-        terms = tuple(Term(t.anchor, *(values.substitute(v, by, memo) for v in (t.sum, t.a, t.b)))
-                      for t in g.terms)
-        writes = tuple(moved(values, algebra, w, by, memo, tuple(
-            x for v in w.vars for x in ((high, low) if v == place else (v,)))) for w in g.writes)
-        groups.append(Group(writes, terms, (*g.n[:-1], high, low)))
-    return (replace(c, groups=tuple(groups)),
+    terms = tuple(Term(t.anchor, *(values.substitute(v, by, memo) for v in (t.sum, t.a, t.b)))
+                  for t in group.terms)
+    writes = tuple(moved(values, algebra, w, by, memo, tuple(
+        x for v in w.vars for x in ((high, low) if v == place else (v,)))) for w in group.writes)
+    return (replace(c, groups=(Group(writes, terms, (*group.n[:-1], high, low)),)),
             replace(tile, slides=(Slide(many, 1), replace(slide, places=short))))
 
 

@@ -13,19 +13,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from tegg.contraction import Spec
-from tegg.dim import hint, product
-from tegg.ir.demand import Demand, Footprint, Product, Values, axis_of
+from tegg.dim import hint
+from tegg.ir.demand import Demand, Footprint, Values, axis_of
 from tegg.ir.graph import Graph
 from tegg.ir.masks import seen_share
 from tegg.ir.neighbours import Axes, axes_beside
 from tegg.ir.op import PRODUCTS, Op
+from tegg.ir.products import product_of
 from tegg.ir.reading import Keys, anywhere, elements, gathered
 from tegg.ir.reductions import Reductions
 from tegg.ir.split import parts
-from tegg.ir.template import Extents
 from tegg.ir.updates import over_state
 
 NEAR = 2048  # elements of a scratch row that stays in the first cache
@@ -355,47 +354,21 @@ class _Walk:
                 self._want(a, (self._path(index, (c, i)), turn), count if i == 0 else self.size[a])
 
     def _contract(self, c: int, node, keys: Keys) -> None:
-        x, y = node.args
-        shape = self.model.values.shape
-        spec = Spec.parse(node.attrs[0])
-        size = spec.sizes(shape[x], shape[y])
-
-        def extent(letters: str) -> int:
-            return hint(product(tuple(size[letter] for letter in letters)))
-
-        done = Extents(extent(spec.batch), extent(spec.m), extent(spec.n), extent(spec.k),
-                       self.model.values.dtype[x])
-        execution = node.op.template(node.attrs, done) if node.op.template else None
-        if execution and self.seen < 1:
-            execution = replace(execution, flops=execution.flops * self.seen,
-                                beside=execution.beside * self.seen)
-        packed = node.args[execution.packs] if execution else y
-        ready = self._ready(packed)
-        self.out.products.append(Product(done, node.op.name, execution, ready))
+        found = product_of(node, self.model.values, self.body, self.model.ready, self.seen)
+        done, execution = found.extents, found.execution
+        self.out.products.append(found)
         self._rows(execution.pieces if execution else
                    done.batch * -(-done.m // 8) * -(-done.n // 16))
         self.dealt = self.dealt or node.op.kind == "attention"
-        ahead = ready and execution is not None and execution.kept  # panels are read in its place
-        for i, (a, other) in enumerate(((x, done.n), (y, done.m))):
-            if ahead and execution and i == execution.packs:
+        # panels that were packed before are read in the place of an operand
+        ahead = execution.packs if found.ready and execution and execution.kept else None
+        for i, (a, other) in enumerate(zip(node.args, (done.n, done.m))):
+            if i == ahead:
                 continue
             times = max(1, -(-other // self.model.panel)) if a in self.body else 1
             # siblings that share an operand and its index pack it once
             self._want(a, (self._path(0, (a, node.attrs[0])), self.after.get(a, 0)),
                        self.size[a] * times)
-
-    def _ready(self, a: int) -> bool:
-        """Whether a value is known before a run: made of such values and constants alone."""
-        todo, seen = [a], set()
-        while todo:
-            c = todo.pop()
-            if c in seen or c in self.model.ready:
-                continue
-            if c not in self.body or self.body[c].op.name == "Size":
-                return False
-            seen.add(c)
-            todo.extend(self.body[c].args)
-        return True
 
     def _rows(self, n: int) -> None:
         if not self.dealt:

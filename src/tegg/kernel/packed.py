@@ -23,4 +23,3 @@ class Packed:
 
     def __set__(self, owner: object, text: str) -> None:
         owner.__dict__[self._at] = zlib.compress(text.encode(), _LEVEL)
-

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from tegg.dim import hint
 from tegg.ir.work import NEAR
 from tegg.kernel.domain import Write, spread
+from tegg.kernel.flops import Evaluations
 from tegg.kernel.index import Form, Var, variable
 from tegg.kernel.loops import (
     Accumulate,
@@ -28,7 +29,7 @@ from tegg.kernel.loops import (
     Turn,
 )
 from tegg.kernel.tile import Tiling
-from tegg.kernel.value import Reduction, Val, Values, reachable
+from tegg.kernel.value import Val, Values, reachable
 from tegg.kernel.vectorise import Vectoriser
 
 Scope = frozenset[Var]
@@ -100,7 +101,7 @@ class Placer:
     tiled: Tiling | None = None
     _arrays: int = 0
     _fresh: int = 1_000  # numbers of renamed variables; binders use small ones
-    _flops: dict[tuple[Scope, int], float] = field(default_factory=dict)
+    _evaluations: Evaluations = field(default_factory=Evaluations)
 
     # ---- entry
     def place(self, writes: Sequence[Write], order: tuple[Var, ...], vector: Var | None,
@@ -176,7 +177,7 @@ class Placer:
         self.known.pop()
         self.vector, self.unroll = outer
         if saved.keys() != self.kept.keys():
-            self._flops.clear()
+            self._evaluations.forget()
         self.kept = saved
 
     @property
@@ -308,30 +309,7 @@ class Placer:
     # ---- scratch
     def _cost(self, v: Val) -> float:
         """Operations of one evaluation at this level, reductions included; kept values are read."""
-        scope = self.scope
-        todo = [v]
-        while todo:
-            x = todo[-1]
-            key = (scope, x.id)
-            waiting = [] if key in self._flops or (x.deps <= scope and x.op != "red") else [
-                a for a in x.args if (scope, a.id) not in self._flops]
-            if waiting:
-                todo.extend(waiting)
-                continue
-            todo.pop()
-            if key not in self._flops:
-                self._flops[key] = self._own_cost(x, scope)
-        return self._flops[(scope, v.id)]
-
-    def _own_cost(self, v: Val, scope: Scope) -> float:
-        if v.deps <= scope and v.op != "red":
-            return 0.0
-        if v.id in self.kept:
-            return 1.0
-        below = sum(0.0 if a.deps <= scope else self._flops[(scope, a.id)] for a in v.args)
-        if isinstance(v.attr, Reduction):
-            return v.attr.trips() * (1.0 + below)
-        return v.cost + below
+        return self._evaluations.of(v, self.scope, self.kept)
 
     def _array(self, v: Val, vars: Sequence[Var]) -> None:
         """Give a value scratch over variables, and forget costs that did not know of it."""
@@ -339,7 +317,7 @@ class Placer:
         block = self.vectors.lanes.width * self.unroll if follows else 1
         self._arrays += 1
         self.kept[v.id] = _Kept(Array(self._arrays, v.dtype, tuple(vars), block))
-        self._flops.clear()
+        self._evaluations.forget()
 
     def _fits(self, v: Val, vars: Sequence[Var]) -> bool:
         follows = self.vector is not None and self.vector in v.deps
