@@ -132,7 +132,8 @@ def test_it_is_offered_where_operands_may_be_rounded_and_the_machine_has_it() ->
     assert kinds(graph(), (PAIRS,), Bf16()) == {"plain", "pairs"}
     assert kinds(graph(), (TILES,), Bf16()) == {"plain", "tiles"}
     assert kinds(graph(), (), Bf16()) == kinds(graph(), ALL, Fp16()) == {"plain"}
-    assert kinds(graph(m=1), ALL, Bf16()) == {"plain"}
+    assert kinds(graph(m=1), ALL, Bf16()) == {"plain", "rows"}
+    assert kinds(graph(m=4), ALL, Bf16()) == {"plain", "rows", "pairs", "tiles"}
 
 
 def test_of_values_of_bfloat16_only_weights_are_rounded() -> None:

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import tempfile
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -133,7 +133,8 @@ def transformed(width: int) -> list[Fragment]:
 ATTENTIONS = ((0, 24, 256, causal), (1, 5, 300, lambda g, x: x),
               (1, 13, 70, lambda g, x: causal(g, x, 9)),
               (0, 9, 33, lambda g, x: g.add(x, g.expand(g.x(9, 33), x.shape))))
-BLOCKS = {"plain": (Blocks("plain", 12, 64), Blocks("plain", 5, 32)),
+BLOCKS = {"rows": (Blocks("rows", 4, 64), Blocks("rows", 3, 512)),
+          "plain": (Blocks("plain", 12, 64), Blocks("plain", 5, 32)),
           "pairs": (Blocks("pairs", 12, 64), Blocks("pairs", 5, 32)),
           "tiles": (Blocks("tiles", 32, 64), Blocks("tiles", 16, 32))}
 
@@ -174,6 +175,7 @@ def sorts(width: int) -> list[Fragment]:
 
 
 OTHERS = {"transformed": (transformed, SLACK), "attentions": (attentions, 4.0),
+          "attentions of few": (partial(attentions, kind="rows"), 4.0),
           "sorts": (sorts, 1.0)}
 
 

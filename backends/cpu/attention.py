@@ -1,4 +1,5 @@
-"""Lowers fragments around attention: blocks of scores that never leave the cache."""
+"""Lowers fragments around attention: blocks of scores that never leave the cache, whose keys and
+values are packed, or are read where they lie by few queries."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from dataclasses import dataclass
 
 from tegg.backends.cexpr import REGISTER, dim
 from tegg.backends.cpu import pieces
-from tegg.backends.cpu.attention_forms import Blocks
+from tegg.backends.cpu.attention_forms import ROWS, Blocks
 from tegg.backends.cpu.attention_plain import generalized
 from tegg.backends.cpu.contraction_hooks import Axis, Hooks
 from tegg.backends.cpu.contraction import nothing, unit
@@ -15,7 +16,7 @@ from tegg.backends.cpu.c_templates import template
 from tegg.backends.cpu.contraction_narrow import around_tiles, fill_tiles, in_tiles
 from tegg.backends.cpu.contraction_text import Text
 from tegg.backends.cpu.emit import C
-from tegg.backends.cpu.templates import register
+from tegg.backends.cpu.templates import abreast, register
 from tegg.dim import Dim
 from tegg.dtype import DType
 from tegg.ir.graph import Graph, Node
@@ -24,12 +25,13 @@ from tegg.kernel.attention_work import attention_work
 from tegg.kernel.code import KernelCode, Stage, Work, at_given
 from tegg.kernel.contraction_classify import Contraction
 from tegg.kernel.contraction_held import TILE
-from tegg.kernel.contraction_shape import GemmParams, GemmShape, lanes_of
+from tegg.kernel.contraction_shape import GemmParams, GemmShape, Tile, blocked, lanes_of
 from tegg.kernel.domain import spread
 from tegg.kernel.lower import kernel_symbols
 from tegg.kernel.slots import slots_of
 from tegg.kernel.value import reachable
 
+_LINE = 64  # bytes that caches move together
 _SPAN = 32  # blocks of queries that share the panels of a block of keys
 
 
@@ -69,13 +71,14 @@ class _Kernel:
         second = self._text(f"{self.name}_v", a.second, buffers)
         first = self._text(f"{self.name}_s", a.first, buffers)
         params = second.hooks.params(self.symbols)
-        parts = [*self._product(first, params), *self._product(second, params)]
+        parts = [*self._product(first, params, self._coming(second, first, params)),
+                 *self._product(second, params)]
         column = second.hooks.columns[0]
         second.hooks.result(params, 0, a.second.groups[0], column)
         parts.append(second.result(0, a.second.groups[0], column))
         self._between(first.hooks, params)
         parts.append(self._stage(first, second))
-        source = "\n".join([*first.hooks.lines, *second.hooks.lines, *parts])
+        source = "\n".join([*second.hooks.lines, *first.hooks.lines, *parts])
         written = frozenset(s for s, (_, stored) in buffers.items() if stored)
         stage = Stage(self.name, frozenset(buffers) - written, written)
         return KernelCode(self.name, source, (stage,), (), self.symbols, work,
@@ -84,6 +87,11 @@ class _Kernel:
     @property
     def accumulator(self) -> DType:
         return register(self.attention.scores.dtype)
+
+    @property
+    def packs(self) -> bool:
+        """Whether keys and values are packed."""
+        return self.blocks.kind != ROWS
 
     # ---- the two products
     def _buffers(self) -> dict[int, tuple[DType, bool]]:
@@ -100,27 +108,50 @@ class _Kernel:
         hooks = Hooks(name, c, self.language.dialect, Axis("z", c.batch, spread(c.batch)),
                       Axis("m", c.m, m), Axis("k", c.k, c.depth), (Axis("n", group.n, n),),
                       memory=buffers)
-        blocks, held, width = self.blocks, self.blocks.held, self.language.width
-        lanes = TILE if in_tiles(held) else lanes_of(self.accumulator, width)
-        rows, vectors = blocks.register_tile(_short(m, blocks.rows), n, self.accumulator, width)
         (term,) = group.terms
         shape = GemmShape(spread(c.batch), m, (n,), c.depth, self.accumulator,
                           a_unit=unit(term.a, c.m, c.k), b_units=(unit(term.b, group.n, c.k),))
-        return Text(hooks, shape, GemmParams("packed", lanes, rows, vectors, 1, blocks.rows, 1,
-                                             max(1, 256 // (vectors * lanes)), True, held=held),
-                    self.symbols, {})
+        return Text(hooks, shape, self._params(shape), self.symbols, {})
 
-    def _product(self, text: Text, params: str) -> list[str]:
-        """The functions that fill and pack operands, and multiply."""
+    def _params(self, shape: GemmShape) -> GemmParams:
+        """How a product goes through its operands."""
+        blocks, held, width = self.blocks, self.blocks.held, self.language.width
+        if not self.packs:
+            form = "dots" if shape.b_units[0] == "k" else "rows"
+            return blocked(shape, Tile(form, rows=abreast(shape.m, width)), width)
+        lanes = TILE if in_tiles(held) else lanes_of(self.accumulator, width)
+        rows, vectors = blocks.register_tile(_short(shape.m, blocks.rows), shape.n[0],
+                                             self.accumulator, width)
+        return GemmParams("packed", lanes, rows, vectors, 1, blocks.rows, 1,
+                          max(1, 256 // (vectors * lanes)), True, held=held)
+
+    def _coming(self, second: Text, first: Text, params: str) -> str:
+        """The values of a key, which are asked for where its product with queries begins."""
+        (term,), (column,) = self.attention.second.groups[0].terms, second.hooks.columns
+        name = "" if self.packs or first.params.form != "dots" or len(column.vars) != 1 else \
+            second.hooks.later(params, term, column)
+        if not name:
+            return ""
+        (key,) = first.hooks.columns[0].names
+        size = min(v.dtype.itemsize for v in reachable([term.b]) if v.op == "load")
+        return (f"for (int64_t at = 0; at < {dim(column.count)}; at += {_LINE // size}) "
+                f"{name}({second.hooks.args(self.symbols)}, {second.hooks.batch.args}at, {key});")
+
+    def _product(self, text: Text, params: str, also: str = "") -> list[str]:
+        """The functions that fill and pack operands, and multiply. ``also``: what is done beside
+        where a key begins."""
         hooks, first = text.hooks, text.hooks.contraction is self.attention.first
         (term,), (column,) = hooks.contraction.groups[0].terms, hooks.columns
-        along_m, along_k = first and text.shape.a_unit == "free", text.shape.b_units[0] == "k"
+        along_k = text.shape.b_units[0] == "k"
+        along_m = self.packs and first and text.shape.a_unit == "free"
         if first:
             hooks.operand_a(params, along_m)
-        hooks.operand_b(params, term, column, ("_k", "") if along_k else ("_n", "_n_left"))
-        return [text.transpose() if along_m or along_k else "", text.products(),
-                text.operand_a(along_m) if first else "",
-                text.operand_b(term, column, along_k)]
+        kinds = ("_n", "_n_left") if not along_k else ("_k", "" if self.packs else "_k_left")
+        hooks.operand_b(params, term, column, kinds, text.params.together)
+        multiplied = [text.transpose() if along_m or along_k else "",
+                      text.products()] if self.packs else []
+        return [*multiplied, text.operand_a(along_m) if first else "",
+                text.operand_b(term, column, along_k, also)]
 
     # ---- between them
     def _between(self, hooks: Hooks, params: str) -> None:
@@ -184,25 +215,31 @@ class _Kernel:
     def _stage(self, first: Text, second: Text) -> str:
         letter = REGISTER[self.accumulator.name]
         p, q, keys = first.params, second.params, self.attention.second.depth
-        nr, step = p.nr, max(p.nr, p.held.grain if p.held else 1)
-        at = f"v{letter}_load(t + i * {nr} + j)" if self._varies else f"t[i * {nr} + j]"
-        common = {**first.common(), "k": self.name, "unpack": second.hooks.unpack(self.symbols),
-                  **self._columns(first), **around_tiles(p.held)}
-        return template("attention").substitute(
-            common, KEYS=dim(keys), N=dim(second.hooks.columns[0].count), MR2=str(q.mr),
-            NR2=str(q.nr), ROWS=str(self.blocks.rows), STEP=str(step),
-            JB=str(-(-self.blocks.keys // step) * step),
-            TILES=str(-(-self.blocks.rows // q.mr)), SPAN=str(_SPAN),
-            PIECES=str(pieces.MOST), bounds=self._bounds(first),
-            SPLAT=f"v{letter}_splat", MAX=f"v{letter}_max", HMAX=f"v{letter}_hmax",
-            EXP=self.language.dialect.ops["Exp", "float"].split("(")[0].format(
-                m="vd_" if letter == "d" else "v_"), m_of=first.hooks.m.of("row + i"), sum=at,
-            key_name=first.hooks.columns[0].names[0], block=self._order(),
-            product=_choose(first, f"({common['K']}, a + i * as, as, b, t, 0, next, 64);"),
-            fill=self._fill(first, common), **self._weights(second, common))
+        step = max(p.nr, p.held.grain if p.held else 1) if self.packs else first.hooks.dialect.width
+        most = -(-self.blocks.keys // step) * step
+        apart = p.nr if self.packs else most + first.hooks.dialect.width
+        at = f"v{letter}_load(t + i * {apart} + j)" if self._varies else f"t[i * {apart} + j]"
+        words = {
+            **first.common(), "k": self.name, "unpack": second.hooks.unpack(self.symbols),
+            **self._columns(first), "KEYS": dim(keys), "N": dim(second.hooks.columns[0].count),
+            "NR2": str(q.nr), "ROWS": str(self.blocks.rows), "JB": str(most),
+            "PIECES": str(pieces.MOST), "fill": self._fill(first)}
+        between = template("attention_scores").substitute(
+            words, bounds=self._bounds(first), SPLAT=f"v{letter}_splat", MAX=f"v{letter}_max",
+            HMAX=f"v{letter}_hmax", EXP=self.language.dialect.ops["Exp", "float"].split("(")[0]
+            .format(m="vd_" if letter == "d" else "v_"), m_of=first.hooks.m.of("row + i"), sum=at,
+            key_name=first.hooks.columns[0].names[0])
+        if not self.packs:
+            return between + template("attention_rows").substitute(words, TS=str(apart))
+        return between + template("attention_blocks").substitute(
+            words, **around_tiles(p.held), MR2=str(q.mr), STEP=str(step),
+            TILES=str(-(-self.blocks.rows // q.mr)), SPAN=str(_SPAN), block=self._order(),
+            product=_choose(first, f"({words['K']}, a + i * as, as, b, t, 0, next, 64);"),
+            **self._weights(second, words["TA"]))
 
-    def _fill(self, first: Text, words: Mapping[str, str]) -> str:
+    def _fill(self, first: Text) -> str:
         """Rows of queries, as their product reads them."""
+        words = first.common()
         call = f"{first.hooks.name}_fill({words['args']}, {words['b_args']}"
         if not in_tiles(first.params.held):
             return f"        {call}row, rows, 0, {words['K_outer']}, as, a);"
@@ -210,10 +247,10 @@ class _Kernel:
                 f"tall = (rows + {first.params.mr - 1}) / {first.params.mr} * {first.params.mr};\n"
                 f"{fill_tiles(first.params, call, '')} }}")
 
-    def _weights(self, second: Text, words: Mapping[str, str]) -> dict[str, str]:
+    def _weights(self, second: Text, kind: str) -> dict[str, str]:
         """The product of weights with values. Weights lie where the scores were, and so a row of
         narrow ones is as far from the next; tiles of them are put into their order first."""
-        p, kind = second.params, words["TA"]
+        p = second.params
         if in_tiles(p.held):
             assert p.held is not None
             return dict(

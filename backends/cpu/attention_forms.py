@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tegg.backends.cpu.instructions import PAIRS, TILES
 from tegg.backends.cpu.narrow_forms import narrow_execution
-from tegg.backends.cpu.templates import Operand, issue_slots, register
+from tegg.backends.cpu.templates import Operand, by_rows, issue_slots, register
 from tegg.contraction import Spec
 from tegg.dim import Dim, Shape, hint, product
 from tegg.dtype import DType, f32
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _ROWS = 24         # queries of a block: their scores stay in L1, and few are computed in vain
 _KEYS = 256        # keys of a block: they and their values stay in L2
 PLAIN = "plain"    # products of what the accumulators are
+ROWS = "rows"      # the same, of few queries: keys and values are read where they lie
+_FEW, _MORE_KEYS = 4, 512  # queries of such a block, and keys: their scores stay in L1
 # How narrow products hold their operands: what they need, the rate that prices them, queries.
 _NARROW = MappingProxyType({"pairs": (PAIRS, "CpuPairs", _ROWS), "tiles": (TILES, "CpuTiles", 32)})
 
@@ -32,7 +34,7 @@ _NARROW = MappingProxyType({"pairs": (PAIRS, "CpuPairs", _ROWS), "tiles": (TILES
 @dataclass(frozen=True, slots=True)
 class Blocks:
     """What the template fixes: a block is ``rows`` queries by ``keys`` keys, and both products are
-    of a ``kind``: plain, or as ``HELD`` says."""
+    of a ``kind``: plain, rows, or as ``HELD`` says."""
 
     kind: str
     rows: int
@@ -41,7 +43,7 @@ class Blocks:
     @property
     def held(self) -> Held | None:
         """How operands are held, where they are narrower than their sums."""
-        return None if self.kind == PLAIN else HELD[self.kind]
+        return HELD.get(self.kind)
 
     def register_tile(self, m: Dim, n: Dim, accumulator: DType, width: int) -> tuple[int, int]:
         """Rows and vectors of the register tile for one of the two products."""
@@ -58,12 +60,15 @@ class _Executes:
 
     def __call__(self, own: tuple, e: Extents) -> Execution:
         blocks, accumulator = Blocks(*own), register(e.dtype)
+        lanes = lanes_of(accumulator, self.width)
         rows, vectors = blocks.register_tile(e.m, e.n, accumulator, self.width)
         pieces, beside = max(1, e.batch * -(-e.m // blocks.rows)), SOFTMAX * e.batch * e.m * e.k
         if blocks.held is not None:
             done = narrow_execution(blocks.kind, self.width, (rows, vectors), e)
             return replace(done, pieces=pieces, kept=0, beside=beside, rate=_NARROW[own[0]][1])
-        across = vectors * lanes_of(accumulator, self.width)
+        if blocks.kind == ROWS:
+            return Execution(*by_rows(lanes, e), pieces, beside=beside, rate="CpuRows")
+        across = vectors * lanes
         wide, tall = -(-e.n // across) * across, -(-e.m // rows) * rows
         return Execution(2.0 * e.batch * e.k * tall * wide,
                          rows * vectors / issue_slots(rows, vectors), pieces,
@@ -86,24 +91,26 @@ def blocks_of(attrs: tuple) -> Blocks:
 
 @dataclass(frozen=True, slots=True)
 class AttentionForms:
-    """``(cpu-attention x y i r k)``: attention by the spec i may go in blocks of r queries and k
-    keys; ``(cpu-narrow-attention x y i d r k)``: with products of kind d, ``pairs`` or ``tiles`` of
-    bfloat16, where the CPU has them."""
+    """``(cpu-attention x y i d r k)``: attention by the spec i may go in blocks of r queries and k
+    keys, of kind d: ``plain``, or of few queries ``rows``; ``(cpu-narrow-attention x y i d r k)``:
+    with products of kind d, ``pairs`` or ``tiles`` of bfloat16, where the CPU has them."""
 
     width: int
     features: frozenset[str]
     name = "cpu attention"
     known = 3
     relations = MappingProxyType({
-        "cpu-attention": ("Tensor", "Tensor", "String", "i64", "i64"),
+        "cpu-attention": ("Tensor", "Tensor", "String", "String", "i64", "i64"),
         "cpu-narrow-attention": ("Tensor", "Tensor", "String", "String", "i64", "i64")})
 
     def completions(self, relation: str, *given: Any) -> list[tuple[Any, ...]]:
         """What a relation says of scores, values and a spec."""
-        if relation == "cpu-attention":
-            return [(_ROWS, _KEYS)]
         x, y, spec = given
-        if not x.dtype is y.dtype is f32 or _queries(x.shape, y.shape, spec) < 2:
+        queries = _queries(x.shape, y.shape, spec)
+        if relation == "cpu-attention":
+            few = [(ROWS, _FEW, _MORE_KEYS)] if queries <= _FEW else []
+            return [(PLAIN, _ROWS, _KEYS), *few]
+        if not x.dtype is y.dtype is f32 or queries < 2:
             return []
         return [(kind, rows, _KEYS) for kind, (needs, _, rows) in _NARROW.items()
                 if needs in self.features]

@@ -11,7 +11,7 @@ from tegg.backends.cfunction import print_hook
 from tegg.dim import Dim, product
 from tegg.dtype import DType
 from tegg.errors import LoweringError
-from tegg.kernel.ahead import coming, turning
+from tegg.kernel.ahead import coming, later, turning
 from tegg.kernel.contraction_classify import Contraction, Group, Term
 from tegg.kernel.contraction_shape import GemmParams
 from tegg.kernel.domain import Write
@@ -286,6 +286,15 @@ class Hooks:
         if together < 2 or len(axis.vars) != 1 or len(self.k.vars) != 1:
             return ()
         return turning(term.b, axis.last, self.k.last, self._size(term, axis), together)
+
+    def later(self, params: str, term: Term, axis: Axis) -> str:
+        """A function that asks for B at a column and a k, of which it is read later, and its name;
+        none where B stays close by or is not read in runs."""
+        asked = later(term.b, axis.last, self.k.last, self._size(term, axis))
+        if not asked:
+            return ""
+        self._asks(f"ask_b{term.anchor}", params, [axis, self.k], asked)
+        return f"{self.name}_ask_b{term.anchor}"
 
     def _size(self, term: Term, axis: Axis) -> Dim:
         """Elements of a B."""

@@ -40,7 +40,8 @@ class Text(Words):
                          m_of=self.hooks.m.of("row + i"))
 
     # ---- B
-    def operand_b(self, term: Term, axis: Axis, along_k: bool) -> str:
+    def operand_b(self, term: Term, axis: Axis, along_k: bool, also: str = "") -> str:
+        """``also``: what is done beside where each column of B that is read along k begins."""
         h = self.hooks
         rows = h.rows_in([term.b])
         skinny = self.params.form != "packed"
@@ -69,7 +70,7 @@ class Text(Words):
             n_of=axis.of(at, mutable=name in ("pack_n", "rows")),
             n_args=axis.args, n_args_end=axis.args.rstrip(", "),
             n_last=axis.names[-1], n_extent=dim(axis.extents[-1]), n_carry=axis.carry(),
-            n_places=places, n_keep=keep, n_recall=recall)
+            n_places=places, n_keep=keep, n_recall=recall, also=also)
         if name == "rows":
             words |= self._rows_ahead(term, axis, words)
         if name + grouped == "pack_n":

@@ -82,12 +82,16 @@ class _Rows:
     def __call__(self, own: tuple, e: Extents) -> Execution:
         (vectors,) = own
         lanes = lanes_of(register(e.dtype), self.width)
-        whole, left = divmod(e.n, lanes)  # the columns left over are added one by one
-        slots = whole * (1 + 2.25 * e.m) + 2 * left * e.m
-        padded = (whole + bool(left)) * e.m
-        return Execution(2.0 * e.batch * e.k * padded * lanes, max(1, padded) / max(1, slots),
-                         max(1, e.batch * -(-e.n // (vectors * lanes))),
+        return Execution(*by_rows(lanes, e), max(1, e.batch * -(-e.n // (vectors * lanes))),
                          aside=e.batch * e.m * e.k)
+
+
+def by_rows(lanes: int, e: Extents) -> tuple[float, float]:
+    """The operations of a product that reads B row by row, and the speed of its inner loop."""
+    whole, left = divmod(e.n, lanes)  # the columns left over are added one by one
+    slots = whole * (1 + 2.25 * e.m) + 2 * left * e.m
+    padded = (whole + bool(left)) * e.m
+    return 2.0 * e.batch * e.k * padded * lanes, max(1, padded) / max(1, slots)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +162,11 @@ def parts(x: Shape, y: Shape, spec: str) -> list[int]:
     return [1] if outputs > _FEW or most < 2 else [1, 1 << (most.bit_length() - 1)]
 
 
+def abreast(m: Dim, width: int) -> int:
+    """Of so many rows, those that a B read along the depth meets at once."""
+    return max(1, min(hint(m), 4 if width == 16 else 2))
+
+
 def few_rows(x: Shape, y: Shape, spec: str) -> bool:
     """Whether the first operand has few rows."""
     return 0 < hint(_sizes(x, y, spec)[0]) <= _SKINNY
@@ -215,7 +224,7 @@ class Forms:
             return []
         if relation == "cpu-rows":
             return [] if depth_last(x, y, spec) else [(4,)]
-        rows = max(1, min(hint(_sizes(*shapes)[0]), 4 if self.width == 16 else 2))
+        rows = abreast(_sizes(*shapes)[0], self.width)
         return [(rows, p) for p in parts(*shapes)] if depth_last(x, y, spec) else []
 
     def facts(self, view: View) -> Iterable[tuple[Any, ...]]:

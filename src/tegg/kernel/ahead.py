@@ -111,6 +111,13 @@ def turning(operand: Val, along: Var, over: Var, size: Dim, together: int) -> li
             for v in _in_runs(operand, along, over, size)]
 
 
+def later(operand: Val, along: Var, over: Var, size: Dim) -> list[Ahead]:
+    """What is asked for, at other places of the two variables, while something else is read: an
+    operand that is read in runs after it, which no hardware knows of yet."""
+    return [Ahead(v.attr.slot, v.attr.form, v.dtype, "read")
+            for v in _in_runs(operand, along, over, size)]
+
+
 def _in_runs(operand: Val, along: Var, over: Var, size: Dim) -> list[Val]:
     """What an operand reads, of buffers that may be far away, in runs along one variable."""
     return [v for v in reachable([operand])
