@@ -44,6 +44,35 @@ def test_it_is_done_where_most_is_computed() -> None:
     assert "v_exp" in loop
 
 
+def squares(g: Draw, rows: int, columns: int) -> Node:
+    """Each row over the sum of its squares."""
+    x = g.x(rows, columns)
+    return g.op("Div", x, g.expand(g.op("SumReduce", g.mul(x, x), 1), x.shape))
+
+
+@pytest.mark.parametrize("rows, turns", [(256, (1, 1)), (2048, (0, 1))])
+def test_of_rows_far_away_the_first_pass_reads_and_the_second_writes(rows, turns) -> None:
+    """Memory is at work in both; what stays near is asked for where most is computed."""
+    g = Draw()
+    y = squares(g, rows, 1024)
+    found, turn = {}, -1
+    for line in lower(g, [y], "k", C(16)).source.splitlines():
+        turn += "for (int64_t i1 = 0" in line
+        for use in ("read", "write"):
+            if f"fetch_{use}" in line:
+                found[use] = turn
+    assert (found["read"], found["write"]) == turns
+    check(g, [y])
+
+
+def test_a_pass_that_computes_for_long_asks_for_all_wherever_it_is() -> None:
+    g = Draw()
+    lines = lower(g, [softmax(g, g.x(8192, 1024))], "k", C(16)).source.splitlines()
+    loops = [i for i, x in enumerate(lines) if "for (int64_t i1 = 0" in x]
+    fetches = [i for i, x in enumerate(lines) if "fetch_" in x]
+    assert all(loops[1] < i < loops[2] for i in fetches)
+
+
 def test_a_long_row_asks_for_the_next_page() -> None:
     g = Draw()
     y = g.op("Exp", g.x(1 << 18))

@@ -9,20 +9,22 @@ from dataclasses import replace
 from tegg.dim import Dim, hint, upper_bound
 from tegg.kernel.index import Form, Gathered, Var, variable
 from tegg.kernel.loops import Ahead, Block, Comes, Let, Loop, Stmt, Store
-from tegg.kernel.rows import Buffers, dearest, follows, passes
+from tegg.kernel.rows import Buffers, cost, dearest, follows, passes
 from tegg.kernel.value import Val, reachable
 
 ROW = 1 << 14   # bytes of a row up to which it and the next one stay in the nearest cache
 NEAR = 1 << 15  # bytes that are asked for and not read yet, from which the first are lost again
 FAR = 1 << 19   # bytes of a buffer from which it may have to come from far away
+VAST = 1 << 24  # bytes that rows read and write, from which most of them come from far away
+HIDES = 8.0     # operations of an element beside which all that is asked for comes in time
 PAGE = 1 << 12  # bytes to whose end hardware follows a row
 
 
 def ahead(body: Sequence[Stmt], buffers: Buffers) -> tuple[Stmt, ...]:
-    """The statements, with requests for memory in the dearest of the passes over a row.
+    """The statements, with requests for memory in the passes over a row.
 
     Hardware follows a row to the end of a page, and no pass that computes waits for the next row:
-    so what the next row reads is asked for, and what this one writes later.
+    so what the next row reads is asked for, and what is written later.
     """
     return tuple(_statement(s, buffers) for s in body)
 
@@ -39,11 +41,10 @@ def _statement(s: Stmt, buffers: Buffers) -> Stmt:
     found = passes(s)
     if len({p.var.extent for _, p in found}) != 1 or s.step != 1:
         return replace(s, body=ahead(s.body, buffers))
-    turn = dearest(s)
-    at, host = found[turn]
-    asked = _next(s, [p for _, p in found], turn, buffers)
     body = list(s.body)
-    body[at] = replace(host, body=(*asked, *host.body))
+    for turn, asked in _next(s, [p for _, p in found], buffers).items():
+        at, host = found[turn]
+        body[at] = replace(host, body=(*asked, *host.body))
     return replace(s, body=tuple(body))
 
 
@@ -56,21 +57,38 @@ def _anywhere(s: Store, buffers: Buffers) -> bool:
             and any(isinstance(atom, Gathered) for atom in w.form.terms))
 
 
-def _next(rows: Loop, passes: Sequence[Loop], turn: int, buffers: Buffers) -> list[Ahead]:
-    """What the pass number ``turn`` asks for: each place once."""
-    out: dict[tuple[int, Form], Ahead] = {}
-    var = passes[turn].var
+def _next(rows: Loop, passes: Sequence[Loop], buffers: Buffers) -> dict[int, list[Ahead]]:
+    """What each pass asks for, by its number: each place once."""
+    touched = [_touched(p, buffers) for p in passes]
+    reads, writes = _turns(rows, [a for asked in touched for a in asked], buffers)
+    out: dict[tuple[int, Form], tuple[int, Ahead]] = {}
     for i, p in enumerate(passes):
         longest = upper_bound(p.var.extent)
-        for asked in _touched(p, buffers):
+        for asked in touched[i]:
             slot, form = asked.slot, asked.form
             if (form.coefficient(rows.var) != 0 and longest is not None
                     and longest * asked.dtype.itemsize <= ROW):
+                turn = writes if asked.use == "write" else reads
                 on = 0 if asked.use == "write" and i > turn else 1
-                moved = (form + variable(p.var) * -1 + variable(var)
+                moved = (form + variable(p.var) * -1 + variable(passes[turn].var)
                          + form.coefficient(rows.var) * on)
-                out.setdefault((slot, moved), replace(asked, form=moved))
-    return list(out.values())
+                out.setdefault((slot, moved), (turn, replace(asked, form=moved)))
+    found: dict[int, list[Ahead]] = {}
+    for turn, asked in out.values():
+        found.setdefault(turn, []).append(asked)
+    return found
+
+
+def _turns(rows: Loop, touched: Sequence[Ahead], buffers: Buffers) -> tuple[int, int]:
+    """The passes that ask for what is read, and for what is written: the dearest, beside whose
+    operations both come, or where they come from far away and no pass computes for as long, the
+    first two, so that memory is at work in both."""
+    found, turn = [p for _, p in passes(rows)], dearest(rows)
+    moved = sum(hint(buffers[slot][1]) * buffers[slot][0].itemsize
+                for slot in {a.slot for a in touched})
+    if moved < VAST or cost(found[turn]) >= HIDES:
+        return turn, turn
+    return 0, min(1, len(found) - 1)
 
 
 def _along(row: Loop, buffers: Buffers) -> list[Ahead]:
