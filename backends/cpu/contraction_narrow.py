@@ -78,7 +78,8 @@ def once(p: GemmParams, shape: GemmShape) -> bool:
 
 def ask(p: GemmParams, shape: GemmShape) -> str:
     """What a step of a product asks for: of the coming panel while further rows meet this one;
-    else what comes a page on, for hardware follows a panel that is read once to a page's end."""
+    else what comes a page on, for some hardware follows a panel that is read once to a page's end
+    only (``fetch_run``)."""
     if not once(p, shape):
         return "__builtin_prefetch(next, 0, 2); next += pace;"
     size = p.held.itemsize if p.held else shape.accumulator.itemsize
@@ -87,7 +88,7 @@ def ask(p: GemmParams, shape: GemmShape) -> str:
         return ""
     panels = ["b", *(f"b + {u} * apart" for u in range(1, p.panels))]
     lines = range(0, int(shares(p, shape.accumulator)["LINES"]) * 64, 64)
-    return " ".join(f"__builtin_prefetch((const char *)({b} + p * {p.nr}) + {_PAGE + line}, 0, 3);"
+    return " ".join(f"fetch_run((const char *)({b} + p * {p.nr}) + {_PAGE + line});"
                     for b in panels for line in lines)
 
 

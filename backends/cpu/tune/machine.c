@@ -16,14 +16,14 @@ struct traffic {
 };
 
 // Four vectors at a time: the loads of a loop, not its counting, are what is measured. Kernels ask for
-// what lies a page on where it may come from far away, for hardware follows to a page's end only.
+// what lies a page on where it may come from far away, and hardware follows to a page's end only.
 enum { FAR = 1 << 19, PAGE = 4096 };
 static float read_bytes(const char *p, int64_t n, int far) {
   vf a = {0}, b = {0}, c = {0}, d = {0};
   const int64_t step = sizeof(vf);
   for (int64_t i = 0; i + 4 * step <= n; i += 4 * step) {
     if (far)
-      for (int64_t line = 0; line < 4 * step; line += 64) __builtin_prefetch(p + i + line + PAGE);
+      for (int64_t line = 0; line < 4 * step; line += 64) fetch_run(p + i + line + PAGE);
     a += *(const vf_any *)(p + i);
     b += *(const vf_any *)(p + i + step);
     c += *(const vf_any *)(p + i + 2 * step);
