@@ -56,7 +56,8 @@ class Context:
     """Where printing stands: the vector loop, if any, and names given from outside."""
 
     vector: Var | None = None
-    masked: bool = False          # inside the masked tail of the vector loop
+    copies: int = 1               # vectors that are printed side by side
+    masked: bool = False          # the last of them ends short
     given: Mapping[int, str] = field(default_factory=dict)
 
 
@@ -170,8 +171,12 @@ class Expressions:
                 tests.append(f"{text} <= {dim(g.high)}")
         return f"({' && '.join(tests)})" if tests else "1"
 
+    def tail(self, copy: int) -> bool:
+        """Whether a vector ends short."""
+        return self.at.masked and copy == self.at.copies - 1
+
     def _in_lanes(self, lane: int) -> str:
-        """Whether a lane of the masked tail exists."""
+        """Whether a lane of the vector that ends short exists."""
         return f"{lane} < left"
 
     def each(self, v: DType, text: object) -> str:

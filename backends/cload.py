@@ -37,7 +37,7 @@ class Loads(Expressions):
             return self._contiguous_load(v, load, letter, follow, copy)
         if k == 2 and v.dtype.name in EVERY_OTHER and all(c in (0, 2) for c in follow):
             return self._every_other(v, load, letter, follow, copy)
-        if k == -1 and not self.at.masked and all(c == 0 for c in follow):
+        if k == -1 and not self.tail(copy) and all(c == 0 for c in follow):
             text = f"v{REGISTER[v.dtype.name]}_reverse(v{letter}_load(b{load.slot} + " \
                    f"{self.form(load.form, copy)} - {self.dialect.width - 1}))"
             return self._where(load.guards, follow, text, v.dtype, copy)
@@ -58,7 +58,7 @@ class Loads(Expressions):
         sign = "-" if v.dtype.kind == "bool" else ""
 
         def lane(i: int) -> str:
-            tests = [self._in_lanes(i)] if self.at.masked else []
+            tests = [self._in_lanes(i)] if self.tail(copy) else []
             if load.guards:
                 tests.append(self.condition(load.guards, copy, i))
             text = f"{sign}s{letter}_load(b{load.slot} + {self.form(load.form, copy, i)})"
@@ -71,7 +71,7 @@ class Loads(Expressions):
         """What holds of all lanes or of none is a branch: a masked load of no lane is slow where
         its address is no memory."""
         address = f"b{load.slot} + {self.form(load.form, copy)}"
-        masks = ["mask"] if self.at.masked else []
+        masks = ["mask"] if self.tail(copy) else []
         for g, c in zip(load.guards, follow):
             if c != 0:
                 at = self.form(g.form, copy)
@@ -90,7 +90,7 @@ class Loads(Expressions):
     def _every_other(self, v: Val, load: Load, letter: str, follow: list[Dim | None],
                      copy: int) -> str:
         """Two vectors whose even lanes are one; lanes that are not read touch no memory."""
-        masks = ["mask"] if self.at.masked else []
+        masks = ["mask"] if self.tail(copy) else []
         for g, c in zip(load.guards, follow):
             if c != 0:
                 at = self.form(g.form, copy)
@@ -114,7 +114,7 @@ class Loads(Expressions):
             return None
         start = self.form(found.form + base * -1, copy)
         where, axis = f"b{load.slot}{first}, {positions}", f"{start}, {dim(a.extent)}"
-        return (f"v{letter}_nearm({where}, lanes, {axis})" if self.at.masked
+        return (f"v{letter}_nearm({where}, lanes, {axis})" if self.tail(copy)
                 else f"v{letter}_near({where}, {axis})")
 
     def _run(self, v: Val, letter: str, follow: list[Dim | None], copy: int,
@@ -135,7 +135,7 @@ class Loads(Expressions):
         if self.algebra.within(g.form, g.low, g.high):
             return []
         k, first = self.lanes.coefficient(g.form, self.at.vector), self.form(g.form, copy)
-        last = "(left - 1)" if self.at.masked else number(self.dialect.width - 1)
+        last = "(left - 1)" if self.tail(copy) else number(self.dialect.width - 1)
         ends = [first] if k == 0 else [first, f"{first} + {dim(k)} * {last}"]
         if g.high == END:
             return [f"{at} >= {dim(g.low)}" for at in ends]
@@ -143,7 +143,7 @@ class Loads(Expressions):
 
     def _lanes_read(self, load: Load, copy: int) -> str:
         """The mask of the lanes that a load reads; nothing where it reads them all."""
-        masks = ["lanes"] if self.at.masked else []
+        masks = ["lanes"] if self.tail(copy) else []
         masks += [self._vector_condition(load.guards, copy)] if load.guards else []
         return " & ".join(masks)
 

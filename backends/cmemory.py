@@ -21,7 +21,6 @@ class Memory(Loads):
     def __init__(self, dialect: Dialect, algebra: Algebra) -> None:
         super().__init__(dialect, algebra)
         self.lines: list[str] = []
-        self.copies = 1
         self.depth = 1
         self.decided: dict[int, str] = {}  # what depends on the caches -> the answer's name
 
@@ -44,7 +43,7 @@ class Memory(Loads):
         return (self.dialect.vector if lanes else self.dialect.scalar)[REGISTER[d.name]]
 
     def _copies_of(self, v: Val) -> range:
-        return range(self.copies if self.is_vector(v) else 1)
+        return range(self.at.copies if self.is_vector(v) else 1)
 
     def _define(self, v: Val, text) -> None:
         lanes = self.is_vector(v)
@@ -60,9 +59,9 @@ class Memory(Loads):
             return f"t{a.number} + {self.form(at)} * {a.block} + {self.dialect.width * copy + lane}"
         return f"t{a.number} + {self.form(at, copy, lane)}"
 
-    def _whole(self, a: Array) -> bool:
-        """Whether a vector of a scratch array may be moved whole, in a masked tail too."""
-        return a.block > 1 or not self.at.masked or len(a.vars) == 1
+    def _whole(self, a: Array, copy: int) -> bool:
+        """Whether a vector of a scratch array may be moved whole, one that ends short too."""
+        return a.block > 1 or not self.tail(copy) or len(a.vars) == 1
 
     def _unit(self, a: Array) -> bool:
         return a.block > 1 or self.lanes.coefficient(self.element(a), self.at.vector) == 1
@@ -72,14 +71,14 @@ class Memory(Loads):
         if not self.is_vector(v):
             return f"s{letter}_load({self._address(a, 0)})"
         if self._unit(a):
-            if self._whole(a):
+            if self._whole(a, copy):
                 return f"v{letter}_load({self._address(a, copy)})"
             return f"v{letter}_loadm({self._address(a, copy)}, mask)"
         sign = "-" if letter == "b" else ""
 
         def lane(i: int) -> str:
             text = f"{sign}s{letter}_load({self._address(a, copy, i)})"
-            return f"{self._in_lanes(i)} ? {text} : 0" if self.at.masked else text
+            return f"{self._in_lanes(i)} ? {text} : 0" if self.tail(copy) else text
 
         return self.each(v.dtype, lane)
 
@@ -89,9 +88,9 @@ class Memory(Loads):
         if not self.is_vector(v):
             self.line(f"s{letter}_store({self._address(a, 0)}, {self.ref(v)});")
             return
-        for u in range(self.copies):
+        for u in range(self.at.copies):
             if self._unit(a):
-                self._put(letter, self._address(a, u), self.ref(v, u), not self._whole(a))
+                self._put(letter, self._address(a, u), self.ref(v, u), not self._whole(a, u))
             else:
                 self._scatter(letter, v, u, lambda i, u=u: self._address(a, u, i), [])
 
@@ -100,17 +99,16 @@ class Memory(Loads):
         load, array, width = s.value.attr, s.array, self.dialect.width
         assert array.strip is not None and self.at.vector is not None
         first, n = variable(array.strip.var), dim(s.along.extent)
-        rows = "left" if self.at.masked else str(width)
         stride = self.lanes.coefficient(load.form, self.at.vector)
         for done in range(0, array.strip.length, width):
             at = first + done
             test = f"if ({self.form(at)} < {n}) " if done else ""
-            for u in range(self.copies):
+            for u in range(self.at.copies):
                 source = self.form(self.algebra.substitute(load.form, {s.along: at}), u)
                 self.line(f"{test}v{MEMORY[s.value.dtype.name]}_turn("
                           f"t{array.number} + {done * array.block + u * width}, {array.block}, "
                           f"b{load.slot} + {source}, {dim(stride)}, {n} - {self.form(at)}, "
-                          f"{rows});")
+                          f"{'left' if self.tail(u) else width});")
 
     # ---- stores
     def _put(self, letter: str, address: str, value: str, masked: bool) -> None:
@@ -121,7 +119,7 @@ class Memory(Loads):
         """A vector stored lane by lane."""
         lane_of = "[{}] != 0" if letter == "b" else "[{}]"
         for i in range(self.dialect.width):
-            tests = [self._in_lanes(i)] if self.at.masked else []
+            tests = [self._in_lanes(i)] if self.tail(copy) else []
             tests += [self.condition(guards, copy, i)] if guards else []
             test = f"if ({' && '.join(tests)}) " if tests else ""
             value = self.ref(v, copy, True) + lane_of.format(i)
@@ -137,12 +135,12 @@ class Memory(Loads):
             return
         k = self.lanes.coefficient(w.form, var)
         plain = all(var not in g.form.vars() for g in w.guards)
-        for u in range(self.copies):
-            if k == 1 and plain and (w.mode == "store" or not self.at.masked):
+        for u in range(self.at.copies):
+            if k == 1 and plain and (w.mode == "store" or not self.tail(u)):
                 address = f"b{w.slot} + {self.form(w.form, u)}"
                 value = self._combined(w, letter, address, u)
                 test = f"if ({self.condition(w.guards, u)}) " if w.guards else ""
-                if self.at.masked:
+                if self.tail(u):
                     self.line(f"{test}v{letter}_storem({address}, {value}, mask);")
                 elif s.past:
                     past = self.decided.get(id(s)) or _past(s.past, w.slot, self.form(w.form))
@@ -170,7 +168,7 @@ class Memory(Loads):
             return
         lane_of = "[{}] != 0" if letter == "b" else "[{}]"
         for i in range(self.dialect.width):
-            tests = [self._in_lanes(i)] if self.at.masked else []
+            tests = [self._in_lanes(i)] if self.tail(copy) else []
             tests += [self.condition(w.guards, copy, i)] if w.guards else []
             address = f"b{w.slot} + {self.form(w.form, copy, i)}"
             value = self.ref(w.value, copy, True) + lane_of.format(i)
@@ -211,8 +209,8 @@ class Memory(Loads):
     def _ahead(self, s: Ahead) -> None:
         """One request a line."""
         size = s.dtype.itemsize
-        asked = [f"fetch_{s.use}(b{s.slot} + {self.form(s.form, u)});" for u in range(self.copies)
-                 if u * self.dialect.width * size % _LINE == 0]
+        asked = [f"fetch_{s.use}(b{s.slot} + {self.form(s.form, u)});"
+                 for u in range(self.at.copies) if u * self.dialect.width * size % _LINE == 0]
         if id(s) in self.decided:
             with self.braces(f"if ({self.decided[id(s)]})"):
                 self.lines += ["  " * self.depth + line for line in asked]

@@ -99,23 +99,26 @@ class Printer(Memory):
         return ("tid", "nt") if s.shared else None
 
     def _vector_loop(self, s: Loop) -> None:
-        """Unrolled vectors, single vectors, then one masked; the last share holds the rest."""
+        """Unrolled vectors, then what is left, of which the last may end short; the last share
+        holds that."""
         n, width = s.var.extent, self.dialect.width
         block = width * s.unroll
         self._decide(s)
-        whole = exact_div(n, block) is not None
         if not _below(n, block):
             self._vectors(s, 0, block, s.unroll)
-        if whole:
+        if exact_div(n, block) is not None:
             return
         share = self._share(s)
         if share is not None:
             self.line(f"if ({share[0]} == {share[1]} - 1) {{")
             self.depth += 1
-        if s.unroll > 1 and not _below(n, width):
-            self._vectors(s, block, width, 1)
-        if exact_div(n, width) is None:
-            self._masked(s)
+        if isinstance(n, int):
+            self._rest(s, n % block)
+        else:
+            if s.unroll > 1 and not _below(n, width):
+                self._vectors(s, block, width, 1)
+            if exact_div(n, width) is None:
+                self._rest(s, None)
         if share is not None:
             self.depth -= 1
             self.line("}")
@@ -133,22 +136,28 @@ class Printer(Memory):
         with self.braces(head), self._lanes(s.var, copies, False):
             self.block(s.body)
 
-    def _masked(self, s: Loop) -> None:
+    def _rest(self, s: Loop, rest: int | None) -> None:
+        """The last elements, side by side: as many as are known, or those of a vector that ends
+        short."""
         n, x, width = s.var.extent, self.name(s.var), self.dialect.width
-        head = "" if isinstance(n, int) else f"if ({dim(n)} % {width})"
-        with self.braces(head), self._lanes(s.var, 1, True):
-            self.line(f"const int64_t {x} = {_whole(n, width)};")
-            self.line(f"const int left = (int)({dim(n)} - {x}), mask = (1 << left) - 1;")
-            self.line(f"const {self.dialect.vector['b']} lanes = lane_range(0, left - 1);")
-            self.line("(void)mask; (void)lanes;")
+        head = "" if rest is not None else f"if ({dim(n)} % {width})"
+        copies, short = (-(-rest // width), rest % width) if rest is not None else (1, 1)
+        with self.braces(head), self._lanes(s.var, copies, short > 0):
+            at = _whole(n, width) if rest is None else number(n - rest)
+            self.line(f"const int64_t {x} = {at};")
+            if short:
+                left = f"(int)({dim(n)} - {x})" if rest is None else number(short)
+                self.line(f"const int left = {left}, mask = (1 << left) - 1;")
+                self.line(f"const {self.dialect.vector['b']} lanes = lane_range(0, left - 1);")
+                self.line("(void)mask; (void)lanes;")
             self.block(s.body)
 
     @contextmanager
     def _lanes(self, v: Var, copies: int, masked: bool):
-        saved = self.at.vector, self.at.masked, self.copies
-        self.at.vector, self.at.masked, self.copies = v, masked, copies
+        saved = self.at.vector, self.at.masked, self.at.copies
+        self.at.vector, self.at.masked, self.at.copies = v, masked, copies
         yield
-        self.at.vector, self.at.masked, self.copies = saved
+        self.at.vector, self.at.masked, self.at.copies = saved
 
     # ---- reductions
     @staticmethod
@@ -213,13 +222,13 @@ class Printer(Memory):
         r, letter = s.value, REGISTER[s.value.dtype.name]
         at = self.at
         if at.vector is not None and at.vector in r.attr.vars:
-            for u in range(self.copies):
+            for u in range(self.at.copies):
                 new = self._joined(s, f"p{r.id}_{u}", u, True)
-                if at.masked:
+                if self.tail(u):
                     new = f"v{letter}_sel(lanes, {new}, p{r.id}_{u})"
                 self.line(f"p{r.id}_{u} = {new};")
         elif self.is_vector(r):
-            for u in range(self.copies):
+            for u in range(self.at.copies):
                 self.line(f"a{r.id}_{u} = {self._joined(s, f'a{r.id}_{u}', u, True)};")
         else:
             self.line(f"a{r.id} = {self._joined(s, f'a{r.id}', 0, False)};")
@@ -243,7 +252,7 @@ class Printer(Memory):
         parts = [f"p{r.id}_{u}" for u in range(s.partials)]
         while len(parts) > 1:
             parts = [f"v{letter}_{self._combine(r)}({a}, {b})"
-                     for a, b in zip(parts[::2], parts[1::2])]
+                     for a, b in zip(parts[::2], parts[1::2])] + parts[len(parts) // 2 * 2:]
         self._define(r, lambda u: f"v{letter}_h{self._combine(r)}({parts[0]})")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from kernels import check
 from tegg.testing.draw import Draw
 from tegg.backends.cpu.emit import C
 
@@ -33,6 +34,27 @@ Y = V.make("Exp2", (X,), f32)
 TOTAL = V.reduce("sum", (J,), V.load(0, f32, variable(I) + variable(J)), f32)
 STORE = Store(Write(1, (I,), variable(I), Y))
 GOOD = Loop(I, (Let(X), Let(Y), STORE))
+
+
+@pytest.mark.parametrize("width, extent, sums", [
+    (16, 56, 4), (16, 40, 3), (16, 33, 3), (16, 20, 2), (16, 16, 1), (16, 7, 1), (8, 31, 4)])
+def test_what_is_left_of_a_row_is_summed_side_by_side(width, extent, sums):
+    """A short row is one block, of which the last vector may end short."""
+    g = Draw()
+    x = g.x(6, 5, extent)
+    y = g.mul(g.op("SumReduce", x, 1), 2.0)
+    source = lower(g, [y], "k", C(width)).source
+    assert source.count("= vf_splat(0.0f);") == sums
+    assert source.count("storem(") == (extent % width > 0)
+    check(g, [y], width=width)
+
+
+def test_rows_longer_than_a_block_end_in_one_of_what_is_left():
+    g = Draw()
+    y = g.op("SumReduce", g.x(3, 64 + 39), 1)
+    source = lower(g, [y], "k", C(16)).source
+    assert source.count("vf_sel(lanes, ") == 1 and source.count("for (int64_t i1") == 1
+    check(g, [y])
 
 
 def test_a_good_tree():

@@ -34,10 +34,10 @@ class WidePrinter(Printer):
     @contextmanager
     def wide(self, v: Var | None, count: int):
         """Inside, a thread has ``count`` elements along ``v``; one where there is no loop."""
-        saved = self.at.vector, self.copies
-        self.at.vector, self.copies = (v, count) if v is not None and count > 1 else (None, 1)
+        saved = self.at.vector, self.at.copies
+        self.at.vector, self.at.copies = (v, count) if v is not None and count > 1 else (None, 1)
         yield
-        self.at.vector, self.copies = saved
+        self.at.vector, self.at.copies = saved
 
     @contextmanager
     def neighbours(self, v: Var, count: int, first: str):
@@ -104,7 +104,7 @@ class WidePrinter(Printer):
     def _chunk(self, a: Access) -> int:
         """Elements of one access; 1 where they are read or written one by one."""
         v = self.at.vector
-        return 1 if v is None else a.chunk(v, self.copies, self.even)
+        return 1 if v is None else a.chunk(v, self.at.copies, self.even)
 
     def statement(self, s: Stmt) -> None:
         if isinstance(s, Let) and s.value.op == "load" and self.is_vector(s.value):
@@ -121,7 +121,7 @@ class WidePrinter(Printer):
         letter, per = MEMORY[v.dtype.name], _WORD // size
         how = letter if size > _WORD else str(chunk * size // _WORD)
         kind = self._type(v.dtype, False)
-        for first in range(0, self.copies, chunk):
+        for first in range(0, self.at.copies, chunk):
             name = f"w{v.id}_{first}"
             text = f"wide_load_{how}(b{load.slot} + {self.form(load.form, first)})"
             if load.guards:
@@ -138,7 +138,7 @@ class WidePrinter(Printer):
         how = letter if size > _WORD else str(chunk * size // _WORD)
         test = f"if ({self.condition(w.guards)}) " if w.guards else ""
         per = _WORD // size
-        for first in range(0, self.copies, chunk):
+        for first in range(0, self.at.copies, chunk):
             given = [self.ref(w.value, first + u) for u in range(chunk)]
             if size <= _WORD:
                 given = [f"s{letter}_word({', '.join(given[i:i + per])})"
@@ -152,7 +152,7 @@ class WidePrinter(Printer):
             super()._accumulate(s)
             return
         r = s.value
-        for u in range(self.copies):
+        for u in range(self.at.copies):
             self.line(f"a{r.id} = {self._joined(s, f'a{r.id}', u, False)};")
 
     def _store(self, s: Store) -> None:
@@ -164,7 +164,7 @@ class WidePrinter(Printer):
         if chunk > 1:
             self._store_words(w, chunk)
             return
-        for u in range(self.copies):
+        for u in range(self.at.copies):
             tests = [self.condition(w.guards, u)] if w.guards else []
             self._update(w, MEMORY[w.value.dtype.name], f"b{w.slot} + {self.form(w.form, u)}",
                          self.ref(w.value, u), tests)

@@ -86,8 +86,10 @@ class Vectoriser:
         heavy = sum(1 for x in lively if x.op != "red" and x.cost >= _HEAVY)
         few, some = len(lively) <= 12 and heavy <= 1, len(lively) <= 24 and heavy <= 2
         most = 4 if few else 2 if some else 1
-        top = upper_bound(v.extent)
-        while most > 1 and top is not None and top < most * self.lanes.width:
+        width, top = self.lanes.width, upper_bound(v.extent)
+        if isinstance(v.extent, int):
+            return max(1, min(most, -(-v.extent // width)))
+        while most > 1 and top is not None and top < most * width:
             most //= 2
         return most
 

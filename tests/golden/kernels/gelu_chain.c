@@ -33,13 +33,20 @@ void k_0(void *const *buffers, const int64_t *sizes, int tid, int nt) {
         vf_store(b3 + ((i1 + 32) + i0 * 96), v5_2);
         vf_store(b3 + ((i1 + 48) + i0 * 96), v5_3);
       }
-      for (int64_t i1 = 64, i1_end = 96; i1 < i1_end; i1 += 16) {
+      {
+        const int64_t i1 = 64;
         const vf v0_0 = vf_load(b0 + (i1 + i0 * 96));
+        const vf v0_1 = vf_load(b0 + ((i1 + 16) + i0 * 96));
         const vf v1_0 = vf_load(b1 + i1);
+        const vf v1_1 = vf_load(b1 + ((i1 + 16)));
         const vf v3_0 = vf_load(b2 + i1);
+        const vf v3_1 = vf_load(b2 + ((i1 + 16)));
         const vf v4_0 = vf_fma(v0_0, v1_0, v3_0);
+        const vf v4_1 = vf_fma(v0_1, v1_1, v3_1);
         const vf v5_0 = (v4_0 * 0.5f * (1.0f + v_erf(v4_0 * 0.70710678118654752f)));
+        const vf v5_1 = (v4_1 * 0.5f * (1.0f + v_erf(v4_1 * 0.70710678118654752f)));
         vf_store(b3 + (i1 + i0 * 96), v5_0);
+        vf_store(b3 + ((i1 + 16) + i0 * 96), v5_1);
       }
     }
   }

@@ -20,17 +20,17 @@ void k_0(void *const *buffers, const int64_t *sizes, int tid, int nt) {
         p1_2 = vf_max(v0_2, p1_2);
         p1_3 = vf_max(v0_3, p1_3);
       }
-      for (int64_t i1 = 64, i1_end = 96; i1 < i1_end; i1 += 16) {
-        const vf v0_0 = vf_load(b0 + (i1 + i0 * 100));
-        p1_0 = vf_max(v0_0, p1_0);
-      }
       {
-        const int64_t i1 = 96;
-        const int left = (int)(100 - i1), mask = (1 << left) - 1;
+        const int64_t i1 = 64;
+        const int left = 4, mask = (1 << left) - 1;
         const vi lanes = lane_range(0, left - 1);
         (void)mask; (void)lanes;
-        const vf v0_0 = vf_loadm(b0 + (i1 + i0 * 100), mask);
-        p1_0 = vf_sel(lanes, vf_max(v0_0, p1_0), p1_0);
+        const vf v0_0 = vf_load(b0 + (i1 + i0 * 100));
+        const vf v0_1 = vf_load(b0 + ((i1 + 16) + i0 * 100));
+        const vf v0_2 = vf_loadm(b0 + ((i1 + 32) + i0 * 100), mask);
+        p1_0 = vf_max(v0_0, p1_0);
+        p1_1 = vf_max(v0_1, p1_1);
+        p1_2 = vf_sel(lanes, vf_max(v0_2, p1_2), p1_2);
       }
       const float v1 = vf_hmax(vf_max(vf_max(p1_0, p1_1), vf_max(p1_2, p1_3)));
       const float v3 = (v1 * (-1.0f));
@@ -64,25 +64,29 @@ void k_0(void *const *buffers, const int64_t *sizes, int tid, int nt) {
         p8_2 = vf_add(p8_2, v7_2);
         p8_3 = vf_add(p8_3, v7_3);
       }
-      for (int64_t i1 = 64, i1_end = 96; i1 < i1_end; i1 += 16) {
-        const vf v0_0 = vf_load(b0 + (i1 + i0 * 100));
-        const vf v4_0 = (v0_0 + vf_splat(v3));
-        const vf v6_0 = (v4_0 * vf_splat(1.442695f));
-        const vf v7_0 = v_exp2(v6_0);
-        vf_store(t1 + i1, v7_0);
-        p8_0 = vf_add(p8_0, v7_0);
-      }
       {
-        const int64_t i1 = 96;
-        const int left = (int)(100 - i1), mask = (1 << left) - 1;
+        const int64_t i1 = 64;
+        const int left = 4, mask = (1 << left) - 1;
         const vi lanes = lane_range(0, left - 1);
         (void)mask; (void)lanes;
-        const vf v0_0 = vf_loadm(b0 + (i1 + i0 * 100), mask);
+        const vf v0_0 = vf_load(b0 + (i1 + i0 * 100));
+        const vf v0_1 = vf_load(b0 + ((i1 + 16) + i0 * 100));
+        const vf v0_2 = vf_loadm(b0 + ((i1 + 32) + i0 * 100), mask);
         const vf v4_0 = (v0_0 + vf_splat(v3));
+        const vf v4_1 = (v0_1 + vf_splat(v3));
+        const vf v4_2 = (v0_2 + vf_splat(v3));
         const vf v6_0 = (v4_0 * vf_splat(1.442695f));
+        const vf v6_1 = (v4_1 * vf_splat(1.442695f));
+        const vf v6_2 = (v4_2 * vf_splat(1.442695f));
         const vf v7_0 = v_exp2(v6_0);
+        const vf v7_1 = v_exp2(v6_1);
+        const vf v7_2 = v_exp2(v6_2);
         vf_store(t1 + i1, v7_0);
-        p8_0 = vf_sel(lanes, vf_add(p8_0, v7_0), p8_0);
+        vf_store(t1 + ((i1 + 16)), v7_1);
+        vf_store(t1 + ((i1 + 32)), v7_2);
+        p8_0 = vf_add(p8_0, v7_0);
+        p8_1 = vf_add(p8_1, v7_1);
+        p8_2 = vf_sel(lanes, vf_add(p8_2, v7_2), p8_2);
       }
       const float v8 = vf_hadd(vf_add(vf_add(p8_0, p8_1), vf_add(p8_2, p8_3)));
       const float v9 = (1.0f / v8);
@@ -100,19 +104,20 @@ void k_0(void *const *buffers, const int64_t *sizes, int tid, int nt) {
         vf_store(b1 + ((i1 + 32) + i0 * 100), v10_2);
         vf_store(b1 + ((i1 + 48) + i0 * 100), v10_3);
       }
-      for (int64_t i1 = 64, i1_end = 96; i1 < i1_end; i1 += 16) {
-        const vf v7_0 = vf_load(t1 + i1);
-        const vf v10_0 = (v7_0 * vf_splat(v9));
-        vf_store(b1 + (i1 + i0 * 100), v10_0);
-      }
       {
-        const int64_t i1 = 96;
-        const int left = (int)(100 - i1), mask = (1 << left) - 1;
+        const int64_t i1 = 64;
+        const int left = 4, mask = (1 << left) - 1;
         const vi lanes = lane_range(0, left - 1);
         (void)mask; (void)lanes;
         const vf v7_0 = vf_load(t1 + i1);
+        const vf v7_1 = vf_load(t1 + ((i1 + 16)));
+        const vf v7_2 = vf_load(t1 + ((i1 + 32)));
         const vf v10_0 = (v7_0 * vf_splat(v9));
-        vf_storem(b1 + (i1 + i0 * 100), v10_0, mask);
+        const vf v10_1 = (v7_1 * vf_splat(v9));
+        const vf v10_2 = (v7_2 * vf_splat(v9));
+        vf_store(b1 + (i1 + i0 * 100), v10_0);
+        vf_store(b1 + ((i1 + 16) + i0 * 100), v10_1);
+        vf_storem(b1 + ((i1 + 32) + i0 * 100), v10_2, mask);
       }
     }
   }
