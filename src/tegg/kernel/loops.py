@@ -165,9 +165,10 @@ class Loop:
     """``var`` from 0 to its extent.
 
     vector: lanes are consecutive values of ``var``; ``unroll`` vectors an iteration, then what is
-    left, of which the last vector may end short; vector by vector where that is not known. shared: each thread does its share of the iterations. part: the
-    variable of a loop around it, each iteration of which does its share. step: what ``var`` grows
-    by. strip: only the values of this strip, whose variable belongs to a loop of such steps.
+    left, of which the last vector may end short; vector by vector where that is not known.
+    shared: each thread does its share of the iterations. part: the variable of a loop around it,
+    each iteration of which does its share. step: what ``var`` grows by. strip: only the values of
+    this strip, whose variable belongs to a loop of such steps.
     """
 
     var: Var
