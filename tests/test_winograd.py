@@ -43,7 +43,8 @@ def lowered(g: Draw, outputs: list[Node], anchor: Node, width: int = 16, rows: i
 
 
 SIZES = ((1, 3, 4, 4, 4), (2, 5, 7, 7, 9), (1, 2, 11, 30, 70), (3, 4, 3, 5, 131), (1, 2, 2, 2, 8),
-         (1, 3, 35, 16, 2), (0, 3, 4, 4, 4))
+         (1, 3, 35, 16, 2), (0, 3, 4, 4, 4),
+         (1, 8, 18, 2, 2), (1, 2, 3, 3, 2), (1, 4, 1, 6, 6))  # as many results as terms
 
 
 @pytest.mark.parametrize("width", (16, 8, 4))

@@ -49,7 +49,7 @@ class AnchoredPropagation(Propagation):
         at = {a: i for a, i in zip(spec.out, index) if a}
         free = frozenset().union(*(i.vars() for i in index))
         depths = tuple(sizes[c] for c in spec.k)
-        vars, summed = ((), (ZERO,) * len(depths)) if 0 in depths else self.bind(depths, free)
+        vars, summed = ((), (ZERO,) * len(depths)) if 0 in depths else self.bind(depths, free, True)
         at.update(zip(spec.k, summed))
         left = yield x, tuple(at[a] if a else ZERO for a in spec.x)
         right = yield y, tuple(at[a] if a else ZERO for a in spec.y)

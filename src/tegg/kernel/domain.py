@@ -49,7 +49,7 @@ def settle(propagation: Callable[[Splits], Propagation], write: Writer,
     for _ in range(MAX_ROUNDS):
         p = propagation(splits)
         writes = write(p)
-        if not _collect(writes, splits):
+        if not _collect(p, writes, splits):
             break
     return p, merge(p, writes)
 
@@ -61,15 +61,18 @@ def all_forms(writes: Iterable[Write]) -> list[Form]:
     return [f for w in writes for f in w.forms()] + [f for v in values for f in v.forms()]
 
 
-def _collect(writes: list[Write], splits: Splits) -> bool:
-    """Add the divisors of quotients and remainders that survived. Whether there were new ones."""
+def _collect(p: Propagation, writes: list[Write], splits: Splits) -> bool:
+    """Add the divisors of quotients and remainders that survived, apart for what is summed over: a
+    sum may have as many terms as there are results. Whether there were new ones."""
     new = False
     for form in all_forms(writes):
         for atom in form.atoms():
             if isinstance(atom, (Quotient, Remainder)) and atom.form.const == 0:
                 for v, k in atom.form.terms.items():
                     if isinstance(v, Var):
-                        new |= _add(splits, v.extent, _divisor(atom.divisor, k))
+                        d = _divisor(atom.divisor, k)
+                        for summed in p.summed.get(v, (False, True)):
+                            new |= _add(splits, summed, v.extent, d)
     return new
 
 
@@ -81,13 +84,13 @@ def _divisor(d: Dim, k: Dim) -> Dim | None:
     return exact_div(d, k if magnitude(k) > 0 else -k)
 
 
-def _add(splits: Splits, extent: Dim, d: Dim | None) -> bool:
+def _add(splits: Splits, summed: bool, extent: Dim, d: Dim | None) -> bool:
     """Splits of one extent are a chain: of any two divisors, one divides the other."""
-    if d is None or d in (1, extent) or d in splits.get(extent, ()):
+    if d is None or d in (1, extent) or d in splits.get((summed, extent), ()):
         return False
     if exact_div(extent, d) is None:
         return False
-    chain = splits.setdefault(extent, set())
+    chain = splits.setdefault((summed, extent), set())
     if all(exact_div(d, e) is not None or exact_div(e, d) is not None for e in chain):
         chain.add(d)
         return True

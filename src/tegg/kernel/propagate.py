@@ -20,7 +20,8 @@ Index = tuple[Form, ...]
 Request = Generator[tuple[Node, Index], Any, Val]  # asks for operands, gives a value
 
 REDUCTIONS: dict[str, Kind] = {"SumReduce": "sum", "MaxReduce": "max", "ProdReduce": "prod"}
-Splits = dict[Dim, set[Dim]]  # extent -> divisors at which a flat variable is split
+# Whether it is summed over, and its extent -> divisors at which a flat variable is split.
+Splits = dict[tuple[bool, Dim], set[Dim]]
 
 
 def identity(kind: Kind, dtype: DType) -> float:
@@ -58,6 +59,7 @@ class Propagation:
     doubles: bool = True  # whether the device has float64
     algebra: Algebra = None  # type: ignore[assignment]
     values: Values = None    # type: ignore[assignment]
+    summed: dict[Var, set[bool]] = field(default_factory=dict)  # what each variable is bound for
     _memo: dict[tuple[int, Index], Val] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -73,8 +75,9 @@ class Propagation:
         return tuple(map(self.facts.canonical, node.shape))
 
     # ---- loop variables
-    def bind(self, shape: Shape, free: Iterable[Var]) -> tuple[tuple[Var, ...], Index]:
-        """Loop variables for a shape, and the index they make.
+    def bind(self, shape: Shape, free: Iterable[Var],
+             summed: bool = False) -> tuple[tuple[Var, ...], Index]:
+        """Loop variables for a shape, and the index they make; ``summed``: of a reduction.
 
         Constant axes that are neighbours share one flat variable; a symbolic axis has its own. A
         variable is named by its extent and the smallest number not in ``free``, so equal
@@ -87,7 +90,7 @@ class Propagation:
 
         def flush() -> None:
             if run:
-                flat = self._flat(product(tuple(run)), taken, vars)
+                flat = self._flat(product(tuple(run)), taken, vars, summed)
                 index.extend(self.algebra.unflatten(flat, tuple(run)))
                 run.clear()
 
@@ -96,14 +99,14 @@ class Propagation:
                 run.append(n)
             else:
                 flush()
-                index.append(self._flat(n, taken, vars))
+                index.append(self._flat(n, taken, vars, summed))
         flush()
         return tuple(vars), tuple(index)
 
-    def _flat(self, extent: Dim, taken: set[Var], vars: list[Var]) -> Form:
+    def _flat(self, extent: Dim, taken: set[Var], vars: list[Var], summed: bool) -> Form:
         """One flat position, in mixed radix where the extent has splits."""
         flat, made = ZERO, []
-        for n in self._radices(extent):
+        for n in self._radices(extent, summed):
             k = 0
             while Var(n, k) in taken:
                 k += 1
@@ -111,11 +114,12 @@ class Propagation:
             made.append(Var(n, k))
         for v in made:
             flat = flat * v.extent + variable(v)
+            self.summed.setdefault(v, set()).add(summed)
         vars.extend(v for v in made if isinstance(v.extent, Poly) or v.extent > 1)
         return flat
 
-    def _radices(self, n: Dim) -> list[Dim]:
-        divisors = sorted(self.splits.get(n, ()), key=magnitude)
+    def _radices(self, n: Dim, summed: bool) -> list[Dim]:
+        divisors = sorted(self.splits.get((summed, n), ()), key=magnitude)
         if not divisors:
             return [n]
         parts: list[Dim] = []
@@ -125,7 +129,7 @@ class Propagation:
             assert part is not None, "divisors are a chain"
             parts.append(part)
             previous = d
-        return [r for part in reversed(parts) for r in self._radices(part)]
+        return [r for part in reversed(parts) for r in self._radices(part, summed)]
 
     # ---- values
     def at(self, node: Node, index: Index) -> Val:
@@ -304,7 +308,7 @@ class Propagation:
         first = 0
         for n in range(1, len(axes) + 1):
             if n == len(axes) or axes[n] != axes[n - 1] + 1:
-                made, at = self.bind(extents[first:n], free.union(vars))
+                made, at = self.bind(extents[first:n], free.union(vars), True)
                 vars += made
                 for axis, form in zip(axes[first:n], at):
                     full[axis] = form
