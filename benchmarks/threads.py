@@ -3,9 +3,10 @@
     python benchmarks/threads.py [--most N] [--only mlp,softmax] [--json FILE]
 
 Per workload of the suite: the median time with 1, 2, 4 ... threads, in turns, and the speed against
-one thread; then calls per second of 1, 2, 4 ... Python threads that call the program at once, and
-how many threads of the process exist then: one pool serves all, callers that find it busy run
-alone, and each who does takes a thread from the rounds of the others. Writes
+one thread, of calls without a pause and of calls after one, when workers sleep and an idle core may
+have been given to others; then calls per second of 1, 2, 4 ... Python threads that call the program
+at once, and how many threads of the process exist then: one pool serves all, callers that find it
+busy run alone, and each who does takes a thread from the rounds of the others. Writes
 benchmarks/results/threads.md and .json, unless --only leaves workloads out. Takes some minutes;
 best run on a quiet machine.
 """
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import statistics
 import sys
 import threading
 import time
@@ -23,6 +25,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 SECONDS = 0.5  # that callers call together
+PAUSE = 0.02   # seconds before a call
 
 
 def parse() -> argparse.Namespace:
@@ -42,8 +45,8 @@ def counts(most: int) -> list[int]:
     return sorted({*out, most})
 
 
-def scaling(name: str, threads: list[int], rounds: int) -> dict[int, float]:
-    """Median seconds of a run by threads."""
+def scaling(name: str, threads: list[int], rounds: int) -> tuple[dict[int, float], ...]:
+    """Median seconds of a run by threads: without pauses, and after them."""
     import tegg
     from graphs import workload
     from timing import interleaved
@@ -52,7 +55,15 @@ def scaling(name: str, threads: list[int], rounds: int) -> dict[int, float]:
     for n in threads:
         os.environ["TEGG_THREADS"] = str(n)
         runs[str(n)] = tegg.compile(body).bind(*[a.copy() for a in free.values()])
-    return {int(n): t.median for n, t in interleaved(runs, rounds).items()}
+    busy = {int(n): t.median for n, t in interleaved(runs, rounds).items()}
+    rested: dict[int, list[float]] = {n: [] for n in threads}
+    for _ in range(5 * rounds):
+        for n, run in zip(threads, runs.values()):
+            time.sleep(PAUSE)
+            start = time.perf_counter()
+            run()
+            rested[n].append(time.perf_counter() - start)
+    return busy, {n: statistics.median(s) for n, s in rested.items()}
 
 
 def together(name: str, callers: int) -> dict:
@@ -88,14 +99,16 @@ def together(name: str, callers: int) -> dict:
 def text(record: dict, threads: list[int]) -> str:
     """The figures as Markdown."""
     columns = ("workload", *(f"{n} threads" for n in threads),
+               *(f"{n} threads, after a pause" for n in threads if n > 1),
                *(f"{n} callers, calls/s (threads)" for n in threads))
     lines = [f"# Threads\n\n{record['machine']}, {record['cores']} cores, {record['allowed']} "
              f"allowed, {record['date']}: `python benchmarks/threads.py`. Speed against one "
-             f"thread; then calls a second of several Python threads, and the threads of the "
-             f"process.\n",
+             f"thread, of calls without a pause and after {PAUSE * 1e3:.0f} ms; then calls a "
+             f"second of several Python threads, and the threads of the process.\n",
              f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     for r in record["rows"]:
         cells = (r["workload"], *(f"{v:.2f}" for v in r["speedup"].values()),
+                 *(f"{v:.2f}" for n, v in r["rested_speedup"].items() if n > 1),
                  *(f"{t['calls_per_s']:.0f} ({t['threads']})" for t in r["together"]))
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
@@ -113,10 +126,11 @@ def main() -> int:
     for name in graphs.names():
         if args.only and name not in args.only.split(","):
             continue
-        seconds = scaling(name, counts(most), args.rounds)
+        seconds, rested = scaling(name, counts(most), args.rounds)
         os.environ["TEGG_THREADS"] = str(most)
-        rows.append({"workload": name, "seconds": seconds,
+        rows.append({"workload": name, "seconds": seconds, "rested_seconds": rested,
                      "speedup": {n: seconds[1] / s for n, s in seconds.items()},
+                     "rested_speedup": {n: rested[1] / s for n, s in rested.items()},
                      "together": [together(name, n) for n in counts(most)]})
         print(".", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)

@@ -279,6 +279,53 @@ def test_idle_workers_sleep():
     assert (memory.arrays[1] == 1).all()
 
 
+linux = pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="needs Linux")
+
+
+def affinities():
+    return [os.sched_getaffinity(int(t)) for t in os.listdir("/proc/self/task")]
+
+
+@linux
+@pytest.mark.skipif(hasattr(os, "sched_getaffinity") and len(os.sched_getaffinity(0)) < 2,
+                    reason="needs two cores")
+def test_a_woken_worker_runs_beside_who_woke_it():
+    core = kernel("core", """extern int sched_getcpu(void); int *o = b[0]; o[tid] = sched_getcpu();
+        double *x = b[1]; x += tid; for (int i = 0; i < 100000; i++) *x += 1 / (*x + i + 1);""",
+                  set(), {0, 1})
+    run = program([core], [call(0, 0, 1)], ())
+    cores = np.zeros((24, 2), np.int32)
+    before = affinities()
+    for row in cores:
+        time.sleep(0.03)  # long enough for a virtual machine to give its idle core away
+        run.run(Memory(row, np.zeros(2)).pointers, sizes(), 2)
+    assert (cores[:, 0] != cores[:, 1]).sum() >= 12  # on a busy machine some share one
+    time.sleep(0.03)
+    assert set(map(frozenset, affinities())) == set(map(frozenset, before))
+
+
+@linux
+def test_threads_keep_the_cores_that_they_may_use():
+    """Also where that is one: nothing is left beside its waker's."""
+    run = program([turn], [call(0, 0, 1)], ("m",))
+    memory = Memory(np.zeros(64), np.zeros(64))
+    run.run(memory.pointers, sizes(64), 3)
+    whole, one = os.sched_getaffinity(0), {min(os.sched_getaffinity(0))}
+    tasks = [int(t) for t in os.listdir("/proc/self/task")]
+    try:
+        for allowed in (one, whole):
+            for task in tasks:
+                os.sched_setaffinity(task, allowed)
+            for _ in range(3):
+                time.sleep(0.01)
+                run.run(memory.pointers, sizes(64), 3)
+            assert (memory.arrays[1] == 1).all()
+            assert all(os.sched_getaffinity(task) == allowed for task in tasks)
+    finally:
+        for task in tasks:
+            os.sched_setaffinity(task, whole)
+
+
 def run_in_child(out):
     run = program([turn], [call(0, 0, 1), call(0, 1, 2)], ("m",))
     memory = Memory(np.zeros(64), np.zeros(64), np.zeros(64))

@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #ifdef __linux__
 #include <sys/mman.h>
@@ -70,6 +71,9 @@ static void wake(struct event *e) {
 }
 #endif
 
+static int workers;  // that were started
+#include "places.h"
+
 // Waits until the word differs from `seen`, and gives its new value.
 static unsigned await(struct event *e, unsigned seen) {
   unsigned word;
@@ -85,15 +89,19 @@ static unsigned await(struct event *e, unsigned seen) {
   }
   // The waiter counts itself and then looks; post() changes the word and then looks for waiters.
   // Both are sequentially consistent, so one of the two sees the other.
+  lie_down(e);
   atomic_fetch_add(&e->sleepers, 1);
   while ((word = atomic_load(&e->word)) == seen) sleep_while(e, seen);
   atomic_fetch_sub(&e->sleepers, 1);
+  get_up();
   return word;
 }
 
 static void post(struct event *e, unsigned word) {
   atomic_store(&e->word, word);
-  if (atomic_load(&e->sleepers)) wake(e);
+  if (!atomic_load(&e->sleepers)) return;
+  make_room(e);
+  wake(e);
 }
 
 // ---- the pool
@@ -109,13 +117,14 @@ static LINE _Atomic int alone;      // callers who run a task without the pool
 static rt_task round_task;
 static void *round_arg;
 static int team;                    // threads of the running round
-static int workers;                 // that were started
 static _Thread_local int mates = 1; // threads of the task that this one does its share of
 static unsigned first_seen[1 << THREAD_BITS];
 
 static void *work(void *p) {
   int tid = (int)(intptr_t)p;
   unsigned word = first_seen[tid];
+  here = &places[tid];
+  get_up();
   for (;;) {
     word = await(&rounds, word);
     int nt = (int)(word & ((1u << THREAD_BITS) - 1));
@@ -138,9 +147,11 @@ static int start(int wanted) {
   pthread_attr_setstacksize(&attr, 4 << 20);  // musl and macOS give a worker less than they do main
   pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are for Python's threads
   while (workers < wanted) {
-    pthread_t thread;
+    struct place *place = &places[workers + 1];
     first_seen[workers + 1] = atomic_load(&rounds.word);
-    if (pthread_create(&thread, &attr, work, (void *)(intptr_t)(workers + 1))) break;
+    atomic_store(&place->state, HELD);  // where a thread starts is as where one wakes
+    if (pthread_create(&place->thread, &attr, work, (void *)(intptr_t)(workers + 1))) break;
+    atomic_store(&place->state, move(place) ? MOVED : ASLEEP);
     workers++;
   }
   pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -159,6 +170,7 @@ static void run(rt_task task, void *arg, int nt) {
       unsigned before = atomic_load(&finished.word);
       unsigned number = (atomic_load(&rounds.word) >> THREAD_BITS) + 1;
       round_task = task, round_arg = arg, team = nt;
+      here = places;
       atomic_store(&running, nt - 1);
       post(&rounds, number << THREAD_BITS | (unsigned)nt);
       mates = nt;
@@ -194,6 +206,7 @@ static void forget_workers(void) {
   generation++;
   forget_regions();
   workers = 0;
+  memset(places, 0, sizeof places);
   atomic_store(&rounds.sleepers, 0);
   atomic_store(&finished.sleepers, 0);
   atomic_store(&gate.sleepers, 0);
