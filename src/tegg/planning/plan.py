@@ -80,6 +80,13 @@ class Plan:
         return _pack([(i, b.bytes(sizes)) for i, b in enumerate(self.buffers)
                       if b.kind == "arena"], self._lifetimes())
 
+    def touched(self, call: Call, sizes: Mapping[str, int]) -> int:
+        """Bytes of the buffers that a call of the run reads or writes: not of weights that only
+        its packing reads. A call without stages copies its buffer."""
+        stages = [self.kernels[call.kernel].stages[i] for i in call.stages]
+        used = {call.buffers[i] for s in stages for i in s.reads | s.writes} or {*call.buffers}
+        return sum(self.buffers[b].bytes(sizes) for b in used)
+
     def _lifetimes(self) -> dict[int, tuple[int, int]]:
         life: dict[int, tuple[int, int]] = {}
         for t, call in enumerate(self.run):

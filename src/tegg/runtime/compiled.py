@@ -226,7 +226,7 @@ class Compiled:
 
     def profile(self, *args: Any, repeats: int = 5, **kwargs: Any) -> list[dict[str, Any]]:
         """Per call of the plan: the best measured seconds of ``repeats`` runs beside the predicted
-        ones, bytes and share of the run."""
+        ones, bytes of the buffers that it reads or writes, and share of the run."""
         values = self.signature.by_name(args, kwargs)
         if self._device is not None and self._device.concerns(values, None):
             return self._measured(*self._device.profile(values, repeats))
@@ -245,7 +245,7 @@ class Compiled:
         total = sum(best) or 1.0
         return [{"kernel": self.plan.kernels[c.kernel].name, "what": c.label, "seconds": s,
                  "predicted": c.seconds, "share": s / total,
-                 "bytes": sum(self.plan.buffers[b].bytes(sizes) for b in set(c.buffers))}
+                 "bytes": self.plan.touched(c, sizes)}
                 for c, s in zip(self.plan.run, best)]
 
     # ---- saving
