@@ -27,15 +27,15 @@ def pixels() -> np.ndarray:
 
 def _resnet(name: str) -> Any:
     from tegg.models.resnet import ResNet, ResNetConfig
-    return _settled(ResNet(ResNetConfig.named(name)))
+    return settled(ResNet(ResNetConfig.named(name)))
 
 
 def _vit() -> Any:
     from tegg.models.vit import ViT
-    return _settled(ViT())
+    return settled(ViT())
 
 
-def _settled(model: Any) -> Any:
+def settled(model: Any) -> Any:
     """Weights for which values of all layers are of one size, biases and means too."""
     rng = np.random.default_rng(1)
     state = {}

@@ -175,11 +175,41 @@ def image_contenders(w, use_compile):
         return out, first, plain.program(image).stats
     weights = {k: torch.from_numpy(np.array(v)) for k, v in model.state_dict().items()}
     in_torch(out, first, w.torch(torch, weights), [torch.from_numpy(image)], use_compile)
-    reference = out["torch"]().numpy()
-    for name in ("tegg", "tegg.winograd")[:1 + w.winograd]:
-        worst = float(np.abs(out[name]() - reference).max() / np.abs(reference).max())
-        assert worst < 1e-4, f"{w.name}: {name} and PyTorch differ by {worst:.1e}"
+    agree(w.name, out, {"tegg": 1e-4, "tegg.winograd": 1e-4})
     return out, first, plain.program(image).stats
+
+
+def decoder_contenders(w, use_compile):
+    """As ``image_contenders``: the programs of a Generator."""
+    import decoders
+    import numpy as np
+
+    import tegg
+    model = decoders.model()
+    start = time.perf_counter()
+    program, run = decoders.in_tegg(model, w)
+    run()
+    first = {"tegg": time.perf_counter() - start}
+    _, halves = decoders.in_tegg(model, w, tegg.Generic(), tegg.Bf16())
+    out = {"tegg": run, "tegg.bf16": halves}
+    try:
+        import torch
+    except ImportError:
+        return out, first, program.stats
+    weights = {k: torch.from_numpy(np.array(v)) for k, v in model.state_dict().items()}
+    in_torch(out, first, decoders.in_torch(torch, weights, w), [torch.from_numpy(w.tokens())],
+             use_compile)
+    agree(w.name, out, {"tegg": 1e-4, "tegg.bf16": 5e-2})
+    return out, first, program.stats
+
+
+def agree(workload, out, limits):
+    """That contenders give what PyTorch gives, over its largest value."""
+    import numpy as np
+    reference = out["torch"]().numpy()
+    for name in out.keys() & limits.keys():
+        worst = float(np.abs(out[name]() - reference).max() / np.abs(reference).max())
+        assert worst < limits[name], f"{workload}: {name} and PyTorch differ by {worst:.1e}"
 
 
 def main() -> int:
@@ -190,6 +220,7 @@ def main() -> int:
     sys.path.insert(0, str(HERE))
     from rich.console import Console
     from rich.table import Table
+    import decoders
     import minilm
     from along import ALONG
     from images import IMAGES
@@ -220,6 +251,7 @@ def main() -> int:
     whole = [(f"minilm_{b}x{t}", f"all-MiniLM-L6-v2, {b} x {t} tokens",
               partial(minilm_contenders, (b, t))) for b, t in minilm.SIZES]
     whole += [(w.name, w.about, partial(image_contenders, w)) for w in IMAGES]
+    whole += [(w.name, w.about, partial(decoder_contenders, w)) for w in decoders.DECODERS]
     for name, about, made in whole if args.suite == "models" else ():
         if only and name not in only:
             continue
