@@ -49,6 +49,8 @@ VECTOR(int16_t, vw)   // bytes on the way to other numbers
 
 #define FOR_LANES for (int k = 0; k < TEGG_LANES; k++)
 
+#define ADD_PRODUCT(a, b, c) ((a) * (b) + (c))  // of integers; of others v_fma (vecmath.h)
+
 // ---- memory that is wanted soon; any address will do
 INL void fetch_read(const void *p) { __builtin_prefetch(p, 0, 3); }
 INL void fetch_write(const void *p) { __builtin_prefetch(p, 1, 3); }
