@@ -13,10 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 #ifdef __linux__
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 #endif
 
 #include "scratch.h"
@@ -72,6 +72,10 @@ static void wake(struct event *e) {
 #endif
 
 static int workers;  // that were started
+// Threads outnumber cores, so that who waits lets the one go on that is waited for. Not otherwise: a
+// core that some other process wants is then not to be had for milliseconds, after a wait of a few
+// microseconds.
+static int crowded;
 #include "places.h"
 
 // Waits until the word differs from `seen`, and gives its new value.
@@ -83,7 +87,7 @@ static unsigned await(struct event *e, unsigned seen) {
     if (word != seen) return word;
     relax();
     if (turn & 63) continue;
-    sched_yield();  // where threads outnumber cores, let the one go on that is waited for
+    if (crowded) sched_yield();
     if (end == 0) end = now() + SPIN_SECONDS;
     else if (now() > end) break;
   }
@@ -136,6 +140,15 @@ static void *work(void *p) {
   return NULL;
 }
 
+// That this process may use.
+static int cores(void) {
+#ifdef __linux__
+  cpu_set_t set;
+  if (!sched_getaffinity(0, sizeof set, &set)) return CPU_COUNT(&set);
+#endif
+  return (int)sysconf(_SC_NPROCESSORS_ONLN);
+}
+
 // Starts workers until there are `wanted`, or the system refuses more; gives their number.
 static int start(int wanted) {
   pthread_attr_t attr;
@@ -156,6 +169,7 @@ static int start(int wanted) {
   }
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   pthread_attr_destroy(&attr);
+  crowded = workers + 1 > cores();
   return workers;
 }
 
