@@ -4,9 +4,10 @@
 
 Per workload of the suite: the median time with 1, 2, 4 ... threads, in turns, and the speed against
 one thread, of calls without a pause and of calls after one, when workers sleep and an idle core may
-have been given to others; then calls per second of 1, 2, 4 ... Python threads that call the program
-at once, and how many threads of the process exist then: one pool serves all, callers that find it
-busy run alone, and each who does takes a thread from the rounds of the others. Writes
+have been given to others; the mean beside a process that wants a core for itself and has it in
+turns; then calls per second of 1, 2, 4 ... Python threads that call the program at once, and how
+many threads of the process exist then: one pool serves all, callers that find it busy run alone,
+and each who does takes a thread from the rounds of the others. Writes
 benchmarks/results/threads.md and .json, unless --only leaves workloads out. Takes some minutes;
 best run on a quiet machine.
 """
@@ -17,15 +18,18 @@ import argparse
 import json
 import os
 import statistics
+import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 
 HERE = Path(__file__).parent
 SECONDS = 0.5  # that callers call together
 PAUSE = 0.02   # seconds before a call
+HOW = {"steady": "", "rested": ", after a pause", "beside": ", beside a busy process"}
 
 
 def parse() -> argparse.Namespace:
@@ -45,8 +49,9 @@ def counts(most: int) -> list[int]:
     return sorted({*out, most})
 
 
-def scaling(name: str, threads: list[int], rounds: int) -> tuple[dict[int, float], ...]:
-    """Median seconds of a run by threads: without pauses, and after them."""
+def scaling(name: str, threads: list[int], rounds: int) -> dict[str, dict[int, float]]:
+    """Seconds of a run by threads: medians without pauses and after them, means beside a process
+    that is busy."""
     import tegg
     from graphs import workload
     from timing import interleaved
@@ -55,15 +60,24 @@ def scaling(name: str, threads: list[int], rounds: int) -> tuple[dict[int, float
     for n in threads:
         os.environ["TEGG_THREADS"] = str(n)
         runs[str(n)] = tegg.compile(body).bind(*[a.copy() for a in free.values()])
-    busy = {int(n): t.median for n, t in interleaved(runs, rounds).items()}
-    rested: dict[int, list[float]] = {n: [] for n in threads}
-    for _ in range(5 * rounds):
-        for n, run in zip(threads, runs.values()):
-            time.sleep(PAUSE)
-            start = time.perf_counter()
-            run()
-            rested[n].append(time.perf_counter() - start)
-    return busy, {n: statistics.median(s) for n, s in rested.items()}
+    steady = {int(n): t.median for n, t in interleaved(runs, rounds).items()}
+    rested = {int(n): statistics.median(timed(run, PAUSE) for _ in range(5 * rounds))
+              for n, run in runs.items()}
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:
+        time.sleep(0.1)
+        beside = {int(n): statistics.mean(timed(run) for _ in range(max(9, int(1 / steady[1]))))
+                  for n, run in runs.items()}
+        other.kill()
+    return {"steady": steady, "rested": rested, "beside": beside}
+
+
+def timed(run: Callable[[], object], pause: float = 0.0) -> float:
+    """Seconds of a run, after a pause."""
+    if pause:
+        time.sleep(pause)
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
 
 
 def together(name: str, callers: int) -> dict:
@@ -98,17 +112,17 @@ def together(name: str, callers: int) -> dict:
 
 def text(record: dict, threads: list[int]) -> str:
     """The figures as Markdown."""
-    columns = ("workload", *(f"{n} threads" for n in threads),
-               *(f"{n} threads, after a pause" for n in threads if n > 1),
+    columns = ("workload", *(f"{n} threads{how}" for how in HOW.values() for n in threads[1:]),
                *(f"{n} callers, calls/s (threads)" for n in threads))
     lines = [f"# Threads\n\n{record['machine']}, {record['cores']} cores, {record['allowed']} "
              f"allowed, {record['date']}: `python benchmarks/threads.py`. Speed against one "
-             f"thread, of calls without a pause and after {PAUSE * 1e3:.0f} ms; then calls a "
-             f"second of several Python threads, and the threads of the process.\n",
+             f"thread, of calls without a pause, after {PAUSE * 1e3:.0f} ms, and beside a busy "
+             f"process (means); then calls a second of several Python threads, and the threads of "
+             f"the process.\n",
              f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     for r in record["rows"]:
-        cells = (r["workload"], *(f"{v:.2f}" for v in r["speedup"].values()),
-                 *(f"{v:.2f}" for n, v in r["rested_speedup"].items() if n > 1),
+        cells = (r["workload"], *(f"{r['speedup'][how][n]:.2f}" for how in HOW
+                                  for n in threads[1:]),
                  *(f"{t['calls_per_s']:.0f} ({t['threads']})" for t in r["together"]))
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
@@ -126,11 +140,11 @@ def main() -> int:
     for name in graphs.names():
         if args.only and name not in args.only.split(","):
             continue
-        seconds, rested = scaling(name, counts(most), args.rounds)
+        seconds = scaling(name, counts(most), args.rounds)
         os.environ["TEGG_THREADS"] = str(most)
-        rows.append({"workload": name, "seconds": seconds, "rested_seconds": rested,
-                     "speedup": {n: seconds[1] / s for n, s in seconds.items()},
-                     "rested_speedup": {n: rested[1] / s for n, s in rested.items()},
+        rows.append({"workload": name, "seconds": seconds,
+                     "speedup": {how: {n: t[1] / s for n, s in t.items()}
+                                 for how, t in seconds.items()},
                      "together": [together(name, n) for n in counts(most)]})
         print(".", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)

@@ -72,9 +72,10 @@ static void wake(struct event *e) {
 #endif
 
 static int workers;  // that were started
-// Threads outnumber cores, so that who waits lets the one go on that is waited for. Not otherwise: a
-// core that some other process wants is then not to be had for milliseconds, after a wait of a few
-// microseconds.
+static int allowed;  // cores, when they were
+// Threads of the round outnumber cores, so that who waits lets the one go on that is waited for. Not
+// otherwise: a core that some other process wants is then not to be had for milliseconds, after a
+// wait of a few microseconds.
 static int crowded;
 #include "places.h"
 
@@ -169,7 +170,7 @@ static int start(int wanted) {
   }
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   pthread_attr_destroy(&attr);
-  crowded = workers + 1 > cores();
+  allowed = cores();
   return workers;
 }
 
@@ -183,7 +184,7 @@ static void run(rt_task task, void *arg, int nt) {
     if (nt > 1) {
       unsigned before = atomic_load(&finished.word);
       unsigned number = (atomic_load(&rounds.word) >> THREAD_BITS) + 1;
-      round_task = task, round_arg = arg, team = nt;
+      round_task = task, round_arg = arg, team = nt, crowded = nt > allowed;
       here = places;
       atomic_store(&running, nt - 1);
       post(&rounds, number << THREAD_BITS | (unsigned)nt);
