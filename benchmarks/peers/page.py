@@ -30,14 +30,14 @@ def ratio(x: float | None) -> str:
 
 
 def _pair(row: Row) -> list[str]:
-    """Our best call, in bold where no rival's is shorter, and the best rival's."""
-    rival = row.fastest(False, "best")
-    ours = duration(row.best[OWN])
-    if row.best[OWN] <= row.best[rival]:
+    """Our median, in bold where no rival's is shorter, and the best rival's."""
+    rival = row.fastest(False)
+    ours = duration(row.median[OWN])
+    if row.median[OWN] <= row.median[rival]:
         ours = f"**{ours}**"
-    if "tegg.winograd" in row.best:
-        ours += f" ({duration(row.best['tegg.winograd'])})"
-    return [ours, f"{duration(row.best[rival])} {rival}"]
+    if "tegg.winograd" in row.median:
+        ours += f" ({duration(row.median['tegg.winograd'])})"
+    return [ours, f"{duration(row.median[rival])} {rival}"]
 
 
 def _runs(record: Mapping) -> dict[int, list[Row]]:
@@ -47,25 +47,25 @@ def _runs(record: Mapping) -> dict[int, list[Row]]:
 
 
 def halves(record: Mapping) -> str:
-    """Best calls in bfloat16 of each number of threads, beside the best rival's and our float32."""
+    """Medians in bfloat16 of each number of threads, beside the best rival's and our float32."""
     runs = _runs(record)
     heads = [h for n in runs for h in (f"{HALVES}, {n} thread" + "s" * (n > 1), "best peer", OWN)]
     out = ["| | " + " | ".join(heads) + " |", "|---" * (len(heads) + 1) + "|"]
     for rows in zip(*runs.values(), strict=True):
         cells = []
         for row in rows:
-            rival = row.fastest(False, "best", bf16=True)
-            if rival is not None and HALVES in row.best:
-                ours = duration(row.best[HALVES])
-                ours = f"**{ours}**" if row.best[HALVES] <= row.best[rival] else ours
-                cells += [ours, f"{duration(row.best[rival])} {rival}", duration(row.best[OWN])]
+            rival = row.fastest(False, bf16=True)
+            if rival is not None and HALVES in row.median:
+                ours = duration(row.median[HALVES])
+                ours = f"**{ours}**" if row.median[HALVES] <= row.median[rival] else ours
+                cells += [ours, f"{duration(row.median[rival])} {rival}", duration(row.median[OWN])]
         if cells:
             out.append(f"| {rows[0].workload} | " + " | ".join(cells) + " |")
     return "\n".join(out) + "\n"
 
 
 def page(record: Mapping) -> str:
-    """Best calls of each number of threads; the other columns are of the most threads."""
+    """Medians of each number of threads; the other columns are of the most threads."""
     runs = _runs(record)
     heads = [h for n in runs for h in (f"tegg, {n} thread" + "s" * (n > 1), "best peer")]
     heads += ["of the limit", "in bf16", "memory", "first call, s", "torch.compile"]
@@ -73,7 +73,7 @@ def page(record: Mapping) -> str:
     for rows in zip(*runs.values(), strict=True):
         row = rows[-1]
         cells = [c for r in rows for c in _pair(r)]
-        cells += [ratio(row.fraction), ratio(row.ratio("best", bf16=True)), ratio(row.memory),
+        cells += [ratio(row.fraction), ratio(row.ratio(bf16=True)), ratio(row.memory),
                   ratio(row.first[OWN]), ratio(row.first.get("torch.compile"))]
         out.append(f"| {row.workload} | " + " | ".join(cells) + " |")
     return "\n".join(out) + "\n"
