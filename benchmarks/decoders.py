@@ -10,8 +10,13 @@ from typing import Any
 import numpy as np
 
 from images import settled
+from tegg.models.llama import Llama, LlamaConfig
 
-EPS, THETA, HEADS, KEY_HEADS, SIZE, LAYERS, SLOTS = 1e-5, 1e5, 9, 3, 64, 30, 128
+CONFIG = LlamaConfig()  # SmolLM2-135M's
+EPS, THETA, LAYERS = CONFIG.rms_norm_eps, CONFIG.rope_theta, CONFIG.num_hidden_layers
+HEADS, KEY_HEADS = CONFIG.num_attention_heads, CONFIG.num_key_value_heads
+SIZE = CONFIG.hidden_size // HEADS
+SLOTS = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +28,7 @@ class Work:
     length: int
 
     def tokens(self) -> np.ndarray:
-        return np.random.default_rng(self.length).integers(0, 49152, (1, self.length))
+        return np.random.default_rng(self.length).integers(0, CONFIG.vocab_size, (1, self.length))
 
     def positions(self) -> np.ndarray:
         return np.arange(SLOTS - self.length, SLOTS)
@@ -36,8 +41,7 @@ DECODERS = (
 
 def model() -> Any:
     """What both libraries run."""
-    from tegg.models.llama import Llama
-    return settled(Llama())
+    return settled(Llama(CONFIG))
 
 
 def caches() -> np.ndarray:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tegg.backends.cpu.contraction_axis import Axis
 from tegg.backends.cpu.contraction_extents import (
     multiple, outer_loops, vectors_of_panels, whole_vectors)
-from tegg.backends.cpu.contraction_hooks import Axis
 from tegg.dim import dim
 from tegg.kernel.contraction_shape import GemmParams
 from tegg.kernel.index import Var

@@ -10,7 +10,8 @@ from tegg.backends.cexpr import REGISTER, dim
 from tegg.backends.cpu import pieces
 from tegg.backends.cpu.attention_forms import ROWS, Blocks
 from tegg.backends.cpu.attention_plain import generalized
-from tegg.backends.cpu.contraction_hooks import Axis, Hooks
+from tegg.backends.cpu.contraction_axis import Axis
+from tegg.backends.cpu.contraction_hooks import Hooks
 from tegg.backends.cpu.contraction import nothing, unit
 from tegg.backends.cpu.c_templates import template
 from tegg.backends.cpu.contraction_narrow import around_tiles, fill_tiles, in_tiles

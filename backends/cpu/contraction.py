@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
+from tegg.backends.cpu.contraction_axis import Axis
 from tegg.backends.cpu.contraction_ends import (
     FIRST, Core, CoreHooks, CoreText, Ends, core_of, declared)
-from tegg.backends.cpu.contraction_hooks import Axis, Hooks
+from tegg.backends.cpu.contraction_hooks import Hooks
 from tegg.backends.cpu.contraction_narrow import room
 from tegg.backends.cpu.contraction_parts import Parts
 from tegg.backends.cpu.contraction_passing import Passing

@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 
 from tegg.backends.cexpr import dim
 from tegg.backends.cpu.c_templates import indented, template
+from tegg.backends.cpu.contraction_axis import Axis
 from tegg.backends.cpu.contraction_extents import depth_of_blocks
-from tegg.backends.cpu.contraction_hooks import Axis, Hooks
+from tegg.backends.cpu.contraction_hooks import Hooks
 from tegg.backends.cpu.contraction_text import Text
 from tegg.backends.cpu.contraction_words import Words
 from tegg.backends.cpu.objects import anonymous

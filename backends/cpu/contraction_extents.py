@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from math import gcd
 
 from tegg.backends.cexpr import dim
-from tegg.backends.cpu.contraction_hooks import Axis
+from tegg.backends.cpu.contraction_axis import Axis
 from tegg.dim import Dim, product
 from tegg.dtype import DType
 from tegg.kernel.contraction_shape import GemmParams

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tegg.backends.cexpr import dim
-from tegg.backends.cpu.contraction_hooks import Axis, RowValue
+from tegg.backends.cpu.contraction_axis import Axis
+from tegg.backends.cpu.contraction_hooks import RowValue
 from tegg.backends.cpu.c_templates import indented
 from tegg.backends.cpu.contraction_text import Text
 from tegg.dim import Dim, product

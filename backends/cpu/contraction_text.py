@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from tegg.backends.cexpr import REGISTER, Expressions, dim
 from tegg.backends.cpu import pieces
 from tegg.backends.cpu.c_templates import indented, within
+from tegg.backends.cpu.contraction_axis import Axis
 from tegg.backends.cpu.contraction_extents import multiple, vectors_of_panels, whole_vectors
-from tegg.backends.cpu.contraction_hooks import Axis, RowValue
+from tegg.backends.cpu.contraction_hooks import RowValue
 from tegg.backends.cpu.contraction_narrow import (
     around_tiles, ask, beside, fill_tiles, header, in_tiles, once, products_of)
 from tegg.backends.cpu.contraction_words import Words

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 
 from tegg.backends.cexpr import REGISTER, dim
 from tegg.backends.cpu.c_templates import indented, template
+from tegg.backends.cpu.contraction_axis import Axis
 from tegg.backends.cpu.contraction_extents import depth_of_blocks, outer_loops
-from tegg.backends.cpu.contraction_hooks import Axis, Hooks, RowValue
+from tegg.backends.cpu.contraction_hooks import Hooks, RowValue
 from tegg.backends.cpu.contraction_narrow import deep, held_words, shares
 from tegg.dim import product
 from tegg.kernel.contraction_classify import Group

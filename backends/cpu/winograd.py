@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from tegg.backends.cexpr import dim
 from tegg.backends.cpu import pieces
 from tegg.backends.cpu.contraction import nothing, reads_of
-from tegg.backends.cpu.contraction_hooks import Axis, Hooks
+from tegg.backends.cpu.contraction_axis import Axis
+from tegg.backends.cpu.contraction_hooks import Hooks
 from tegg.backends.cpu.c_templates import template
 from tegg.backends.cpu.emit import C
 from tegg.backends.cpu.winograd_forms import POINTS, RESULTS, TAPS, Tiles, group_of
