@@ -18,8 +18,11 @@ def print_function(dialect: Dialect, algebra: Algebra, f: Function) -> str:
     for i, name in enumerate(f.symbols):
         p.line(f"const int64_t S_{name} = sizes[{i}];")
     for slot, d in sorted(f.buffers.items()):
-        kind = dialect.memory[MEMORY[d.name]]
-        p.line(f"{kind} *const b{slot} = ({kind} *)buffers[{slot}];")
+        kind, where = dialect.memory[MEMORY[d.name]], f"buffers[{slot}]"
+        if slot in f.lined:
+            p.line(f"char line{slot}[{f.lined[slot]}] __attribute__((aligned(64)));")
+            where = f"at_line({where}, line{slot}, sizeof line{slot})"
+        p.line(f"{kind} *const b{slot} = ({kind} *){where};")
     p.block(f.body)
     unused = "  (void)buffers; (void)sizes; (void)tid; (void)nt;"
     head = f"void {f.name}(void *const *buffers, const int64_t *sizes, int tid, int nt) {{"

@@ -60,6 +60,11 @@ INL void fetch_run(const void *p) { (void)p; }
 INL void fetch_run(const void *p) { __builtin_prefetch(p, 0, 3); }
 #endif
 
+// ---- memory that begins with a cache line: where it is, or a copy of it
+INL void *at_line(void *p, void *copy, size_t bytes) {
+  return (uintptr_t)p % 64 ? memcpy(copy, p, bytes) : p;
+}
+
 // ---- indices
 INL int64_t clamp_index(int64_t i, int64_t n) { return i < 0 ? 0 : i >= n ? n - 1 : i; }
 INL int in_range(int64_t i, int64_t low, int64_t high) { return i >= low && i <= high; }

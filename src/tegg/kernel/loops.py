@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal
 
@@ -306,9 +306,11 @@ class _Verifier:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """One function of a kernel. ``buffers``: slot -> dtype, of those it touches."""
+    """One function of a kernel. ``buffers``: slot -> dtype, of those it touches. ``lined``: slot ->
+    bytes, of those that are better read where they begin with a cache line."""
 
     name: str
     body: tuple[Stmt, ...]
     buffers: Mapping[int, DType]
     symbols: tuple[str, ...]
+    lined: Mapping[int, int] = field(default_factory=dict)

@@ -15,6 +15,7 @@ from tegg.kernel.domain import Write, settle
 from tegg.kernel.fuse import fuse
 from tegg.kernel.index import Algebra, Form, Gathered, Guard
 from tegg.kernel.lane import Lanes
+from tegg.kernel.lined import lined
 from tegg.kernel.loops import Function, Let, Store, Turn, divisible, verify, walk
 from tegg.kernel.order import nests
 from tegg.kernel.partial import (
@@ -174,7 +175,8 @@ class Lowering:
         parallel = any(getattr(s, "shared", False) for s, _ in walk(body))
         dtypes = {slot: d for slot, (d, _) in sorted(buffers.items())}
         function = Function(f"{self.name}_{len(self.functions)}",
-                            ahead(past(body, buffers), buffers), dtypes, self.symbols)
+                            ahead(past(body, buffers), buffers), dtypes, self.symbols,
+                            lined(body, buffers))
         self.functions.append(Loops(function, p.algebra, parallel, copy))
 
     def _buffers(self, writes: Sequence[Write]) -> dict[int, tuple[DType, Dim]]:
