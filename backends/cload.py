@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tegg.backends.cexpr import MEMORY, REGISTER, Expressions, dim, number
 from tegg.dim import Dim, upper_bound
-from tegg.dtype import DType
+from tegg.dtype import DType, i64
 from tegg.kernel.index import Form, Gathered, Guard
 from tegg.kernel.lane import EVERY_OTHER
 from tegg.kernel.straight import END, Straight, run
@@ -109,9 +109,11 @@ class Loads(Expressions):
             return None
         (a,), (first, positions, kind) = inside, at
         base = load.form + Form(0, {a: -1})
-        if load.form.terms[a] != 1 or kind != "i" or self.lanes.coefficient(
+        if load.form.terms[a] != 1 or kind == "l" or self.lanes.coefficient(
                 base, self.at.vector) != 0:
             return None
+        if kind == "n":
+            positions = f"vl_to_i({positions})"
         start = self.form(found.form + base * -1, copy)
         where, axis = f"b{load.slot}{first}, {positions}", f"{start}, {dim(a.extent)}"
         return (f"v{letter}_nearm({where}, lanes, {axis})" if self.tail(copy)
@@ -149,7 +151,7 @@ class Loads(Expressions):
 
     def _positions(self, f: Form, copy: int) -> tuple[str, str, str] | None:
         """What all lanes of a load have in common, a vector of positions from there of which some
-        are gathered values, and the letter of its integers.
+        are gathered values, and the letter of its integers: n of 64 bits of which 32 would do.
 
         None where nothing is gathered from lane to lane, or a quotient follows the lanes.
         """
@@ -160,14 +162,15 @@ class Loads(Expressions):
         step = self.lanes.coefficient(base, var)
         if not inside or step is None:
             return None
-        letter = "i" if self._near(inside, step) else "l"
+        near = self._near(inside, step)
+        letter = "i" if near and any(a.value.dtype is not i64 for a in inside) else "l"
         kind = self.dialect.scalar[letter]
         first = f" + {self.form(base, copy)}" if base.terms or base.const != 0 else ""
         terms = [f"v{letter}_iota() * ({kind}){dim(step)}"] if step != 0 else []
         for a, k in inside.items():
             text = self._clamped(a, letter, copy)
             terms.append(text if k == 1 else f"{text} * ({kind}){dim(k)}")
-        return first, f"({' + '.join(terms)})", letter
+        return first, f"({' + '.join(terms)})", "n" if near and letter == "l" else letter
 
     def _near(self, inside: Mapping[Gathered, Dim], step: Dim) -> bool:
         """Whether lanes that are read lie within 32 bits of what they have in common. Others, whose

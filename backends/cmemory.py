@@ -208,9 +208,10 @@ class Memory(Loads):
 
     def _ahead(self, s: Ahead) -> None:
         """One request a line."""
-        size = s.dtype.itemsize
-        asked = [f"fetch_{s.use}(b{s.slot} + {self.form(s.form, u)});"
-                 for u in range(self.at.copies) if u * self.dialect.width * size % _LINE == 0]
+        elements = self.at.copies * self.dialect.width if self.at.vector is not None else 1
+        line = max(1, _LINE // s.dtype.itemsize)
+        asked = [f"fetch_{s.use}(b{s.slot} + {self.form(s.form + at)});"
+                 for at in range(0, elements, line)]
         if id(s) in self.decided:
             with self.braces(f"if ({self.decided[id(s)]})"):
                 self.lines += ["  " * self.depth + line for line in asked]

@@ -52,6 +52,34 @@ def test_movement_of_a_weight_is_never_folded_ahead():
     assert w.id in kernel.leaves and not kernel.ahead
 
 
+def test_what_positions_make_is_computed_where_it_is_read():
+    """By two readers, and by one that runs ahead; what is no sum or product of them is known
+    ahead."""
+    g = Graph()
+    x, i = g.input("x", (64 * 1000,), "f32"), g.input("i", (64, 1000), "i64")
+    w = g.input("w", (64, 1), "i64", "weight")
+    base = g.mul(g.reshape(g.iota(64), (64, 1)), g.full(1000, "i64", (64, 1)))
+    rows = g.expand(base, (64, 1000))
+    g.outputs["y"] = g.op("Gather", x, g.add(i, rows), 0)
+    g.outputs["z"] = g.add(i, g.expand(g.op("Mod", g.add(base, w), g.full(7, "i64", (64, 1))),
+                                       (64, 1000)))
+    roles = Stages(classes_of(g)).roles
+    assert base.id in roles.counted and roles.counted.isdisjoint(roles.ahead)
+    assert rows.id in roles.moved and i.id not in roles.counted
+    kernels = extract(classes_of(g), COSTS).kernels
+    assert [k.ahead for k in kernels].count(False) == 2
+    assert all(base.id not in k.outs for k in kernels)
+
+
+def test_positions_that_are_wanted_are_written():
+    g = Graph()
+    g.outputs["y"] = y = g.mul(g.iota(64), g.full(3, "i64", (64,)))
+    g.outputs["z"] = g.add(y, g.full(1, "i64", (64,)))
+    assert Stages(classes_of(g)).roles.counted == set()
+    assert sorted(o for k in extract(classes_of(g), COSTS).kernels for o in k.outs) == sorted(
+        v.id for v in g.outputs.values())
+
+
 def test_a_scalar_of_constants_is_no_kernel_of_a_run():
     g = Graph()
     x = g.input("x", (64,), "f32")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from contractions import lowered, product
@@ -21,11 +23,20 @@ def softmax(g: Draw, x: Node) -> Node:
     return g.op("Div", e, g.expand(g.op("SumReduce", e, 1), x.shape))
 
 
+def requests(outputs: list[Node], g: Draw) -> dict[str, list[int]]:
+    """The requests for memory, in order, without a constant: the constants."""
+    out: dict[str, list[int]] = {}
+    for text in re.findall(r"fetch_\w+\(.*\);", lower(g, outputs, "k", C(16)).source):
+        constant = re.search(r" \+ (\d+)\)\);$", text)
+        plain = text[:constant.start()] + "));" if constant else text
+        out.setdefault(plain, []).append(int(constant[1]) if constant else 0)
+    return out
+
+
 def asked(outputs: list[Node], g: Draw) -> list[str]:
-    """The requests for memory, without their unrolled copies."""
-    lines = lower(g, outputs, "k", C(16)).source.splitlines()
-    return [x.strip() for x in lines if "fetch_" in x and "+ 16)" not in x and "+ 32)" not in x
-            and "+ 48)" not in x]
+    """The first request of each kind, as it stands in the source."""
+    return [text[:-3] + f" + {at[0]}));" if at[0] else text
+            for text, at in requests(outputs, g).items()]
 
 
 def test_passes_over_a_row_ask_for_the_next_one_and_for_what_they_write() -> None:
@@ -77,6 +88,25 @@ def test_a_long_row_asks_for_the_next_page() -> None:
     g = Draw()
     y = g.op("Exp", g.x(1 << 18))
     assert asked([y], g) == ["fetch_read(b0 + (i0 + 1024));", "fetch_write(b1 + (i0 + 1024));"]
+    check(g, [y])
+
+
+@pytest.mark.parametrize("dtype, bytes", [("f32", 4), ("f64", 8), ("i64", 8), ("f16", 2), ("u8", 1)])
+def test_each_line_is_asked_for_once(dtype, bytes) -> None:
+    """A vector of wide elements lies in two lines, several of narrow ones in one."""
+    g = Draw()
+    x = g.x(512, 1 << 11, dtype=dtype)
+    for at in requests([g.add(x, g.expand(g.x(512, 1, dtype=dtype), x.shape))], g).values():
+        assert at == list(range(at[0], at[0] + 64, 64 // bytes))
+
+
+def test_a_row_that_is_gathered_from_is_asked_for_whole() -> None:
+    g = Draw()
+    rows, at = g.x(512, 1000), g.x(512, 1000, dtype="i64")
+    inside = g.named("Minimum", g.named("Maximum", at, 0), 999)
+    flat = g.add(inside, g.mul(g.along(512, 0, 2), 1000))
+    y = g.op("Gather", g.reshape(rows, (512_000,)), flat, 0)
+    assert "fetch_read(b0 + (i0 * 1000 + i1 + 1000));" in asked([y], g)
     check(g, [y])
 
 

@@ -1,4 +1,5 @@
-// Elements of an array at a vector of 32-bit (i) or 64-bit (l) positions:
+// Elements of an array at a vector of 32-bit (i) or 64-bit (l) positions, or of 64 bits of which 32
+// would do (n):
 //
 //   vf_gather_i(p, i)      all lanes, and so for d, i and l in the place of f
 //   vf_gatherm_i(p, i, m)  those of the mask m, of int32 lanes; the others are not read and give 0
@@ -16,7 +17,7 @@ typedef double half_d __attribute__((vector_size(HALF_BYTES)));
 typedef long long half_q __attribute__((vector_size(HALF_BYTES)));
 typedef float half_f __attribute__((vector_size(HALF_BYTES / 2)));
 typedef int32_t half_i __attribute__((vector_size(HALF_BYTES / 2)));
-typedef union { vl v; half_l h[2]; half_q q[2]; } halves_l;
+typedef union { vl v; half_q q[2]; } halves_l;
 typedef union { vd v; half_d h[2]; } halves_d;
 typedef union { vf v; half_f h[2]; } halves_f;
 typedef union { vi v; half_i h[2]; } halves_i;
@@ -54,14 +55,7 @@ INL vi vi_clamp(vi i, int64_t n) {
   vi a = i & (i > 0), in = a < top;
   return (a & in) | (vi_splat(top) & ~in);
 }
-INL vl vl_clamp(vl i, int64_t n) {
-  halves_l x = {i};
-  for (int k = 0; k < 2; k++) {
-    half_l a = x.h[k] & (x.h[k] > 0), top = (n - 1) + (half_l){0}, in = a < top;
-    x.h[k] = (a & in) | (top & ~in);
-  }
-  return x.v;
-}
+INL vl vl_clamp(vl i, int64_t n) { return vl_min(vl_max(i, (vl){0}), vl_splat(n - 1)); }
 
 #if TEGG_LANES == 16 && defined(__AVX512F__) && __has_builtin(__builtin_ia32_gathersiv16sf)
 #define LANE_BITS(m) ((uint16_t)__builtin_ia32_cmpd512_mask(m, (vi){0}, 4, (uint16_t)-1))
@@ -146,20 +140,29 @@ INSERTED(i, vi, int32_t)
 INSERTED(l, vl, int64_t)
 #undef INSERTED
 #undef f_half
+INL vf vf_gather_n(const float *p, vl i) { return vf_gather_l(p, i); }
 #else
 INL vf vf_gather_i(const float *p, vi i) { return vf_gatherm_i(p, i, vb_splat(1)); }
 INL vf vf_gather_l(const float *p, vl i) { return vf_gatherm_l(p, i, vb_splat(1)); }
+INL vf vf_gather_n(const float *p, vl i) { return vf_gather_i(p, vl_to_i(i)); }
 #endif
+INL vf vf_gatherm_n(const float *p, vl i, vi m) { return vf_gatherm_i(p, vl_to_i(i), m); }
 INL vd vd_gather_i(const double *p, vi i) { return vd_gatherm_i(p, i, vb_splat(1)); }
 INL vd vd_gather_l(const double *p, vl i) { return vd_gatherm_l(p, i, vb_splat(1)); }
+INL vd vd_gather_n(const double *p, vl i) { return vd_gather_i(p, vl_to_i(i)); }
+INL vd vd_gatherm_n(const double *p, vl i, vi m) { return vd_gatherm_i(p, vl_to_i(i), m); }
 
 // Integers are moved as floats of their size, bit by bit.
 INL vi vi_gather_i(const int32_t *p, vi i) { return (vi)vf_gather_i((const void *)p, i); }
 INL vi vi_gather_l(const int32_t *p, vl i) { return (vi)vf_gather_l((const void *)p, i); }
+INL vi vi_gather_n(const int32_t *p, vl i) { return (vi)vf_gather_n((const void *)p, i); }
+INL vl vl_gather_n(const int64_t *p, vl i) { return (vl)vd_gather_n((const void *)p, i); }
 INL vl vl_gather_i(const int64_t *p, vi i) { return (vl)vd_gather_i((const void *)p, i); }
 INL vl vl_gather_l(const int64_t *p, vl i) { return (vl)vd_gather_l((const void *)p, i); }
 INL vi vi_gatherm_i(const int32_t *p, vi i, vi m) { return (vi)vf_gatherm_i((const void *)p, i, m); }
 INL vi vi_gatherm_l(const int32_t *p, vl i, vi m) { return (vi)vf_gatherm_l((const void *)p, i, m); }
+INL vi vi_gatherm_n(const int32_t *p, vl i, vi m) { return (vi)vf_gatherm_n((const void *)p, i, m); }
+INL vl vl_gatherm_n(const int64_t *p, vl i, vi m) { return (vl)vd_gatherm_n((const void *)p, i, m); }
 INL vl vl_gatherm_i(const int64_t *p, vi i, vi m) { return (vl)vd_gatherm_i((const void *)p, i, m); }
 INL vl vl_gatherm_l(const int64_t *p, vl i, vi m) { return (vl)vd_gatherm_l((const void *)p, i, m); }
 

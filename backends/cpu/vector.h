@@ -279,8 +279,6 @@ FLOATS(d, vd, double, vl, 0x7fffffffffffffffll, )
   INL T s##L##_mod(T a, T b) { return b == 0 || (SIGNED && b == (T)-1) ? 0 : (T)(a % b); } \
   INL V v##L##_div(V a, V b) { V r; FOR_LANES r[k] = s##L##_div(a[k], b[k]); return r; } \
   INL V v##L##_mod(V a, V b) { V r; FOR_LANES r[k] = s##L##_mod(a[k], b[k]); return r; } \
-  INL V v##L##_max(V a, V b) { return v##L##_sel(v##L##_test(v##L##_less(b, a)), a, b); } \
-  INL V v##L##_min(V a, V b) { return v##L##_sel(v##L##_test(v##L##_less(a, b)), a, b); } \
   INL T s##L##_max(T a, T b) { return a > b ? a : b; } \
   INL T s##L##_min(T a, T b) { return a < b ? a : b; } \
   INL V v##L##_abs(V a) { \
@@ -293,14 +291,39 @@ INTEGERS(u, vu, uint8_t, 0)
 INTEGERS(c, vc, int8_t, 1)
 #undef INTEGERS
 
+#define EXTREMES(L, V) \
+  INL V v##L##_max(V a, V b) { return v##L##_sel(v##L##_test(v##L##_less(b, a)), a, b); } \
+  INL V v##L##_min(V a, V b) { return v##L##_sel(v##L##_test(v##L##_less(a, b)), a, b); }
+EXTREMES(i, vi) EXTREMES(u, vu) EXTREMES(c, vc)
+#undef EXTREMES
+
+// Of 64 bits register by register: compilers take two of them apart lane by lane.
+typedef long long part_l __attribute__((vector_size(4 * TEGG_LANES)));
+#if V_REGISTER && TEGG_LANES == 16
+#define PART_MAX(a, b) __builtin_ia32_pmaxsq512_mask(a, b, a, (char)-1)
+#define PART_MIN(a, b) __builtin_ia32_pminsq512_mask(a, b, a, (char)-1)
+#else
+#define PART_PICK(m, a, b) (((m) & (a)) | (~(m) & (b)))
+#define PART_MAX(a, b) PART_PICK((a) > (b), a, b)
+#define PART_MIN(a, b) PART_PICK((a) < (b), a, b)
+#endif
+#define EXTREME(NAME, CALL) \
+  INL vl vl_##NAME(vl a, vl b) { \
+    union { vl whole; part_l parts[2]; } x = {a}, y = {b}; \
+    for (int k = 0; k < 2; k++) x.parts[k] = CALL(x.parts[k], y.parts[k]); \
+    return x.whole; \
+  }
+EXTREME(max, PART_MAX) EXTREME(min, PART_MIN)
+#undef EXTREME
+#undef PART_MAX
+#undef PART_MIN
+#undef PART_PICK
+
 #define NUMBERS(L, V, T) \
   INL V v##L##_add(V a, V b) { return a + b; } \
   INL T s##L##_add(T a, T b) { return (T)(a + b); } \
   INL V v##L##_mul(V a, V b) { return a * b; } \
   INL T s##L##_mul(T a, T b) { return (T)(a * b); } \
-  INL V v##L##_relu(V a) { \
-    return v##L##_sel(v##L##_test(v##L##_less(a, (V){0})), (V){0}, a); \
-  } \
   INL T s##L##_relu(T a) { return a < 0 ? 0 : a; }
 NUMBERS(f, vf, float)
 NUMBERS(d, vd, double)
@@ -308,6 +331,11 @@ NUMBERS(i, vi, int32_t)
 NUMBERS(l, vl, int64_t)
 NUMBERS(u, vu, uint8_t)
 NUMBERS(c, vc, int8_t)
+#define RELU(L, V) \
+  INL V v##L##_relu(V a) { return v##L##_sel(v##L##_test(v##L##_less(a, (V){0})), (V){0}, a); }
+RELU(f, vf) RELU(d, vd) RELU(i, vi) RELU(u, vu) RELU(c, vc)
+#undef RELU
+INL vl vl_relu(vl a) { return vl_max(a, (vl){0}); }
 #undef NUMBERS
 
 // Horizontal sums, maxima and products, in pairs.

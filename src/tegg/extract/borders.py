@@ -32,10 +32,10 @@ def inner(roles: Roles, values: Values, limits: Limits) -> frozenset[int]:
 
     A value with one elementwise user of its own size gains nothing by a border in between, unless
     the user's elements are wider, its kernel would outgrow the limits, or only the value can be
-    computed ahead.
+    computed ahead. What positions make is computed by every reader.
     """
     least: dict[int, _Least] = {}
-    found: set[int] = set()
+    found: set[int] = set(roles.counted)
     for c in roles.nodes:
         if not roles.computed(c) and not (c in roles.moved and c in roles.roots):
             continue

@@ -20,8 +20,9 @@ class Roles:
 
     given: inputs. weights: those of known size that change only between runs. constant: spelled
     inside kernels. moved: movement of others and nothing else; they never rest in memory, the
-    reader moves. ahead: computed from weights and constants of known size alone; a kernel that
-    runs when weights change may store them. carried: on either side of a copy to another memory:
+    reader moves. counted: sums and products of positions, which cost less than to read what they
+    give: no kernel stores them for others. ahead: computed from weights and constants of known size
+    alone; a kernel that runs when weights change may store them. carried: on either side of a copy to another memory:
     they lie in their own dtype. still: what lies in memory, or can, before a run starts.
     users: computed class -> those that read it, through movement.
     """
@@ -34,6 +35,7 @@ class Roles:
     weights: frozenset[int]
     constant: frozenset[int]
     moved: frozenset[int]
+    counted: frozenset[int]
     ahead: frozenset[int]
     carried: frozenset[int]
     users: dict[int, list[int]]
@@ -85,10 +87,11 @@ def assign(classes: EClasses, lowerable: Lowerable, target: str) -> Roles:
                       and all(n.op.kind == "movement" for n in ns))
     known = _known(classes, nodes, rank, weights, {*wanted, *(
         a for c in wanted for a in copied.get(c, ()))})
-    ahead = known - weights - constant - moved
+    counted = _counted(classes, nodes, rank, constant) - stored - moved - {*wanted}
+    ahead = known - weights - constant - moved - counted
     for c in ahead:
         nodes[c] = [n for n in nodes[c] if known.issuperset(n.args) and not _symbolic(n)]
-    roles = Roles(classes, nodes, rank, wanted, given, weights, constant, moved, ahead,
+    roles = Roles(classes, nodes, rank, wanted, given, weights, constant, moved, counted, ahead,
                   frozenset(copied).union(*copied.values()), {})
     roles.users = _users(roles)
     return roles
@@ -108,6 +111,17 @@ def _known(classes: EClasses, nodes: Nodes, rank: dict[int, int], weights: froze
                for n in nodes[c]):
             known.add(c)
     return frozenset(known)
+
+
+def _counted(classes: EClasses, nodes: Nodes, rank: dict[int, int],
+             constant: frozenset[int]) -> frozenset[int]:
+    """Classes of integers that are sums and products of positions, moved or not."""
+    found = {c for c in constant if classes.dtype[c].kind == "int"}
+    for c in sorted(nodes, key=rank.__getitem__):
+        if any((n.op.name in ("Add", "Mul") or n.op.kind == "movement")
+               and n.args and found.issuperset(n.args) for n in nodes[c]):
+            found.add(c)
+    return frozenset(found - constant)
 
 
 def _symbolic(node: ENode) -> bool:

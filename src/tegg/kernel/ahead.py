@@ -149,12 +149,22 @@ def _touched(p: Loop, buffers: Buffers) -> list[Ahead]:
     found: list[Ahead] = []
     for s in p.body:
         if isinstance(s, Let) and s.value.op == "load" and not s.value.attr.guards:
-            found.append(Ahead(s.value.attr.slot, s.value.attr.form, s.value.dtype, "read"))
+            form = _whole_row(s.value.attr.form, p.var)
+            found.append(Ahead(s.value.attr.slot, form, s.value.dtype, "read"))
         elif isinstance(s, Store) and not _turned(s) and not s.write.guards:
             w = s.write
             found.append(Ahead(w.slot, w.form, w.value.dtype, "write", s.past))
     return [a for a in found if hint(buffers[a.slot][1]) * a.dtype.itemsize >= FAR
             and follows(a.form, p.var)]
+
+
+def _whole_row(form: Form, along: Var) -> Form:
+    """Where a loop over a row reads that form; if it gathers from a row as long, all of that one is
+    read, in whatever order."""
+    for a, k in form.terms.items():
+        if isinstance(a, Gathered) and a.clamped and a.extent == along.extent and k == 1:
+            return form + Form(0, {a: -1}) + variable(along)
+    return form
 
 
 def _turned(s: Store) -> bool:

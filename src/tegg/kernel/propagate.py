@@ -12,6 +12,7 @@ from tegg.dtype import DType, f32, f64
 from tegg.errors import LoweringError
 from tegg.ir.graph import Graph, Node
 from tegg.kernel.index import ZERO, Algebra, Form, Gathered, Guard, Var, variable
+from tegg.kernel.positions import positions
 from tegg.kernel.value import Kind, Val, Values
 from tegg.ir.meaning import lowest
 from tegg.ir.split import parts
@@ -324,14 +325,13 @@ class Propagation:
         return v if v.dtype is dtype else self.values.make("Cast", (v,), dtype)
 
     def _gather(self, node: Node, index: Index) -> Request:
-        """Indices are clamped; one that is an index already stays a form where it must fit."""
+        """Indices are clamped; one that is a sum of positions is a form where it must fit."""
         x, which = node.args
         axis, rank = node.attrs[0], len(which.shape)
         n = self.shape(x)[axis]
         row = yield which, index[axis:axis + rank]
-        if row.op == "index" and self.algebra.within(row.attr, 0, n - 1):
-            at = row.attr
-        else:
+        at = positions(self.algebra, row, n)
+        if at is None:
             at = Form(0, {Gathered(row, n): 1})
         return (yield x, (*index[:axis], at, *index[axis + rank:]))
 
