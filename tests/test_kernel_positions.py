@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
-from kernels import build, check
+from kernels import check
 from profiles import examples
 from tegg.backends.cpu.emit import C
 

@@ -6,8 +6,8 @@
 Every contender runs in a process of its own. Each workload is checked against float64 NumPy, then
 timed in rounds, in which contenders take turns in rotating order. Reported is the median over
 rounds of each round's median, and the best single call. A first call is timed once a process, with
-free pages at hand: of tegg and of what it is compared with there, the median of several. Peak memory is that of processes
-which do one workload each, at most threads.
+free pages at hand: of tegg and of what it is compared with there, the median of several. Peak
+memory is that of processes which do one workload each, at most threads.
 """
 
 from __future__ import annotations

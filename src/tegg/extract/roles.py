@@ -22,9 +22,9 @@ class Roles:
     inside kernels. moved: movement of others and nothing else; they never rest in memory, the
     reader moves. counted: sums and products of positions, which cost less than to read what they
     give: no kernel stores them for others. ahead: computed from weights and constants of known size
-    alone; a kernel that runs when weights change may store them. carried: on either side of a copy to another memory:
-    they lie in their own dtype. still: what lies in memory, or can, before a run starts.
-    users: computed class -> those that read it, through movement.
+    alone; a kernel that runs when weights change may store them. carried: on either side of a copy
+    to another memory: they lie in their own dtype. still: what lies in memory, or can, before a run
+    starts. users: computed class -> those that read it, through movement.
     """
 
     classes: EClasses
