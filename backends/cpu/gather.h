@@ -14,10 +14,9 @@
 #define HALF_BYTES (4 * TEGG_LANES)
 typedef int64_t half_l __attribute__((vector_size(HALF_BYTES)));
 typedef double half_d __attribute__((vector_size(HALF_BYTES)));
-typedef long long half_q __attribute__((vector_size(HALF_BYTES)));
 typedef float half_f __attribute__((vector_size(HALF_BYTES / 2)));
 typedef int32_t half_i __attribute__((vector_size(HALF_BYTES / 2)));
-typedef union { vl v; half_q q[2]; } halves_l;
+typedef union { vl v; part_l q[2]; } halves_l;
 typedef union { vd v; half_d h[2]; } halves_d;
 typedef union { vf v; half_f h[2]; } halves_f;
 typedef union { vi v; half_i h[2]; } halves_i;
@@ -45,8 +44,8 @@ INL half_f f_high(vf a) { return ((halves_f){a}).h[1]; }
 INL half_i i_low(vi a) { return ((halves_i){a}).h[0]; }
 INL half_i i_high(vi a) { return ((halves_i){a}).h[1]; }
 #endif
-INL half_q l_low(vl a) { return ((halves_l){a}).q[0]; }
-INL half_q l_high(vl a) { return ((halves_l){a}).q[1]; }
+INL part_l l_low(vl a) { return ((halves_l){a}).q[0]; }
+INL part_l l_high(vl a) { return ((halves_l){a}).q[1]; }
 INL vd d_join(half_d a, half_d b) { return ((halves_d){.h = {a, b}}).v; }
 
 // ---- positions inside of an axis of n

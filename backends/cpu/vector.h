@@ -331,12 +331,13 @@ NUMBERS(i, vi, int32_t)
 NUMBERS(l, vl, int64_t)
 NUMBERS(u, vu, uint8_t)
 NUMBERS(c, vc, int8_t)
+#undef NUMBERS
+
 #define RELU(L, V) \
   INL V v##L##_relu(V a) { return v##L##_sel(v##L##_test(v##L##_less(a, (V){0})), (V){0}, a); }
 RELU(f, vf) RELU(d, vd) RELU(i, vi) RELU(u, vu) RELU(c, vc)
 #undef RELU
 INL vl vl_relu(vl a) { return vl_max(a, (vl){0}); }
-#undef NUMBERS
 
 // Horizontal sums, maxima and products, in pairs.
 #define HORIZONTAL(L, V, T, OP) \

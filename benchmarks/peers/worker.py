@@ -74,8 +74,8 @@ def _quiet() -> None:
 
 
 def _pages_at_hand(nbytes: int = 512 << 20) -> None:
-    """See to it that the system has free pages. A hypervisor may take those of a guest, and then
-    takes up to 0.15 s to give 64 MB back: no contender's doing."""
+    """See to it that the system has free pages. A hypervisor may take those of a guest, and may
+    need a tenth of a second to give some back: no contender's doing."""
     pages = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         pages.madvise(mmap.MADV_HUGEPAGE)

@@ -87,7 +87,7 @@ def assign(classes: EClasses, lowerable: Lowerable, target: str) -> Roles:
                       and all(n.op.kind == "movement" for n in ns))
     known = _known(classes, nodes, rank, weights, {*wanted, *(
         a for c in wanted for a in copied.get(c, ()))})
-    counted = _counted(classes, nodes, rank, constant) - stored - moved - {*wanted}
+    counted = _counted(classes, nodes, rank, constant) - stored - moved - set(wanted)
     ahead = known - weights - constant - moved - counted
     for c in ahead:
         nodes[c] = [n for n in nodes[c] if known.issuperset(n.args) and not _symbolic(n)]

@@ -14,7 +14,8 @@ _MOST = 1 << 40  # constants of that size are no places, and their sums could wr
 
 
 def positions(algebra: Algebra, v: Val, n: Dim) -> Form | None:
-    """The form that an index equals, if it is proven to lie inside of an axis of n."""
+    """The form that an index equals, if it is proven to lie inside of an axis of n: then sums and
+    products that wrap on the way there change nothing."""
     form = _form(algebra, v, _DEPTH) if v.dtype is i64 else None
     return form if form is not None and algebra.within(form, 0, n - 1) else None
 
@@ -22,9 +23,9 @@ def positions(algebra: Algebra, v: Val, n: Dim) -> Form | None:
 def _form(algebra: Algebra, v: Val, depth: int) -> Form | None:
     if v.op == "index":
         return v.attr
-    number = _number(v)
-    if number is not None:
-        return Form(number)
+    known = number(v)
+    if known is not None:
+        return Form(known)
     clamped = _clamped(algebra, v)
     if clamped is not None:
         return Form(0, {clamped: 1})
@@ -44,7 +45,7 @@ def _clamped(algebra: Algebra, v: Val) -> Gathered | None:
     """What a value is clamped from, to 0 and something that is no less."""
     if v.op == "Minimum":
         for x, top in (v.args, v.args[::-1]):
-            last, inside = _number(top), _not_negative(x)
+            last, inside = number(top), _not_negative(x)
             if (inside is not None and last is not None
                     and algebra.facts.nonnegative(last)):
                 return Gathered(inside, last + 1)
@@ -56,12 +57,12 @@ def _not_negative(v: Val) -> Val | None:
     if v.op == "Relu":
         return v.args[0]
     if v.op == "Maximum":
-        return next((x for x, low in (v.args, v.args[::-1]) if _number(low) == 0), None)
+        return next((x for x, low in (v.args, v.args[::-1]) if number(low) == 0), None)
     return None
 
 
-def _number(v: Val) -> Dim | None:
-    """A number that is known before the loops."""
+def number(v: Val) -> Dim | None:
+    """An integer that is known before the loops."""
     if v.op == "size":
         return v.attr
     if v.op == "const":

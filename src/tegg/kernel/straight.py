@@ -14,10 +14,10 @@ from tegg.dim import Dim, Poly, evaluate, symbols
 from tegg.dtype import i64
 from tegg.kernel.index import Algebra, Form, Gathered, Guard, Var
 from tegg.kernel.lane import Lanes
+from tegg.kernel.positions import number
 from tegg.kernel.value import Val
 
 _DEPTH = 24       # operations between an index and its loop variables
-_MOST = 1 << 40   # constants of that size are no places, and their sums could wrap
 _STEEP = 1 << 20  # what an index grows by from lane to lane
 END = 2 ** 63 - 1
 
@@ -53,11 +53,9 @@ class Runs:
         return found.where(found.form, 0, a.extent - 1)
 
     def _of(self, v: Val, depth: int) -> Straight | None:
-        if v.op == "const":
-            n = int(value_of(v.attr, v.dtype))
-            return Straight(Form(n)) if abs(n) <= _MOST else None
-        if v.op == "size":
-            return Straight(Form(v.attr))
+        if v.op in ("const", "size"):
+            n = number(v)
+            return None if n is None else Straight(Form(n))
         if v.op == "index" and not v.attr.gathered():
             return Straight(v.attr)
         if self.var not in v.deps:
