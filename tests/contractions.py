@@ -24,7 +24,8 @@ BYTES = {"bytes": Tile("packed", 5, 2, held=HELD["bytes"]),
          "low byte tiles": Tile("packed", 16, 2, held=HELD["byte tiles"])}
 FORMS = {"packed": Tile("packed", 5, 2), "wide": Tile("packed", 6, 4),
          "passing": Tile("packed", 5, 2, passing=True), "rows": Tile("rows"),
-         "dots": Tile("dots", 2), "packed parts": Tile("packed", 4, 2, 3),
+         "dots": Tile("dots", 2), "rows followed": Tile("rows", asked=False),
+         "dots followed": Tile("dots", asked=False), "packed parts": Tile("packed", 4, 2, 3),
          "rows parts": Tile("rows", parts=2), "dots parts": Tile("dots", 3, parts=4)}
 
 

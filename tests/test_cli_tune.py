@@ -79,7 +79,7 @@ def test_a_file_of_ones_own(made, tmp_path, monkeypatch):
 def test_a_profile_that_cannot_be_used_is_shown_with_the_remedy(made):
     run("tune")
     path = user_profile("cpu", Cpu().machine())
-    path.write_text(path.read_text().replace("version = 1", "version = 7"))
+    path.write_text(path.read_text().replace("version = 2", "version = 7"))
     shown = run("tune", "--show").output.replace("\n", " ")
     assert f"profile '{Cpu().shipped}', shipped, since what was measured cannot be used" in shown
     assert "is of version 7" in shown and "delete the file" in shown

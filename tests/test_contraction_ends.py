@@ -160,6 +160,16 @@ def test_a_core_asks_for_what_lies_far_as_its_program_says(form, how_b) -> None:
     assert "fetch_run" in far.core.source and "fetch_run" not in near.core.source
 
 
+@pytest.mark.parametrize("form, how_b", [("rows followed", "turned"), ("dots followed", "plain")])
+def test_a_core_leaves_to_hardware_what_its_program_does(form, how_b) -> None:
+    made = of_a_batch("normed", how_b, "exp", (8,), 1, 256, 128)
+    asked, followed = (lower(made, f) for f in (form.split()[0], form))
+    assert asked.core and followed.core
+    assert "fetch_run" in asked.core.source and "fetch_run" not in followed.core.source
+    g, outputs, _ = made
+    check(g, outputs, width=4, code=followed, threads=(1, 2), slack=2.0)
+
+
 def test_rows_may_be_a_size_that_a_call_brings() -> None:
     g, outputs, _ = made = product("plain", "turned", "bias", dim("m", 0, 100), 30, 17)
     code = lower(made)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +17,8 @@ import tegg
 from tegg.backends.cpu.direct import lower_direct
 from tegg.backends.cpu.direct_forms import Direct, Slide, direct_templates, slides_of
 from tegg.backends.cpu.emit import C
+from tegg.backends.cpu.library import prelude
+from tegg.backends.cpu.toolchain import find
 from tegg.dim import hint
 from tegg.errors import LoweringError
 from tegg.ir.graph import Node
@@ -197,6 +200,22 @@ def test_filters_are_asked_for_ahead_a_few_lines_at_a_time() -> None:
         check(g, [c], code=code, threads=(1, 2))
 
 
+@pytest.mark.skipif("gcc" not in find().version or not {"x86-64", "avx2"} <= find().features,
+                    reason="how gcc allocates registers of x86-64")
+def test_filters_are_read_once_for_the_places_of_a_tile(tmp_path) -> None:
+    """Not again by each multiply-add, where there are no operands in memory that are broadcast."""
+    g = Draw()
+    c = convolution(g, 1, 64, 64, (56, 56), (3, 3), pad=1)
+    source = tmp_path / "k.c"
+    source.write_text(prelude(8) + "\n" + lowered([c], c, tiled(c, (3, 3), width=8, rows=4), g).source)
+    flags = [f for f in find().flags if not f.startswith("-march")]
+    text = subprocess.run([*find().command, *flags, "-march=znver3", "-S", "-o", "-", source],
+                          check=True, capture_output=True, text=True).stdout
+    product = text[text.index("\nk_product_2"):text.index(".size\tk_product_2")]
+    added = [line for line in product.splitlines() if "vfmadd" in line]
+    assert added and len(added) % 8 == 0 and not [line for line in added if "(" in line]
+
+
 @pytest.mark.parametrize(("filters", "wide"), ((64, [2]), (16, [1]), (40, [1, 2]), (80, [1, 2])))
 def test_products_are_those_that_panels_of_filters_need(filters, wide) -> None:
     g = Draw()
@@ -299,7 +318,7 @@ def test_threads_share_the_filters_of_one_line() -> None:
 def test_an_image_that_was_pooled_is_read_along_its_rows() -> None:
     """The pool's result has no axis of images where there is one: that is no reason to divide."""
     rng = np.random.default_rng(0)
-    x, w = (rng.standard_normal(s, np.float32) for s in ((1, 32, 41, 41), (32, 32, 3, 3)))
+    x, w = (rng.standard_normal(s, np.float32) for s in ((1, 32, 47, 47), (32, 32, 3, 3)))
     f = tegg.compile(lambda x: tegg.conv2d(tegg.max_pool2d(x, 3, 2, 1), w, padding=1).relu(),
                      cache=False)
     pooled = tegg.compile(lambda x: tegg.max_pool2d(x, 3, 2, 1))(x)

@@ -131,7 +131,7 @@ def test_rows_that_no_vector_divides(columns) -> None:
     check(g, [y])
 
 
-def operand(keys: int, wide: int, apart: bool, form: str) -> list[str]:
+def operand(keys: int, wide: int, apart: bool, form: str, asks: bool = True) -> list[str]:
     """What scores, or sums of values, of 8 heads ask for: keys by heads, or heads by keys."""
     g = Draw()
     b = g.x(*((keys, 8, wide) if apart else (8, keys, wide)))
@@ -140,7 +140,7 @@ def operand(keys: int, wide: int, apart: bool, form: str) -> list[str]:
         c = product(g, g.x(8, 1, wide), b, f"b,a,n;{','.join(spec)};b,a,k", 8, 1, keys)
     else:
         c = product(g, g.x(8, 1, keys), b, f"b,a,k;{','.join(spec)};b,a,n", 8, 1, wide)
-    code = lowered(g, [c], [c], tile=Tile(form))
+    code = lowered(g, [c], [c], tile=Tile(form, asked=asks))
     check(g, [c], code=code)
     return [x.strip() for x in code.source.splitlines() if "fetch_run" in x]
 
@@ -153,6 +153,28 @@ def test_an_operand_that_is_read_where_it_lies_asks_for_runs_a_page_on(form, alo
     assert operand(256, 64, True, form) == [
         f"fetch_run(b0 + ({along} + z0 * 64 + {over} * 512 + {16 * 512}));"]
     assert not operand(200, 64, False, form)  # it stays near
+
+
+@pytest.mark.parametrize("form", ("dots", "rows"))
+@pytest.mark.parametrize("keys, wide", [(256, 64), (3, 8192), (20, 1000)])
+def test_an_operand_that_hardware_follows_is_not_asked_for(keys, wide, form) -> None:
+    assert not operand(keys, wide, False, form, asks=False)
+
+
+@pytest.mark.parametrize("form, k, n, one, several", [
+    ("dots", 2048, 300, "j0 += 1)", "j0 += 4)"),
+    ("rows", 300, 2048, "the only row meets all of B", "< 8 ? 1 : 8;")])
+def test_one_row_goes_through_what_is_asked_for_in_its_order(form, k, n, one, several) -> None:
+    """And through what hardware follows in several runs side by side."""
+    g = Draw()
+    x, y = g.x(1, k), g.x(*((n, k) if form == "dots" else (k, n)))
+    c = product(g, x, y, f"a,k;{'n,k' if form == 'dots' else 'k,n'};a,n", 1, n)
+    for asked_for in (True, False):
+        code = lowered(g, [c], [c], tile=Tile(form, asked=asked_for))
+        text = (code.core or code).source
+        assert (one in text) == asked_for and ("fetch_run(b1" in text) == asked_for
+        assert several in text or asked_for
+        check(g, [c], code=code, threads=(1, 2))
 
 
 def test_of_long_runs_it_asks_for_the_next_page() -> None:

@@ -155,11 +155,11 @@ def test_one_row_is_offered_what_streams_its_panels():
 
 def test_one_row_reads_a_weight_as_a_stream_of_its_few_bits():
     weight = dict(weight=True)
-    assert chosen(matmul(1, 4096, 4096, **weight), Having(), Bf16()) == {"CpuHalves"}
+    assert chosen(matmul(1, 4096, 4096, **weight), Having(lanes=16), Bf16()) == {"CpuHalves"}
     assert chosen(matmul(1, 4096, 4096, "u8", other="i8", **weight),
-                  Having((BYTES,))) == {"CpuBytes"}
+                  Having((BYTES,), lanes=16)) == {"CpuBytes"}
     # what is no weight would be packed for a single use
-    assert chosen(matmul(1, 4096, 4096), Having(), Bf16()) == {"CpuRows"}
+    assert chosen(matmul(1, 4096, 4096), Having(lanes=16), Bf16()) == {"CpuRows"}
 
 
 def test_the_cheapest_wins():
@@ -171,7 +171,7 @@ def test_the_cheapest_wins():
 
 
 def test_panels_of_weights_that_no_cache_holds_are_kept_narrow():
-    assert chosen(matmul(20, 8192, 2048, weight=True), Having(), Bf16()) == {"CpuHalves"}
+    assert chosen(matmul(20, 8192, 2048, weight=True), Having(lanes=16), Bf16()) == {"CpuHalves"}
 
 
 @pytest.mark.parametrize("lanes", (None, *(pytest.param(n, marks=pytest.mark.long)

@@ -23,7 +23,7 @@ from tegg.ir.op import OPS
 from tegg.planning.plan import Call
 
 TARGET = Cpu(4)  # narrow vectors: small sizes have every kind of rest
-FORMS = {"CpuPacked": (3, 2, 1), "CpuRows": (2,), "CpuDots": (2, 1)}
+FORMS = {"CpuPacked": (3, 2, 1), "CpuRows": (2, 1), "CpuDots": (2, 1, 1)}
 ROWS = {o.name: o for o in templates(4)}
 
 

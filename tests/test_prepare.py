@@ -82,17 +82,17 @@ def test_loops_of_a_row_by_weights_in_16_bits_are_compiled_ahead(loads, monkeypa
 
 def test_attention_is_compiled_ahead_and_other_programs_share_it(loads, monkeypatch):
     monkeypatch.setattr(module, "_USUAL", ())
-    monkeypatch.setattr(module, "_HEADS", ((32, 1),))
+    monkeypatch.setattr(module, "_HEADS", ((64, 1),))
     assert prepare() == 1 and sum(m.units for m in loads) == 1
     loads.clear()
-    x = np.random.default_rng(0).standard_normal((2, 70, 3, 4, 32)).astype(np.float32)
+    x = np.random.default_rng(0).standard_normal((2, 70, 3, 4, 64)).astype(np.float32)
 
     def heads(x, causal):
         q, k, v = x.permute(2, 0, 3, 1, 4)
         return tegg.scaled_dot_product_attention(q, k, v, is_causal=causal)
     for causal in (False, True):
         q, k, v = x.astype(np.float64).transpose(2, 0, 3, 1, 4)
-        scores = np.exp(q @ k.swapaxes(-1, -2) / math.sqrt(32)) * np.tri(70, 70, 0 if causal else 70)
+        scores = np.exp(q @ k.swapaxes(-1, -2) / math.sqrt(64)) * np.tri(70, 70, 0 if causal else 70)
         wanted = scores / scores.sum(-1, keepdims=True) @ v
         got = tegg.compile(heads)(x, causal)
         assert np.allclose(got, wanted, 1e-4, 1e-5)

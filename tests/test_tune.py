@@ -12,6 +12,7 @@ import pytest
 from tegg.backends.cpu.identity import _described, processor
 from tegg.backends.cpu.instructions import BYTE_TILES, BYTES, PAIRS, TILES
 from tegg.backends.cpu.target import Cpu
+from tegg.backends.cpu.templates import FOLLOWED
 from tegg.backends.cpu.tune import measure
 from tegg.backends.cpu.tune.cases import cases
 from tegg.backends.cpu.tune.fit import Traffic, fitted, levels_of
@@ -72,7 +73,7 @@ def test_forms_of_a_product_read_their_weights_from_one_place():
     """Packed or not; what they write beside is their own."""
     cpu = Cpu()
     lanes = cpu.language.width
-    given = [product("CpuDots", (1, 1), 1, 48, 64, lanes=lanes, transposed=True),
+    given = [product("CpuDots", (1, 1, 1), 1, 48, 64, lanes=lanes, transposed=True),
              product("CpuPacked", (1, 2, 1), 1, 48, 64, lanes=lanes),
              product("CpuPacked", (1, 2, 1), 1, 96, 64, lanes=lanes),
              product("CpuPacked", (1, 2, 1), 1, 48, 64, lanes=lanes, still=False)]
@@ -144,6 +145,15 @@ def test_narrow_products_are_measured_where_the_machine_has_them():
              for op in ("CpuPairs", "CpuTiles", "CpuBytes", "CpuByteTiles", "CpuDirectPairs")}
     assert all(named.values())
     assert not {n for names in named.values() for n in names} & set(cases(16, True))
+
+
+def test_who_follows_memory_better_is_found():
+    """The hardware or requests: both forms read as they do, and differ in nothing else."""
+    reads = {"CpuDots": 1.3, "CpuRows": 1.0, "CpuDotsFollowed": 0.9, "CpuRowsFollowed": 1.4}
+    traffic, timed = simulated(replace(GENERIC, call=1e-7, template_reads=reads), 16)
+    found = fitted(GENERIC, 2, traffic, timed).template_reads
+    for op, name in FOLLOWED.items():
+        assert found[name] / found.get(op, 1.0) == pytest.approx(reads[name] / reads[op], rel=0.1)
 
 
 # Microseconds of one thread, where rows are soon, and panels sooner, and what its caches give.

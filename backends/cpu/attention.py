@@ -11,7 +11,7 @@ from tegg.backends.cpu import pieces
 from tegg.backends.cpu.attention_forms import ROWS, Blocks
 from tegg.backends.cpu.attention_plain import generalized
 from tegg.backends.cpu.contraction_axis import Axis
-from tegg.backends.cpu.contraction_hooks import Hooks
+from tegg.backends.cpu.contraction_hooks import LINE, Hooks
 from tegg.backends.cpu.contraction import nothing, unit
 from tegg.backends.cpu.c_templates import template
 from tegg.backends.cpu.contraction_narrow import around_tiles, fill_tiles, in_tiles
@@ -32,7 +32,6 @@ from tegg.kernel.lower import kernel_symbols
 from tegg.kernel.slots import slots_of
 from tegg.kernel.value import reachable
 
-_LINE = 64  # bytes that caches move together
 _SPAN = 32  # blocks of queries that share the panels of a block of keys
 
 
@@ -135,7 +134,7 @@ class _Kernel:
             return ""
         (key,) = first.hooks.columns[0].names
         size = min(v.dtype.itemsize for v in reachable([term.b]) if v.op == "load")
-        return (f"for (int64_t at = 0; at < {dim(column.count)}; at += {_LINE // size}) "
+        return (f"for (int64_t at = 0; at < {dim(column.count)}; at += {LINE // size}) "
                 f"{name}({second.hooks.args(self.symbols)}, {second.hooks.batch.args}at, {key});")
 
     def _product(self, text: Text, params: str, also: str = "") -> list[str]:
@@ -148,7 +147,7 @@ class _Kernel:
         if first:
             hooks.operand_a(params, along_m)
         kinds = ("_n", "_n_left") if not along_k else ("_k", "" if self.packs else "_k_left")
-        hooks.operand_b(params, term, column, kinds, text.params.together)
+        hooks.operand_b(params, term, column, kinds, text.params.ahead)
         multiplied = [text.transpose() if along_m or along_k else "",
                       text.products()] if self.packs else []
         return [*multiplied, text.operand_a(along_m) if first else "",

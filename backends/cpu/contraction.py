@@ -206,7 +206,7 @@ class _Kernel:
                 along_k[t.anchor] = next(units) == "k" if packed else self.params.form == "dots"
                 kinds = ("_n", "_n_left") if not along_k[t.anchor] else (
                     "_k", "" if packed else "_k_left")
-                hooks.operand_b(params, t, axis, kinds, self.params.together)
+                hooks.operand_b(params, t, axis, kinds, self.params.ahead)
         transposes = packed and (along_m or any(along_k.values()))
         parts = [text.transpose()] if transposes else []
         parts += [text.fill("split", A_COST=str(4 + int(self.shape.a_cost)),

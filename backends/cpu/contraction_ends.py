@@ -194,7 +194,7 @@ def _core(text: Text, a: Matrix | None, b: Matrix) -> Core:
     if params.form == "packed":
         params = of_many_rows(params, shape.accumulator)
     turns = params.form == "rows" and bool(text.hooks.turning(
-        c.groups[0].terms[0], text.hooks.columns[0], params.together))
+        c.groups[0].terms[0], text.hooks.columns[0], params.ahead))
     return Core(made, general, params, a, b, tuple(given), tuple(given.values()), on, turns)
 
 

@@ -25,7 +25,7 @@ from tegg.kernel.value import Val, reachable
 from tegg.kernel.vectorise import Vectoriser
 
 _FAR = 1 << 20   # bytes of results that no cache of a thread keeps
-_LINE = 64       # bytes that caches move together
+LINE = 64       # bytes that caches move together
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +247,7 @@ class Hooks:
         (term,), (axis,) = group.terms, self.columns
         read = next(v for v in reachable([term.b]) if v.op == "load")
         asked = self.coming(term, axis, self.k if params.form == "dots" else axis,
-                            params.together)
+                            params.ahead)
         return (asked[0].form + read.attr.form * -1).const if asked else None
 
     def result(self, params: str, number: int, group: Group, axis: Axis) -> None:
@@ -287,7 +287,7 @@ class Hooks:
         rows = len(axis.names) == 1 and all(
             not w.guards and w.form.coefficient(axis.last) == 1
             and all(isinstance(atom, Var) for atom in w.form.terms) for w in group.writes)
-        return _LINE // widest if rows and not near else 0
+        return LINE // widest if rows and not near else 0
 
     def ask(self, params: str, number: int, group: Group, axis: Axis) -> None:
         """Ask for the line that the results of a row and a column go to."""

@@ -83,7 +83,7 @@ class Text(Words):
         """What rows of B ask for beside their products, where it is not part of reading them: eight
         side by side, or one after the other where a thread reads all of each."""
         h = self.hooks
-        if not h.turning(term, axis, self.params.together):
+        if not h.turning(term, axis, self.params.ahead):
             return dict(asks="", whole="")
         size = min(v.dtype.itemsize for v in reachable([term.b]) if v.op == "load")
         beside = self._args_of(h.rows_in([term.b]), {"n": axis.names[-1]}, "n")

@@ -12,7 +12,7 @@ from tegg.backends.cexpr import REGISTER, dim
 from tegg.backends.cpu.c_templates import indented, template
 from tegg.backends.cpu.contraction_axis import Axis
 from tegg.backends.cpu.contraction_extents import depth_of_blocks, outer_loops
-from tegg.backends.cpu.contraction_hooks import Hooks, RowValue
+from tegg.backends.cpu.contraction_hooks import LINE, Hooks, RowValue
 from tegg.backends.cpu.contraction_narrow import deep, held_words, shares
 from tegg.dim import product
 from tegg.kernel.contraction_classify import Group
@@ -50,10 +50,13 @@ class Words:
         steps, stride = depth_of_blocks(h.k, p, d, h.dialect.width)
         return dict(
             **held_words(p.held, h, d), CHAINS=str(chains),
+            IN_LINE=str(max(1, LINE // (h.dialect.width * d.itemsize))),
             TOGETHER=str(p.together), TOTAL=total,
             k=h.name, T=h.scalar(d), V=h.vector(d), W=str(h.dialect.width),
             SEL=f"v{letter}_sel", HADD=f"v{letter}_hadd",
-            MADD=f"v{letter}_fma" if d.is_float else "ADD_PRODUCT", STORE=f"v{letter}_store",
+            MADD=f"v{letter}_fma" if d.is_float else "ADD_PRODUCT",
+            MADD1=f"s{letter}_fma" if d.is_float else "ADD_PRODUCT",
+            SPLAT=f"v{letter}_splat", STORE=f"v{letter}_store",
             LOAD=f"v{letter}_load", MR=str(p.mr), R=str(p.abreast), NR=str(p.nr),
             DEEP=deep(h.k.count, p.held), LANES=str(p.lanes), MC=str(p.rows), SPAN=str(p.span),
             PIECE=str(p.piece), BYTES=str(p.lanes * d.itemsize),

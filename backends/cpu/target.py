@@ -79,8 +79,10 @@ class Cpu:
     def shipped(self) -> str:
         """The profile that is shipped for this kind of processor."""
         has = self.toolchain.features
-        if not {"zen", "avx512bf16"} <= has:
+        if "zen" not in has:
             return "cpu/generic"
+        if "avx512bf16" not in has:
+            return "cpu/zen3"
         return "cpu/zen5" if "avxvnni" in has else "cpu/zen4"
 
     def machine(self) -> str:

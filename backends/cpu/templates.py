@@ -28,6 +28,9 @@ _PART = 2048           # terms that are worth a part of their own
 _PARTS = 32            # at most; a power of two, so that few depths give different code
 _PORTS, _LATENCY = 2, 4  # multiply-adds a cycle, and cycles until one's result can be used
 _REDUCE = 6            # steps that adding up the lanes of four accumulators costs
+_ASKED = (1, 0)        # whether a program asks for what it reads later, or leaves it to hardware
+# What prices the reads of operands that hardware follows, among a profile's ``template_reads``.
+FOLLOWED = MappingProxyType({"CpuRows": "CpuRowsFollowed", "CpuDots": "CpuDotsFollowed"})
 
 
 def register(d: DType) -> DType:
@@ -80,10 +83,10 @@ class _Rows:
     width: int
 
     def __call__(self, own: tuple, e: Extents) -> Execution:
-        (vectors,) = own
+        vectors, asked = own
         lanes = lanes_of(register(e.dtype), self.width)
         return Execution(*by_rows(lanes, e), max(1, e.batch * -(-e.n // (vectors * lanes))),
-                         aside=e.batch * e.m * e.k)
+                         aside=e.batch * e.m * e.k, reads="" if asked else FOLLOWED["CpuRows"])
 
 
 def by_rows(lanes: int, e: Extents) -> tuple[float, float]:
@@ -101,7 +104,7 @@ class _Dots:
     width: int
 
     def __call__(self, own: tuple, e: Extents) -> Execution:
-        rows, parts = own
+        rows, parts, asked = own
         lanes = lanes_of(register(e.dtype), self.width)
         tall, across = -(-e.m // rows), -(-e.n // DOTS)
         depth = -(-e.k // lanes) * lanes
@@ -112,7 +115,8 @@ class _Dots:
         return Execution(2.0 * e.batch * depth * tall * rows * across * DOTS, used,
                          max(1, e.batch * pieces), 0, 0,
                          *(_partial(e.batch * e.m * across * DOTS, parts) if parts > 1
-                           else (e.batch * e.m * e.k, 0)))
+                           else (e.batch * e.m * e.k, 0)),
+                         reads="" if asked else FOLLOWED["CpuDots"])
 
 
 @cache
@@ -121,16 +125,16 @@ def templates(width: int) -> tuple[Op, ...]:
     return (
         template("CpuPacked", (("rows", "int"), ("vectors", "int"), ("parts", "int")),
                  _Packed(width), "register tiles over packed panels of the second operand"),
-        template("CpuRows", (("vectors", "int"),), _Rows(width),
+        template("CpuRows", (("vectors", "int"), ("asked", "int")), _Rows(width),
                  "few rows: the second operand is read row by row, where it lies"),
-        template("CpuDots", (("rows", "int"), ("parts", "int")), _Dots(width),
+        template("CpuDots", (("rows", "int"), ("parts", "int"), ("asked", "int")), _Dots(width),
                  "few rows: the second operand is read along the depth, where it lies"))
 
 
 _TILES = MappingProxyType({
     "CpuPacked": lambda rows, vectors, parts: Tile("packed", rows, vectors, parts),
-    "CpuRows": lambda vectors: Tile("rows", vectors=vectors),
-    "CpuDots": lambda rows, parts: Tile("dots", rows, parts=parts)})
+    "CpuRows": lambda vectors, asked: Tile("rows", vectors=vectors, asked=bool(asked)),
+    "CpuDots": lambda rows, parts, asked: Tile("dots", rows, parts=parts, asked=bool(asked))})
 
 
 def tile_of(op: Op, attrs: tuple) -> Tile:
@@ -199,8 +203,9 @@ class Forms:
     """Which forms of a contraction x, y, spec could win on this machine, for rules to build.
 
     ``(cpu-tile x y i r v)``: register tiles of r rows by v vectors; ``(cpu-parts x y i p)``: the
-    depth in p parts; ``(cpu-rows x y i v)``: few rows, v vectors of columns at a time;
-    ``(cpu-dots x y i r p)``: few rows, r at once, both operands contiguous along the depth.
+    depth in p parts; ``(cpu-rows x y i v a)``: few rows, v vectors of columns at a time;
+    ``(cpu-dots x y i r p a)``: few rows, r at once, both operands contiguous along the depth.
+    Where a is 1 programs ask for what they read later; where it is 0 hardware follows them.
     """
 
     width: int
@@ -209,8 +214,8 @@ class Forms:
     relations = MappingProxyType({
         "cpu-tile": ("Tensor", "Tensor", "String", "i64", "i64"),
         "cpu-parts": ("Tensor", "Tensor", "String", "i64"),
-        "cpu-rows": ("Tensor", "Tensor", "String", "i64"),
-        "cpu-dots": ("Tensor", "Tensor", "String", "i64", "i64")})
+        "cpu-rows": ("Tensor", "Tensor", "String", "i64", "i64"),
+        "cpu-dots": ("Tensor", "Tensor", "String", "i64", "i64", "i64")})
 
     def completions(self, relation: str, *given: Any) -> list[tuple[Any, ...]]:
         """What a relation says of two operands and a spec."""
@@ -223,9 +228,11 @@ class Forms:
         if not few_rows(*shapes):
             return []
         if relation == "cpu-rows":
-            return [] if depth_last(x, y, spec) else [(4,)]
+            return [] if depth_last(x, y, spec) else [(4, asked) for asked in _ASKED]
+        if not depth_last(x, y, spec):
+            return []
         rows = abreast(_sizes(*shapes)[0], self.width)
-        return [(rows, p) for p in parts(*shapes)] if depth_last(x, y, spec) else []
+        return [(rows, p, asked) for p in parts(*shapes) for asked in _ASKED]
 
     def facts(self, view: View) -> Iterable[tuple[Any, ...]]:
         for _, n in view.having("Contract"):

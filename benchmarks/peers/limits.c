@@ -6,11 +6,19 @@
 #include <sys/mman.h>
 #include <time.h>
 
+/* of a register: the multiply-adds of wider vectors would wait for memory */
+#if defined(__AVX512F__)
 #define LANES 16
+#elif defined(__AVX__)
+#define LANES 8
+#else
+#define LANES 4
+#endif
 typedef float v __attribute__((vector_size(4 * LANES)));
 
-/* ahead: bytes that are asked for before they are read, for hardware follows to a page's end only */
-struct share { const v *data; long vectors, passes, ahead; float sink; double seconds; };
+/* ahead: bytes that are asked for before they are read, for hardware follows to a page's end only.
+   apart: vectors between the eight that are read together; other hardware follows several runs. */
+struct share { const v *data; long vectors, passes, ahead, apart; float sink; double seconds; };
 static pthread_barrier_t start;
 
 static double now(void) {
@@ -22,11 +30,15 @@ static double now(void) {
 static void reading(struct share *s) {
   v total[8] = {{0}};
   for (long p = 0; p < s->passes; p++) {
-    for (long i = 0; i < s->vectors; i += 8)
-      for (int j = 0; j < 8; j++) {
-        if (s->ahead) __builtin_prefetch((const char *)(s->data + i + j) + s->ahead);
-        total[j] += s->data[i + j];
-      }
+    if (s->apart > 1)
+      for (long i = 0; i < s->apart; i++)
+        for (int j = 0; j < 8; j++) total[j] += s->data[i + j * s->apart];
+    else
+      for (long i = 0; i < s->vectors; i += 8)
+        for (int j = 0; j < 8; j++) {
+          if (s->ahead) __builtin_prefetch((const char *)(s->data + i + j) + s->ahead);
+          total[j] += s->data[i + j];
+        }
     __asm__ volatile("" ::: "memory");
   }
   for (int j = 0; j < 8; j++) s->sink += total[j][0];
@@ -63,7 +75,7 @@ static double best(int threads, const float *data, long floats, long passes, int
     for (int i = 0; i < threads; i++) {
       long vectors = floats / LANES / threads / 8 * 8;
       shares[i] = (struct share){data ? (const v *)data + vectors * i : 0, vectors, passes,
-                                 k % 2 * 4096, 0, 0};
+                                 k % 3 == 1 ? 4096 : 0, k % 3 == 2 ? vectors / 8 : 1, 0, 0};
       pthread_create(&ids[i], 0, one, &shares[i]);
     }
     for (int i = 0; i < threads; i++) {

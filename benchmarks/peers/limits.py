@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import subprocess
 import tempfile
 from collections.abc import Iterable
@@ -28,7 +29,8 @@ def measure(threads: int, workloads: Iterable[Workload]) -> Limits:
     sizes = sorted({w.bytes for w in workloads})
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder, "limits")
-        subprocess.run(["cc", "-O3", "-march=native", "-mprefer-vector-width=512", "-pthread",
+        wide = ["-mprefer-vector-width=512"] if platform.machine() in ("x86_64", "AMD64") else []
+        subprocess.run(["cc", "-O3", "-march=native", *wide, "-pthread",
                         Path(__file__).with_name("limits.c"), "-o", program], check=True)
         out = subprocess.run([program, str(threads), *(str(int(s)) for s in sizes)], check=True,
                              capture_output=True, text=True).stdout.split()

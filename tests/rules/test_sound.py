@@ -68,7 +68,7 @@ MUTANTS = [
     ("half/f16", '(StoreAs "f16" t)))\n', '(StoreAs "i8" t)))\n'),
     ("fuse/attention", "(Attention x v i s)", "(Attention p v i s)"),
     ("fuse/softmax", "(Softmax (Reshape x s) j)", "(Softmax (Reshape x s) k)"),
-    ("lower/cpu", "(CpuRows x y i s v)", "(Neg (CpuRows x y i s v))"),
+    ("lower/cpu", "(CpuRows x y i s v a)", "(Neg (CpuRows x y i s v a))"),
 ]
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from tegg.dtype import dtype as as_dtype
+from tegg.dtype import dtype as as_dtype, f32
 from tegg.ir.op import OPS
 
 from ..direct_forms import DIRECT
 from ..instructions import PAIRS
 from ..narrow_forms import NarrowForms
-from ..templates import Forms, Operand
+from ..templates import FOLLOWED, Forms, Operand
 from ...tuning.case import Case, chain, single, streaming, tiny
 from .kernels import convolution, product
 
@@ -82,7 +82,7 @@ def _ops(quick: bool) -> list[str]:
 
 def _forms(name: str, m: int, n: int, k: int, still: bool, lanes: int,
            dtype: str = "f32") -> dict[str, Case]:
-    """A product in each form that could win, one tile of each."""
+    """A product in each form that could win, one tile of each, and how hardware follows it."""
     forms, kind = Forms(lanes), as_dtype(dtype)
     out: dict[str, Case] = {}
     for transposed in (False, True):
@@ -94,7 +94,8 @@ def _forms(name: str, m: int, n: int, k: int, still: bool, lanes: int,
             tile = forms.completions("cpu-tile", x, y, spec)[:1]
             found["CpuPacked"] = [(*t, 1) for t in tile]
         for op, owns in found.items():
-            for own in owns[:1]:
-                out[f"{name} {op}"] = product(op, own, m, n, k, lanes=lanes, still=still,
-                                              dtype=kind, transposed=transposed)
+            for own in owns[:2 if op in FOLLOWED and kind is f32 else 1]:
+                case = product(op, own, m, n, k, lanes=lanes, still=still, dtype=kind,
+                               transposed=transposed)
+                out[f"{name} {case.of}"] = case
     return out

@@ -15,6 +15,7 @@ from tegg.ir.op import OPS
 from ...tuning.case import Case
 from ...tuning.fitting import Timed
 from .fit import alone
+from .machine import MODES
 
 
 def figures(taken: Mapping[tuple, float], cases: Mapping[str, Case], costs: Costs,
@@ -22,7 +23,7 @@ def figures(taken: Mapping[tuple, float], cases: Mapping[str, Case], costs: Cost
     """Name -> number: bandwidth by size, multiply-adds, hand-offs, ops and products."""
     out: dict[str, float] = {}
     for key, seconds in taken.items():
-        if key[0] in ("read", "write", "copy"):
+        if key[0] in MODES:
             mode, size, threads = key
             out[f"{mode} {_size(size)} {threads}T GB/s"] = size / seconds / 1e9
         elif key[0] in ("f32", "f64"):

@@ -22,7 +22,7 @@ from ..direct_forms import Slide, direct_templates, direct_tiles
 from ..library import Library, load
 from ..narrow_forms import narrow_templates
 from ..program import Program, steps_of, with_barriers
-from ..templates import templates
+from ..templates import FOLLOWED, templates
 from .machine import Sample
 
 _SAMPLE = 3e-4    # seconds of one sample by its predicted time: a short one is rarely disturbed
@@ -118,8 +118,9 @@ def _count(case: Case, code: KernelCode) -> int:
 # ---- products
 def product(op: str, own: Sequence[int], m: int, n: int, k: int, *, lanes: int, still: bool = True,
             dtype: DType | str = f32, transposed: bool = False) -> Case:
-    """A product of one form. ``still``: the second operand is a weight. ``dtype``: of the operands,
-    but that ``u8`` is multiplied with ``i8``, and summed in 32 bits."""
+    """A product of one form, which tells of that form, or of how hardware follows its reads.
+    ``still``: the second operand is a weight. ``dtype``: of the operands, but that ``u8`` is
+    multiplied with ``i8``, and summed in 32 bits."""
     rows = {o.name: o for o in (*templates(lanes), *narrow_templates(lanes))}
     g = Graph(table={**OPS, **rows})
     kind = as_dtype(dtype)
@@ -130,7 +131,8 @@ def product(op: str, own: Sequence[int], m: int, n: int, k: int, *, lanes: int, 
     spec = "a,k;n,k;a,n" if transposed else "a,k;k,n;a,n"
     c = g.op(op, x, y, spec, (m, n), *own)
     weights = frozenset({1}) if still else frozenset()
-    return Case(f"{op}{tuple(own)} {m}x{k} @ {k}x{n}{'' if still else ', packed each time'}", op,
+    of = FOLLOWED[op] if op in FOLLOWED and not own[-1] else op
+    return Case(f"{op}{tuple(own)} {m}x{k} @ {k}x{n}{'' if still else ', packed each time'}", of,
                 g, (c,), (c,), weights)
 
 

@@ -16,7 +16,7 @@ from .. import toolchain
 from ..library import prelude
 from ..runtime import runtime
 
-MODES = ("read", "write", "copy")
+MODES = ("read", "write", "copy", "runs")  # in the order of machine.c
 FRESH = 64 << 20      # bytes of memory that is taken from the system for a sample
 _PAGE = 4096
 _SMALLEST = 16 << 10
@@ -56,7 +56,8 @@ class Machine:
         return out
 
     def traffic(self, size: int, mode: str, threads: int) -> Sample:
-        """Seconds to read, write or copy a buffer of ``size`` bytes over and over."""
+        """Seconds to read, write or copy a buffer of ``size`` bytes over and over, or (``runs``) to
+        read four parts of it side by side."""
         repeats = max(1, int(_SAMPLE * _GUESS / size))
         pointers = [a.ctypes.data + -a.ctypes.data % 64 for a in (self._from, self._to)]
         number = MODES.index(mode)

@@ -18,7 +18,7 @@ from .cases import cases
 from .figures import figures
 from .fit import Traffic, fitted
 from .kernels import Kernels
-from .machine import FRESH, Machine, Sample
+from .machine import FRESH, MODES, Machine, Sample
 
 if TYPE_CHECKING:
     from ..target import Cpu
@@ -47,8 +47,8 @@ def tune(target: Cpu, quick: bool = False, step: Step = lambda name: None) -> Pr
     step("memory is touched")
     seen = _rounds(samples, _ROUNDS[quick], _SECONDS[quick], step)
     taken = {k: _usual(v) for k, v in seen.items()}
-    traffic = Traffic(*({n: {s: taken[mode, s, n] for s in machine.sizes()}
-                         for n in {1, every}} for mode in ("read", "copy")),
+    traffic = Traffic(*({n: {s: min(taken[mode, s, n] for mode in modes) for s in machine.sizes()}
+                         for n in {1, every}} for modes in (("read", "runs"), ("copy",))),
                       taken.get(("barrier",), 0.0), FRESH / taken["fresh",])
     timed = [Timed(kernels.cases[k[1]], k[2], t) for k, t in taken.items() if k[0] == "kernel"]
     costs = fitted(base, every, traffic, timed)
@@ -69,7 +69,7 @@ def _machine(machine: Machine, every: int) -> dict[tuple, Sample]:
         out["barrier",] = machine.barrier(every)
     for n in sorted({1, every}):
         for size in machine.sizes():
-            for mode in ("read", "write", "copy"):
+            for mode in MODES:
                 out[mode, size, n] = machine.traffic(size, mode, n)
         for wide in (False, True):
             out["f64" if wide else "f32", n] = machine.multiply_add(wide, n)

@@ -132,7 +132,7 @@ class Costs:
                  resting: Sequence[float], among: float, most: int) -> float:
         """The same with at most so many threads."""
         threads = min(most, max(1, work.rows)) if work.rows is not None else most
-        slower = max((self.template_reads.get(p.op, 1.0) for p in work.products), default=1.0)
+        slower = max(map(self._reading, work.products), default=1.0)
         memory = slower * (sum(self.memory(b, threads) for b in loaded)
                            + sum(self.memory(b, threads, among) for b in resting))
         memory += sum(self.written(b, threads) for b in stored)
@@ -210,6 +210,11 @@ class Costs:
     def _halves(self) -> tuple[float, float, float]:
         m, n, k = self.product_half
         return k, m, n
+
+    def _reading(self, p: Product) -> float:
+        """What reading its operands where they lie takes, against reading panels."""
+        own = self.template_reads.get(p.op, 1.0)
+        return own if p.execution is None else self.template_reads.get(p.execution.reads, own)
 
     def copies(self, p: Product, threads: int) -> float:
         """Seconds to write what a template sets aside, and to read it back."""

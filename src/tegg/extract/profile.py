@@ -17,7 +17,7 @@ from tegg.errors import ArgumentError
 from tegg.env import COSTS
 from tegg.extract.cost import MEASURED, Costs, checked_costs, load_costs
 
-VERSION = 1  # of what the numbers mean; a profile of another version is measured again
+VERSION = 2  # of what the numbers mean; a profile of another version is measured again
 _TEXTS = ("device", "machine", "date")
 
 

@@ -44,8 +44,8 @@ class Execution:
     and of the first operand that are written and read back. stages: functions that wait for one
     another, beyond the first. beside: scalar operations between products; loops: those of products
     that are generated loops. itemsize: bytes of an element that is packed, 0 for those of the
-    operand's dtype. rate: the entry among a profile's ``templates`` that prices it, where that is
-    not its op's.
+    operand's dtype. rate: the entry among a profile's ``templates`` that prices it, and reads: that
+    among its ``template_reads``, where they are not its op's.
     """
 
     flops: float
@@ -60,6 +60,7 @@ class Execution:
     packs: int = 1
     itemsize: int = 0
     rate: str = ""
+    reads: str = ""
 
 
 def template(name: str, attrs: tuple[tuple[str, str], ...],

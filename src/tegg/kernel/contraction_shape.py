@@ -40,7 +40,9 @@ class Tile:
 
     parts: of the depth. Each is summed by itself, and the sums are added in their order.
     passing: panels pass by, whatever they are packed from. held: how ``packed`` holds operands that
-    are narrower than their sums.
+    are narrower than their sums. asked: a B that is not packed is asked for ahead of its use, so
+    that a single row of A may go through it in the order in which it lies; else several runs of it
+    are read side by side, which hardware follows by itself.
     """
 
     form: Form
@@ -49,6 +51,7 @@ class Tile:
     parts: int = 1
     held: Held | None = None
     passing: bool = False
+    asked: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +94,8 @@ class GemmParams:
     set aside. piece: panels packed together. inline: B is packed by the thread that uses it.
     in_place: A is read where it lies. abreast: rows of A that ``dots`` takes at once. together:
     runs of a B that is read where it lies, which are read side by side. panels: that are multiplied
-    at once where one tile holds all rows. held: as of the tile. passing: a thread packs one piece
-    of a block of B, multiplies it by ``tall`` rows, and packs the next in its place.
+    at once where one tile holds all rows. held, asked: as of the tile. passing: a thread packs one
+    piece of a block of B, multiplies it by ``tall`` rows, and packs the next in its place.
     """
 
     form: Form
@@ -111,6 +114,12 @@ class GemmParams:
     passing: bool = False
     held: Held | None = None
     panels: int = 1
+    asked: bool = True
+
+    @property
+    def ahead(self) -> int:
+        """Runs of B that are read side by side and asked for; 0 where nothing is."""
+        return self.together if self.asked else 0
 
     @property
     def nr(self) -> int:
@@ -151,9 +160,9 @@ def blocked(shape: GemmShape, tile: Tile, width: int) -> GemmParams:
     form, mr, nv = tile.form, tile.rows, tile.vectors
     if form != "packed":
         stretch = max(1, _STRETCH // hint(shape.m) // (nv * lanes)) if hint(shape.m) else 1
-        together = _RUNS if form == "rows" else dots_at_once(mr, shape.k)
+        together = (_RUNS if form == "rows" else dots_at_once(mr, shape.k) if tile.asked else DOTS)
         return GemmParams(form, lanes, 1, nv, _STRETCH, 1, stretch, 1, True, True, mr, together,
-                          tile.parts)
+                          tile.parts, asked=tile.asked)
     tiles = tile.held is not None and tile.held.multiply == "tiles"
     rows = _rows(shape, mr, size, _TILED_ROWS if tiles else _ROWS // size)
     if tiles:
@@ -171,8 +180,9 @@ def blocked(shape: GemmShape, tile: Tile, width: int) -> GemmParams:
 
 
 def dots_at_once(rows: int, depth: Dim) -> int:
-    """Columns of B whose dot products with so many rows of A are taken at once. Of long ones it is
-    one, which memory gives soonest, with several sums, as long as the rows stay in L1."""
+    """Columns of B, asked for ahead, whose dot products with so many rows of A are taken at once.
+    Of long ones it is one, in the order of memory, with several sums, as long as the rows stay in
+    L1."""
     return 1 if rows <= _NEAR and hint(depth) >= _LONG else DOTS
 
 
