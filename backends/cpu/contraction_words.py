@@ -47,6 +47,9 @@ class Words:
         inner = product(h.k.extents[1:])
         chains = max(1, _CHAINS // (p.abreast * max(1, p.together)))
         total = " + ".join(f"acc[i][c * {chains} + {u}]" for u in range(chains))
+        # Sums of rows are loaded and stored, which GCC does by way of the stack to vectors of two
+        # registers that a fused multiply-add gave.
+        fused = d.is_float and (p.form == "dots" or d.itemsize == 4)
         steps, stride = depth_of_blocks(h.k, p, d, h.dialect.width)
         return dict(
             **held_words(p.held, h, d), CHAINS=str(chains),
@@ -54,8 +57,8 @@ class Words:
             TOGETHER=str(p.together), TOTAL=total,
             k=h.name, T=h.scalar(d), V=h.vector(d), W=str(h.dialect.width),
             SEL=f"v{letter}_sel", HADD=f"v{letter}_hadd",
-            MADD=f"v{letter}_fma" if d.is_float else "ADD_PRODUCT",
-            MADD1=f"s{letter}_fma" if d.is_float else "ADD_PRODUCT",
+            MADD=f"v{letter}_fma" if fused else "ADD_PRODUCT",
+            MADD1=f"s{letter}_fma" if fused else "ADD_PRODUCT",
             SPLAT=f"v{letter}_splat", STORE=f"v{letter}_store",
             LOAD=f"v{letter}_load", MR=str(p.mr), R=str(p.abreast), NR=str(p.nr),
             DEEP=deep(h.k.count, p.held), LANES=str(p.lanes), MC=str(p.rows), SPAN=str(p.span),
