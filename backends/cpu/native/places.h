@@ -10,7 +10,7 @@ struct place {
   _Atomic(struct event *) on;
   pthread_t thread;
 #ifdef __linux__
-  cpu_set_t allowed;  // before it was moved
+  cpu_set_t allowed, others;  // before it was moved, and since
 #endif
 };
 static struct place places[1 << THREAD_BITS];  // of the threads of a round, its caller's first
@@ -19,16 +19,18 @@ static _Thread_local struct place *here;
 #ifdef __linux__
 // Forbids a thread the core of this one. 0 where it has no other, or the system does not let us.
 static int move(struct place *p) {
-  cpu_set_t others;
   const int core = sched_getcpu();
   if (core < 0 || core >= CPU_SETSIZE ||
       pthread_getaffinity_np(p->thread, sizeof p->allowed, &p->allowed))
     return 0;
-  others = p->allowed;
-  CPU_CLR(core, &others);
-  return CPU_COUNT(&others) && !pthread_setaffinity_np(p->thread, sizeof others, &others);
+  p->others = p->allowed;
+  CPU_CLR(core, &p->others);
+  return CPU_COUNT(&p->others) && !pthread_setaffinity_np(p->thread, sizeof p->others, &p->others);
 }
+// Unless somebody gave it other cores meanwhile: those stay.
 static void move_back(struct place *p) {
+  cpu_set_t now;
+  if (pthread_getaffinity_np(p->thread, sizeof now, &now) || !CPU_EQUAL(&now, &p->others)) return;
   pthread_setaffinity_np(p->thread, sizeof p->allowed, &p->allowed);
 }
 #else
