@@ -11,6 +11,7 @@ from tegg.ir.graph import Node
 from tegg.kernel.code import KernelCode
 from tegg.kernel.contraction_held import HELD
 from tegg.kernel.contraction_shape import Tile
+from tegg.kernel.registers import Registers
 
 Fragment = tuple[list[Node], list[Node]]
 
@@ -34,7 +35,7 @@ def usual(anchor: Node, width: int) -> Tile:
     if anchor.op.name != "Contract":
         return Tile("packed", 4, 2)
     x, y, spec = *anchor.args, anchor.attrs[0]
-    forms = Forms(width)
+    forms = Forms(Registers(width))
     if found := forms.completions("cpu-dots", x, y, spec):
         return Tile("dots", found[0][0])
     if forms.completions("cpu-rows", x, y, spec):

@@ -14,6 +14,7 @@ from tegg.dtype import f32
 from tegg.ir.graph import Graph
 from tegg.ir.masks import seen_share
 from tegg.ir.template import Extents
+from tegg.kernel.registers import Registers
 from tegg.runtime.driver import Options, resolve
 from tegg.testing.agree import check_egraph
 
@@ -103,7 +104,7 @@ def test_all_names_agree_on_rows_without_a_key() -> None:
 
 # ---- what it costs
 def test_the_row_says_what_it_executes() -> None:
-    row = attention_row(16)
+    row = attention_row(Registers(16))
     attrs = ("h,m,s;h,s,n;h,m,n", (2, 100, 32), "plain", 24, 256)
     assert row.template is not None
     done = row.template(attrs, Extents(2, 100, 32, 300, f32))

@@ -12,25 +12,28 @@ from tegg.dim import dim
 from tegg.dtype import f32, f64
 from tegg.errors import LoweringError
 from tegg.ir.graph import Node
-from tegg.kernel.contraction_shape import (GemmParams, GemmShape, Tile, blocked, estimate,
-                                           register_tiles)
+from tegg.kernel.contraction_shape import GemmParams, GemmShape, Tile, blocked, estimate
+from tegg.kernel.registers import Registers, register_tiles
+
+WIDE, NARROW, NEON = Registers(16), Registers(8), Registers(4, neon=True)
 
 
 def shape(m, n, k, **more) -> GemmShape:
     return GemmShape(more.pop("batch", 1), m, (n,), k, more.pop("dtype", f32), **more)
 
 
-def packed(s: GemmShape, width: int = 16) -> GemmParams:
+def packed(s: GemmShape, registers: Registers = WIDE) -> GemmParams:
     """The first tile that is offered for a shape, with its blocks."""
-    tile = register_tiles(s.m, s.n[0], s.accumulator, width)[0]
-    return blocked(s, Tile("packed", *tile), width)
+    tile = register_tiles(s.m, s.n[0], s.accumulator, registers)[0]
+    return blocked(s, Tile("packed", *tile), registers)
 
 
 def test_large_tiles_fill_the_registers() -> None:
-    assert register_tiles(1024, 1024, f32, 16) == [(6, 4), (8, 3), (12, 2)]
-    assert register_tiles(1024, 1024, f32, 8) == [(4, 3), (6, 2), (8, 1)]
-    assert register_tiles(9, 9, f32, 8) == [(5, 2), (5, 1)]
-    p = blocked(shape(1024, 1024, 1024), Tile("packed", 8, 3), 16)
+    assert register_tiles(1024, 1024, f32, WIDE) == [(6, 4), (8, 3), (12, 2)]
+    assert register_tiles(1024, 1024, f32, NARROW) == [(4, 3), (6, 2), (8, 1)]
+    assert register_tiles(9, 9, f32, NARROW) == [(5, 2), (5, 1)]
+    assert register_tiles(1024, 1024, f32, NEON) == [(5, 4), (7, 3), (10, 2)]
+    p = blocked(shape(1024, 1024, 1024), Tile("packed", 8, 3), WIDE)
     assert (p.form, p.mr, p.nv, p.lanes, p.rows) == ("packed", 8, 3, 16, 96)
 
 
@@ -66,30 +69,33 @@ def test_panels_that_are_packed_together_read_long_pieces_of_rows_or_are_written
 
 
 def test_panels_are_whole_vectors_of_the_printer() -> None:
-    for width in (16, 8, 4):
+    for registers in (WIDE, NARROW, Registers(4), NEON):
         for columns in (1, 5, 16, 31, 1000):
-            for rows, vectors in register_tiles(50, columns, f64, width):
-                p = blocked(shape(50, columns, 30, dtype=f64), Tile("packed", rows, vectors), width)
-                assert p.nr % width == 0
+            for rows, vectors in register_tiles(50, columns, f64, registers):
+                p = blocked(shape(50, columns, 30, dtype=f64), Tile("packed", rows, vectors),
+                            registers)
+                assert p.nr % registers.width == 0
 
 
 def test_tile_rows_follow_a_known_number_of_rows() -> None:
-    assert [r for r, _ in register_tiles(12, 1000, f32, 16)] == [6, 6, 12]
-    assert [r for r, _ in register_tiles(5, 1000, f32, 16)] == [5, 5, 5]
-    assert [r for r, _ in register_tiles(dim("m", hint=5), 1000, f32, 16)] == [6, 8, 12]
+    assert [r for r, _ in register_tiles(12, 1000, f32, WIDE)] == [6, 6, 12]
+    assert [r for r, _ in register_tiles(5, 1000, f32, WIDE)] == [5, 5, 5]
+    assert [r for r, _ in register_tiles(dim("m", hint=5), 1000, f32, WIDE)] == [6, 8, 12]
 
 
 def test_two_panels_at_once_where_each_is_read_once_and_registers_have_room() -> None:
-    assert [blocked(shape(m, 1024, 64), Tile("packed", m, v), 16).panels
+    assert [blocked(shape(m, 1024, 64), Tile("packed", m, v), WIDE).panels
             for m, v in ((1, 4), (3, 4), (4, 4), (5, 2), (8, 2), (9, 1))] == [2, 2, 1, 2, 1, 2]
-    assert [blocked(shape(m, 1024, 64), Tile("packed", m, v), 8).panels
+    assert [blocked(shape(m, 1024, 64), Tile("packed", m, v), NARROW).panels
             for m, v in ((1, 3), (2, 3), (3, 2))] == [2, 2, 2]
+    assert [blocked(shape(m, 1024, 64), Tile("packed", m, v), NEON).panels
+            for m, v in ((1, 4), (3, 4), (4, 3), (5, 2))] == [2, 2, 2, 2]
     one = Tile("packed", 1, 4)
-    assert blocked(shape(2, 1024, 64), one, 16).panels == 1           # panels are read again
-    assert blocked(shape(1, 64, 64), one, 16).panels == 1             # there is one
-    assert blocked(shape(dim("m"), 1024, 64), one, 16).panels == 1
-    assert blocked(shape(1, dim("n"), 64), one, 16).panels == 2
-    assert blocked(shape(1, 1024, 64), Tile("packed", 1, 4, 2), 16).panels == 1
+    assert blocked(shape(2, 1024, 64), one, WIDE).panels == 1           # panels are read again
+    assert blocked(shape(1, 64, 64), one, WIDE).panels == 1             # there is one
+    assert blocked(shape(dim("m"), 1024, 64), one, WIDE).panels == 1
+    assert blocked(shape(1, dim("n"), 64), one, WIDE).panels == 2
+    assert blocked(shape(1, 1024, 64), Tile("packed", 1, 4, 2), WIDE).panels == 1
 
 
 def test_batched_weights_are_packed_ahead() -> None:
@@ -103,7 +109,7 @@ def test_estimate_counts_padding_and_repeated_evaluation() -> None:
     assert e.flops == s.flops == 2 * 10 * 48 * 64
     assert (e.a_evaluations, e.b_evaluations, e.packed_bytes) == (1, 1, 4 * 48 * 64)
     wide = shape(7, 960, 64)
-    assert estimate(wide, blocked(wide, Tile("packed", 7, 3), 16), 2).a_evaluations == 2  # threads share the columns
+    assert estimate(wide, blocked(wide, Tile("packed", 7, 3), WIDE), 2).a_evaluations == 2  # threads share the columns
     short = shape(9, 16, 64)
     assert estimate(short, packed(short)).flops == 2 * 9 * 16 * 64
 

@@ -24,7 +24,7 @@ from tegg.errors import LoweringError
 from tegg.ir.graph import Node
 from tegg.ir.template import Extents
 from tegg.kernel.contraction_held import HELD, Held
-from tegg.kernel.contraction_shape import fitted_rows
+from tegg.kernel.registers import fitted_rows
 from tegg.testing.draw import Draw
 
 ONE = (1, 1)

@@ -16,7 +16,7 @@ import pytest
 from contractions import BYTES, CASES as PRODUCTS, FORMS, NARROW, SYMBOLIC
 from hypothesis import HealthCheck, given, settings
 from profiles import examples
-from standalone import Fragment, Standalone
+from standalone import FLAGS, Fragment, Standalone
 
 from test_attention import heads
 from test_contraction_narrow import bytes_product, extreme, whole
@@ -29,12 +29,17 @@ from tegg.backends.cpu.attention import lower_attention
 from tegg.backends.cpu.attention_forms import Blocks
 from tegg.backends.cpu.contraction import lower_contraction
 from tegg.backends.cpu.direct import lower_direct
+from tegg.backends.cpu.direct_forms import direct_tiles
 from tegg.backends.cpu.emit import C
+from tegg.backends.cpu.library import prelude
 from tegg.backends.cpu.winograd import lower_winograd
 from tegg.backends.cpu.winograd_forms import Tiles
+from tegg.dim import dim
+from tegg.dtype import f32
 from tegg.errors import LoweringError
 from tegg.kernel.contraction_held import HELD, Held
 from tegg.kernel.contraction_shape import Tile
+from tegg.kernel.registers import register_tiles
 from tegg.kernel.lower import lower
 from tegg.testing.draw import Draw
 from tegg.testing.views import views
@@ -143,7 +148,8 @@ def attentions(width: int, kind: str = "plain") -> list[Fragment]:
     out = []
     for which, rows, keys, between in ATTENTIONS:
         d, blocks = heads(rows, keys, between), BLOCKS[kind][which]
-        code = lower_attention(d.g, d.outputs, d.anchors, f"k{len(out)}", C(width), blocks)
+        language = C(width, neon=width == 4)
+        code = lower_attention(d.g, d.outputs, d.anchors, f"k{len(out)}", language, blocks)
         out.append(Fragment(d.g, d.outputs, code))
     return out
 
@@ -320,6 +326,44 @@ def test_bytes_on_neon() -> None:
 @pytest.mark.parametrize("kind", OTHERS)
 def test_other_templates_on_neon(kind: str) -> None:
     check_others(kind, 4, *arm())
+
+
+def _loops_of(assembly: str) -> list[list[str]]:
+    """Innermost loops of a program for ARM, each from its label to the branch back."""
+    found, begun = [], {}
+    lines = [line.split("//")[0].rstrip() for line in assembly.splitlines()]
+    for i, line in enumerate(lines):
+        if label := re.match(r"(\.L\w+):", line):
+            begun = {label[1]: i}
+        elif (to := re.match(r"\tb\.?(?:ne|any|gt|lt|hi)\t(\.L\w+)$", line)) and to[1] in begun:
+            found.append(lines[begun[to[1]]:i])
+    return found
+
+
+@pytest.mark.long
+def test_sums_stay_in_registers_on_neon(tmp_path: Path) -> None:
+    """Of the tiles that fill them, with the factors of all their rows."""
+    (cc, *_), _ = arm()
+    language, sources = C(4, neon=True), []
+    registers = language.registers
+    for rows, vectors in register_tiles(dim("m"), 512, f32, registers):
+        g = Draw()
+        c = g.op("Contract", g.x(240, 512), g.x(512, 480), "a,k;k,b;a,b", (240, 480))
+        code = lower_contraction(g, [c], [c], "k", language, Tile("packed", rows, vectors))
+        sources.append((code.core.source, rows * vectors))
+    for rows, vectors in direct_tiles(1000, 64, registers):
+        g = Draw()
+        c = convolution(g, 1, 64, 64, (9, 90), (3, 3))
+        how = replace(tiled(c, (3, 3), width=4, vectors=vectors), rows=rows)
+        sources.append((lower_direct(g, [c], [c], "k", language, how).source, rows * vectors))
+    for source, sums in sources:
+        text = tmp_path / "k.c"
+        text.write_text(f"{prelude(4)}\n{source}")
+        done = subprocess.run([cc, "-O3", "-mcpu=neoverse-v1", *FLAGS, "-S", "-o", "-", str(text)],
+                              check=True, capture_output=True, text=True)
+        products = [p for p in _loops_of(done.stdout)
+                    if sum("fmla" in line for line in p) >= max(sums, 16)]
+        assert products and not [line for p in products for line in p if "[sp" in line], (sums, products)
 
 
 @pytest.mark.parametrize("lanes, flags", (

@@ -20,11 +20,12 @@ from tegg.backends.cpu.templates import templates
 from tegg.ir.classes import Fragment
 from tegg.ir.graph import Graph
 from tegg.ir.op import OPS
+from tegg.kernel.registers import Registers
 from tegg.planning.plan import Call
 
 TARGET = Cpu(4)  # narrow vectors: small sizes have every kind of rest
 FORMS = {"CpuPacked": (3, 2, 1), "CpuRows": (2, 1), "CpuDots": (2, 1, 1)}
-ROWS = {o.name: o for o in templates(4)}
+ROWS = {o.name: o for o in templates(Registers(4))}
 
 
 @pytest.fixture(autouse=True, scope="module")

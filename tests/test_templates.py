@@ -29,13 +29,15 @@ from tegg.ir.graph import Graph
 from tegg.ir.oracle import evaluate
 from tegg.ir.template import OWN, Extents
 from tegg.kernel.contraction_shape import GemmShape, blocked, estimate
+from tegg.kernel.registers import Registers
 from tegg.rewrite.compiler import Compiler, Generic
 from tegg.rewrite.egraph import saturate
 from tegg.rewrite.providers.multiplying import Attending
 from tegg.testing.agree import check_egraph
 from tegg.runtime.driver import Options, compile_graph, resolve
 
-ROWS = {op.name: op for op in templates(16)}
+WIDE = Registers(16)
+ROWS = {op.name: op for op in templates(WIDE)}
 
 
 class Wide(Cpu):
@@ -44,11 +46,11 @@ class Wide(Cpu):
     def __init__(self, only: str = "", threads: int = 2) -> None:
         super().__init__()
         self.only, self.threads = only, threads
-        self.ops = (*templates(16), *narrow_templates(16), attention_row(16),
+        self.ops = (*templates(WIDE), *narrow_templates(16), attention_row(WIDE),
                     *direct_templates(16), loops_row())
-        self.providers = (Forms(16), NarrowForms(16, frozenset()),
-                          AttentionForms(16, frozenset()), Attending((bf16,)),
-                          DirectForms(16, frozenset()), LoopForms())
+        self.providers = (Forms(WIDE), NarrowForms(WIDE, frozenset()),
+                          AttentionForms(frozenset()), Attending((bf16,)),
+                          DirectForms(WIDE, frozenset()), LoopForms())
 
     def identity(self) -> str:
         return f"{super().identity()} {self.only} {self.threads}"
@@ -191,11 +193,11 @@ def test_flops_are_those_that_the_kernel_executes(batch, m, n, k, dtype):
     """Also of tiles at the edges. Rows and dots may count up to a vector that they mask."""
     operands = (_Operand((batch, m, k), dtype), _Operand((batch, k, n), dtype),
                 "b,a,k;b,k,n;b,a,n")
-    for own in Forms(16).completions("cpu-tile", *operands):
+    for own in Forms(WIDE).completions("cpu-tile", *operands):
         attrs = ("", (), *own, 1)
         made = ROWS["CpuPacked"].template(attrs, Extents(batch, m, n, k, dtype))
         shape = GemmShape(batch, m, (n,), k, dtype, b_batched=True)
-        done = estimate(shape, blocked(shape, tile_of(ROWS["CpuPacked"], attrs), 16))
+        done = estimate(shape, blocked(shape, tile_of(ROWS["CpuPacked"], attrs), WIDE))
         assert made.flops == done.flops
         assert made.packed * dtype.itemsize == done.packed_bytes
         assert 0 < made.speed <= 1
@@ -217,9 +219,9 @@ def test_parts_set_their_sums_aside():
 
 def test_nothing_is_offered_that_registers_do_not_hold():
     shapes = _Operand((100, 100), f32), _Operand((100, 1000), f32), "a,k;k,b;a,b"
-    for width, registers in ((16, 32), (8, 16), (4, 16)):
-        for rows, vectors in Forms(width).completions("cpu-tile", *shapes):
-            assert rows * vectors + vectors + 1 <= registers
+    for registers in (WIDE, Registers(8), Registers(4), Registers(4, neon=True)):
+        for rows, vectors in Forms(registers).completions("cpu-tile", *shapes):
+            assert rows * vectors + vectors + 1 <= registers.count
 
 
 def test_only_templates_are_lowered():

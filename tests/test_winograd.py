@@ -16,6 +16,7 @@ from tegg.dtype import f32, f64
 from tegg.errors import LoweringError
 from tegg.ir.graph import Node
 from tegg.ir.oracle import evaluate
+from tegg.kernel.registers import Registers
 from tegg.runtime.driver import Options, compile_graph
 from tegg.testing.draw import Draw
 
@@ -177,7 +178,7 @@ def test_only_a_stack_that_admits_it_has_it() -> None:
 
 
 def test_which_are_worth_a_look() -> None:
-    said = WinogradForms(16)._tiles
+    said = WinogradForms(Registers(16))._tiles
     spec, shapes = "o,c,k,l;c,p,k,q,l;o,p,q", ((64, 64, 3, 3), (64, 56, 3, 56, 3))
     assert said(shapes, spec, f32, 0, 1, 3) == (0, 56, 56, 8, 3)
     assert said(shapes, spec, f64, 0, 1, 3) is None

@@ -26,7 +26,8 @@ from tegg.kernel.attention_work import attention_work
 from tegg.kernel.code import KernelCode, Stage, Work, at_given
 from tegg.kernel.contraction_classify import Contraction
 from tegg.kernel.contraction_held import TILE
-from tegg.kernel.contraction_shape import GemmParams, GemmShape, Tile, blocked, lanes_of
+from tegg.kernel.contraction_shape import GemmParams, GemmShape, Tile, blocked
+from tegg.kernel.registers import lanes_of
 from tegg.kernel.domain import spread
 from tegg.kernel.lower import kernel_symbols
 from tegg.kernel.slots import slots_of
@@ -115,13 +116,13 @@ class _Kernel:
 
     def _params(self, shape: GemmShape) -> GemmParams:
         """How a product goes through its operands."""
-        blocks, held, width = self.blocks, self.blocks.held, self.language.width
+        blocks, held, registers = self.blocks, self.blocks.held, self.language.registers
         if not self.packs:
             form = "dots" if shape.b_units[0] == "k" else "rows"
-            return blocked(shape, Tile(form, rows=abreast(shape.m, width)), width)
-        lanes = TILE if in_tiles(held) else lanes_of(self.accumulator, width)
+            return blocked(shape, Tile(form, rows=abreast(shape.m, registers)), registers)
+        lanes = TILE if in_tiles(held) else lanes_of(self.accumulator, registers.width)
         rows, vectors = blocks.register_tile(_short(shape.m, blocks.rows), shape.n[0],
-                                             self.accumulator, width)
+                                             self.accumulator, registers)
         return GemmParams("packed", lanes, rows, vectors, 1, blocks.rows, 1,
                           max(1, 256 // (vectors * lanes)), True, held=held)
 

@@ -17,7 +17,7 @@ from tegg.dtype import DType, f32
 from tegg.ir.op import Op
 from tegg.ir.template import OWN, SOFTMAX, Execution, Extents, template
 from tegg.kernel.contraction_held import HELD, TILE, Held
-from tegg.kernel.contraction_shape import lanes_of, register_tiles
+from tegg.kernel.registers import Registers, lanes_of, register_tiles
 
 if TYPE_CHECKING:
     from tegg.rewrite.view import View
@@ -45,10 +45,11 @@ class Blocks:
         """How operands are held, where they are narrower than their sums."""
         return HELD.get(self.kind)
 
-    def register_tile(self, m: Dim, n: Dim, accumulator: DType, width: int) -> tuple[int, int]:
+    def register_tile(self, m: Dim, n: Dim, accumulator: DType,
+                      registers: Registers) -> tuple[int, int]:
         """Rows and vectors of the register tile for one of the two products."""
         if self.held is None or self.held.multiply != "tiles":
-            return register_tiles(m, n, accumulator, width)[0]
+            return register_tiles(m, n, accumulator, registers)[0]
         return TILE * (1 + (hint(m) > TILE)), 1 + (hint(n) > TILE)
 
 
@@ -56,15 +57,15 @@ class Blocks:
 class _Executes:
     """The product with the values, and the softmax; that of the scores is priced by itself."""
 
-    width: int
+    registers: Registers
 
     def __call__(self, own: tuple, e: Extents) -> Execution:
         blocks, accumulator = Blocks(*own), register(e.dtype)
-        lanes = lanes_of(accumulator, self.width)
-        rows, vectors = blocks.register_tile(e.m, e.n, accumulator, self.width)
+        lanes = lanes_of(accumulator, self.registers.width)
+        rows, vectors = blocks.register_tile(e.m, e.n, accumulator, self.registers)
         pieces, beside = max(1, e.batch * -(-e.m // blocks.rows)), SOFTMAX * e.batch * e.m * e.k
         if blocks.held is not None:
-            done = narrow_execution(blocks.kind, self.width, (rows, vectors), e)
+            done = narrow_execution(blocks.kind, self.registers.width, (rows, vectors), e)
             return replace(done, pieces=pieces, kept=0, beside=beside, rate=_NARROW[own[0]][1])
         if blocks.kind == ROWS:
             return Execution(*by_rows(lanes, e), pieces, beside=beside, rate="CpuRows")
@@ -76,12 +77,12 @@ class _Executes:
 
 
 @cache
-def attention_row(width: int) -> Op:
-    """The row for a vector width. Its meaning is exact; narrow products are within their licence's
-    rounding."""
+def attention_row(registers: Registers) -> Op:
+    """The row for a processor's registers. Its meaning is exact; narrow products are within their
+    licence's rounding."""
     return template("CpuAttention", (("kind", "mode"), ("rows", "int"), ("keys", "int")),
-                    _Executes(width), "scores stay in cache, a block of queries and keys at a time",
-                    "Attention")
+                    _Executes(registers),
+                    "scores stay in cache, a block of queries and keys at a time", "Attention")
 
 
 def blocks_of(attrs: tuple) -> Blocks:
@@ -95,7 +96,6 @@ class AttentionForms:
     keys, of kind d: ``plain``, or of few queries ``rows``; ``(cpu-narrow-attention x y i d r k)``:
     with products of kind d, ``pairs`` or ``tiles`` of bfloat16, where the CPU has them."""
 
-    width: int
     features: frozenset[str]
     name = "cpu attention"
     known = 3

@@ -50,7 +50,7 @@ def lower_contraction(graph: Graph, outputs: Sequence[Node], anchors: Sequence[N
     contraction = classify(graph, slots.live, slots.anchors, language.native, slots.slots)
     shape = shape_of(contraction, constant)
     tile = _turned(tile, contraction.swapped)
-    kernel = _Kernel(name, contraction, shape, blocked(shape, tile, language.width), language,
+    kernel = _Kernel(name, contraction, shape, blocked(shape, tile, language.registers), language,
                      kernel_symbols(graph, outputs), slots.free)
     return kernel.code()
 

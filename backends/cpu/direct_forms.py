@@ -18,13 +18,13 @@ from tegg.ir.graph import Graph
 from tegg.ir.op import Op
 from tegg.ir.template import OWN, Execution, Extents, template
 from tegg.kernel.contraction_held import HELD, Held
-from tegg.kernel.contraction_shape import fitted_rows
+from tegg.kernel.registers import Registers, fitted_rows
 
 if TYPE_CHECKING:
     from tegg.rewrite.view import View
 
-# Places of a row by vectors of filters, for 32 and for 16 vector registers.
-_TILES = {32: {2: 14, 4: 6, 1: 14}, 16: {2: 6, 1: 8}}
+# Places of a row by vectors of filters, by families of registers.
+_TILES = {"many": {2: 14, 4: 6, 1: 14}, "few": {2: 6, 1: 8}, "neon": {2: 9, 4: 5, 1: 14}}
 _LATENCY = 8         # issue slots until a sum can be used again
 _FILLING = 4.0       # operations that putting an element where it is read from counts as
 _STORING = 2.0       # and one result in its place, before what becomes of it
@@ -109,10 +109,10 @@ def _slots(rows: int, vectors: int) -> float:
     return max(float(rows * vectors), 1.1 * (rows + vectors), _LATENCY)
 
 
-def direct_tiles(across: int, filters: int, width: int) -> Iterator[tuple[int, int]]:
+def direct_tiles(across: int, filters: int, registers: Registers) -> Iterator[tuple[int, int]]:
     """Places of a row by vectors of filters that fill the registers, where there are so many."""
-    most = _TILES[32 if width == 16 else 16]
-    vectors = -(-filters // width)
+    most = _TILES[registers.family]
+    vectors = -(-filters // registers.width)
     for v in [v for v in most if 1 < v <= vectors] or [1]:
         yield fitted_rows(across, most[v]), v
 
@@ -137,7 +137,7 @@ class DirectForms:
     filters, the other one windows as the text w says; r places by v vectors of filters are worth a
     look. ``(cpu-direct-pairs x y i f w r v)``: so they are of pairs, which the CPU has."""
 
-    width: int
+    registers: Registers
     features: frozenset[str]
     name = "cpu direct"
     known = 3
@@ -187,12 +187,12 @@ class DirectForms:
         known = (isinstance(across, int) and isinstance(count, int)
                  and all(isinstance(size[c], int) for c in spec.k))
         if (not known or letters[at] not in free or across < 2
-                or 2 * count < self.width or not spec.k):
+                or 2 * count < self.registers.width or not spec.k):
             return
         slides = [Slide(hint(shape[i]), s.taps, s.stride, s.dilation) for i, s in axes[-2:]]
         if all(s.taps == s.stride == 1 for s in slides):
             return  # no windows at all: a plain product
-        for tile in direct_tiles(across, count, self.width):
+        for tile in direct_tiles(across, count, self.registers):
             yield filters, "/".join(map(str, slides)), *tile
 
 

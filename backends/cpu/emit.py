@@ -18,6 +18,7 @@ from tegg.ir.op import Op
 from tegg.kernel.index import Algebra
 from tegg.kernel.lower import Template
 from tegg.kernel.loops import Function
+from tegg.kernel.registers import Registers
 
 _SCALAR = MappingProxyType({"f": "float", "d": "double", "i": "int32_t", "l": "int64_t",
                             "u": "uint8_t", "c": "int8_t", "b": "int"})
@@ -28,10 +29,16 @@ _MEMORY = MappingProxyType({**_SCALAR, "h": "uint16_t", "g": "uint16_t", "b": "u
 
 @dataclass(frozen=True, slots=True)
 class C:
-    """GNU C for vectors of ``width`` lanes, as lowering wants it. own: rows that bring their C."""
+    """GNU C for vectors of ``width`` lanes, as lowering wants it. own: rows that bring their C.
+    neon: whether registers are those of ARM, not of x86."""
 
     width: int = 16
     own: tuple[tuple[Op, Code], ...] = ()  # rows of third parties
+    neon: bool = False
+
+    @property
+    def registers(self) -> Registers:
+        return Registers(self.width, self.neon)
 
     @property
     def native(self) -> frozenset[str]:

@@ -15,7 +15,8 @@ from tegg.dtype import DType, bf16, f16, f32, i8, i32, u8
 from tegg.ir.op import Op
 from tegg.ir.template import OWN, Execution, Extents, template
 from tegg.kernel.contraction_held import HELD, TILE, Held
-from tegg.kernel.contraction_shape import Tile, register_tiles
+from tegg.kernel.contraction_shape import Tile
+from tegg.kernel.registers import Registers, register_tiles
 
 if TYPE_CHECKING:
     from tegg.rewrite.view import View
@@ -127,7 +128,7 @@ class NarrowForms:
     those changes nothing. Of an x of which nobody states it no form that rounds is.
     """
 
-    width: int
+    registers: Registers
     features: frozenset[str]
     name = "cpu narrow forms"
     known = 3
@@ -163,7 +164,7 @@ class NarrowForms:
                 for v in ((2,) if hint(n) > TILE else (1,))]
 
     def _registers(self, m: Dim, n: Dim) -> list[tuple[int, int]]:
-        return register_tiles(m, n, f32, self.width)
+        return register_tiles(m, n, f32, self.registers)
 
     def facts(self, view: View) -> Iterable[tuple[Any, ...]]:
         for _, n in view.having("Contract"):

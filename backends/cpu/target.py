@@ -48,14 +48,16 @@ class Cpu:
     def __init__(self, lanes: int | None = None, has: Collection[str] | None = None) -> None:
         self.toolchain = toolchain.find()
         width = lanes or self.toolchain.lanes
-        self.language = C(width)
+        self.language = C(width, neon="neon" in self.toolchain.features)
+        registers = self.language.registers
         has = instructions(self.toolchain.features, width) if has is None else has
         self.features = frozenset({f"lanes={width}", *has})
-        self.ops = (*templates(width), *narrow_templates(width), attention_row(width),
+        self.ops = (*templates(registers), *narrow_templates(width), attention_row(registers),
                     *direct_templates(width), loops_row(), winograd_row(width))
-        self.providers = (Forms(width), NarrowForms(width, self.features),
-                          AttentionForms(width, self.features), Attending((bf16,)),
-                          DirectForms(width, self.features), LoopForms(), WinogradForms(width))
+        self.providers = (Forms(registers), NarrowForms(registers, self.features),
+                          AttentionForms(self.features), Attending((bf16,)),
+                          DirectForms(registers, self.features), LoopForms(),
+                          WinogradForms(registers))
 
     def complete(self) -> Cpu:
         """With all instructions for narrow products."""
@@ -64,7 +66,8 @@ class Cpu:
     def identity(self) -> str:
         """Lanes decide the source, threads the costs; the shared object is keyed by its text."""
         has = " ".join(sorted(self.features))
-        return f"cpu {has} {threads()}\n{prelude(self.language.width)}"
+        family = self.language.registers.family
+        return f"cpu {has} {family} {threads()}\n{prelude(self.language.width)}"
 
     def costs(self) -> Costs:
         """``TEGG_COSTS``, what was measured on this processor, or the profile that is shipped."""

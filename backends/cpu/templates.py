@@ -15,7 +15,8 @@ from tegg.errors import LoweringError
 from tegg.ir.neighbours import Axes, beside_of, stored
 from tegg.ir.op import Op
 from tegg.ir.template import OWN, Execution, Extents, template
-from tegg.kernel.contraction_shape import DOTS, Tile, lanes_of, panels_at_once, register_tiles
+from tegg.kernel.contraction_shape import DOTS, Tile
+from tegg.kernel.registers import Registers, lanes_of, panels_at_once, register_tiles
 
 from .narrow_forms import narrow_tile
 
@@ -41,16 +42,16 @@ def register(d: DType) -> DType:
 # ---- what each form executes
 @dataclass(frozen=True, slots=True)
 class _Packed:
-    """Register tiles over packed panels. ``width``: float32 values in a vector register."""
+    """Register tiles over packed panels."""
 
-    width: int
+    registers: Registers
 
     def __call__(self, own: tuple, e: Extents) -> Execution:
         rows, vectors, parts = own
-        lanes = lanes_of(register(e.dtype), self.width)
+        lanes = lanes_of(register(e.dtype), self.registers.width)
         whole, left = divmod(-(-e.n // lanes), vectors)
         tall = -(-e.m // rows)
-        abreast = panels_at_once(rows, vectors, self.width) if tall == parts == 1 < whole else 1
+        abreast = panels_at_once(rows, vectors, self.registers) if tall == parts == 1 < whole else 1
         slots = (whole * issue_slots(rows, abreast * vectors) / abreast
                  + (issue_slots(rows, left) if left else 0))
         padded = tall * rows * -(-e.n // lanes)
@@ -120,11 +121,12 @@ class _Dots:
 
 
 @cache
-def templates(width: int) -> tuple[Op, ...]:
-    """The rows for a vector width."""
+def templates(registers: Registers) -> tuple[Op, ...]:
+    """The rows for a processor's registers."""
+    width = registers.width
     return (
         template("CpuPacked", (("rows", "int"), ("vectors", "int"), ("parts", "int")),
-                 _Packed(width), "register tiles over packed panels of the second operand"),
+                 _Packed(registers), "register tiles over packed panels of the second operand"),
         template("CpuRows", (("vectors", "int"), ("asked", "int")), _Rows(width),
                  "few rows: the second operand is read row by row, where it lies"),
         template("CpuDots", (("rows", "int"), ("parts", "int"), ("asked", "int")), _Dots(width),
@@ -148,10 +150,11 @@ def tile_of(op: Op, attrs: tuple) -> Tile:
 
 
 # ---- which are worth a look
-def tiles(x: Shape, y: Shape, spec: str, dtype: DType, width: int) -> list[tuple[int, int]]:
+def tiles(x: Shape, y: Shape, spec: str, dtype: DType,
+          registers: Registers) -> list[tuple[int, int]]:
     """Register tiles for a product."""
     m, n, _ = _sizes(x, y, spec)
-    return register_tiles(m, n, register(dtype), width)
+    return register_tiles(m, n, register(dtype), registers)
 
 
 def parts(x: Shape, y: Shape, spec: str) -> list[int]:
@@ -166,9 +169,9 @@ def parts(x: Shape, y: Shape, spec: str) -> list[int]:
     return [1] if outputs > _FEW or most < 2 else [1, 1 << (most.bit_length() - 1)]
 
 
-def abreast(m: Dim, width: int) -> int:
+def abreast(m: Dim, registers: Registers) -> int:
     """Of so many rows, those that a B read along the depth meets at once."""
-    return max(1, min(hint(m), 4 if width == 16 else 2))
+    return max(1, min(hint(m), 4 if registers.count == 32 else 2))
 
 
 def few_rows(x: Shape, y: Shape, spec: str) -> bool:
@@ -208,7 +211,7 @@ class Forms:
     Where a is 1 programs ask for what they read later; where it is 0 hardware follows them.
     """
 
-    width: int
+    registers: Registers
     name = "cpu forms"
     known = 3
     relations = MappingProxyType({
@@ -222,7 +225,7 @@ class Forms:
         x, y, spec = given
         shapes = x.shape, y.shape, spec
         if relation == "cpu-tile":
-            return list(tiles(*shapes, x.dtype, self.width))
+            return list(tiles(*shapes, x.dtype, self.registers))
         if relation == "cpu-parts":
             return [(p,) for p in parts(*shapes)]
         if not few_rows(*shapes):
@@ -231,7 +234,7 @@ class Forms:
             return [] if depth_last(x, y, spec) else [(4, asked) for asked in _ASKED]
         if not depth_last(x, y, spec):
             return []
-        rows = abreast(_sizes(*shapes)[0], self.width)
+        rows = abreast(_sizes(*shapes)[0], self.registers)
         return [(rows, p, asked) for p in parts(*shapes) for asked in _ASKED]
 
     def facts(self, view: View) -> Iterable[tuple[Any, ...]]:

@@ -16,7 +16,7 @@ from tegg.dtype import DType, f32
 from tegg.ir.graph import Graph
 from tegg.ir.op import Op
 from tegg.ir.template import OWN, Execution, Extents, template
-from tegg.kernel.contraction_shape import TILES
+from tegg.kernel.registers import Registers
 
 if TYPE_CHECKING:
     from tegg.rewrite.view import View
@@ -125,7 +125,7 @@ class WinogradForms:
     are filters, the other one windows of 3 by 3 with stride 1 at p by q places; r filters by v
     vectors of tiles are worth a look."""
 
-    width: int
+    registers: Registers
     name = "cpu winograd"
     known = 3
     relations = MappingProxyType({"cpu-winograd": (
@@ -172,9 +172,9 @@ class WinogradForms:
                 and m >= _LEAST and k >= _LEAST * TAPS**2):
             return None
         channels = k // TAPS**2
-        most = TILES[32 if self.width == 16 else 16]
-        vectors = next((v for v in (3, 2) if POINTS * channels * v * self.width <= _CLOSE), 1)
-        return filters, down, across, -(-m // -(-m // most[vectors])), vectors
+        vectors = next((v for v in (3, 2)
+                        if POINTS * channels * v * self.registers.width <= _CLOSE), 1)
+        return filters, down, across, -(-m // -(-m // self.registers.rows[vectors])), vectors
 
 
 def _windows(view: View, c: int) -> list[tuple[int, int]]:

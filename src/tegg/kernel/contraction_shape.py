@@ -8,6 +8,7 @@ from typing import Literal
 from tegg.dim import Dim, hint
 from tegg.dtype import DType
 from tegg.kernel.contraction_held import TILE, Held
+from tegg.kernel.registers import Registers, known_or_more, lanes_of, panels_at_once
 
 Form = Literal["packed", "rows", "dots"]
 Unit = Literal["free", "k", "none"]  # which variable of an operand is contiguous in memory
@@ -28,8 +29,6 @@ _SUMS = 1 << 20    # bytes of partial sums a thread keeps
 _PIECE = 256       # columns that are packed together: a piece of a block of B stays in L2
 _WIDE_PIECE = 1024  # the same of four such and more: rows from far away in long pieces
 _RUNS = 8          # rows of B that are added at once to sums
-# Rows of a register tile by vectors across, for 32 and for 16 vector registers.
-TILES = {32: {4: 6, 3: 8, 2: 12, 1: 14}, 16: {3: 4, 2: 6, 1: 8}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,17 +145,9 @@ class GemmEstimate:
     b_evaluations: float
 
 
-def lanes_of(accumulator: DType, width: int) -> int:
-    """Values in a vector register that holds ``width`` float32."""
-    return width * 4 // accumulator.itemsize
-
-
-def blocked(shape: GemmShape, tile: Tile, width: int) -> GemmParams:
-    """The sizes of blocks that a tile takes, from how much of each operand stays in caches.
-
-    ``width``: float32 values in a vector register.
-    """
-    size, lanes = shape.accumulator.itemsize, lanes_of(shape.accumulator, width)
+def blocked(shape: GemmShape, tile: Tile, registers: Registers) -> GemmParams:
+    """The sizes of blocks that a tile takes, from how much of each operand stays in caches."""
+    size, lanes = shape.accumulator.itemsize, lanes_of(shape.accumulator, registers.width)
     form, mr, nv = tile.form, tile.rows, tile.vectors
     if form != "packed":
         stretch = max(1, _STRETCH // hint(shape.m) // (nv * lanes)) if hint(shape.m) else 1
@@ -176,7 +167,7 @@ def blocked(shape: GemmShape, tile: Tile, width: int) -> GemmParams:
     return GemmParams(form, lanes, mr, nv, depth, rows,
                       max(1, _SUMS // sums), _piece(shape, nv * lanes, passing), inline, in_place,
                       parts=tile.parts, passing=passing, held=tile.held,
-                      panels=1 if passing else _panels(shape, tile, lanes, width))
+                      panels=1 if passing else _panels(shape, tile, lanes, registers))
 
 
 def dots_at_once(rows: int, depth: Dim) -> int:
@@ -197,20 +188,14 @@ def _piece(shape: GemmShape, nr: int, passing: bool) -> int:
     return max(1, (_WIDE_PIECE if wide else _PIECE) // nr)
 
 
-def _panels(shape: GemmShape, tile: Tile, lanes: int, width: int) -> int:
+def _panels(shape: GemmShape, tile: Tile, lanes: int, registers: Registers) -> int:
     """Panels that are multiplied at once: two where each is read once, if the registers have room
     for the sums of both. Memory gives more where it is read in several places."""
     held = tile.held
     once = isinstance(shape.m, int) and shape.m <= tile.rows and tile.parts == 1
-    several = any(_top(n) > tile.vectors * lanes for n in shape.n)
-    return panels_at_once(tile.rows, tile.vectors, width) if once and several and not (
+    several = any(known_or_more(n) > tile.vectors * lanes for n in shape.n)
+    return panels_at_once(tile.rows, tile.vectors, registers) if once and several and not (
         held and held.multiply == "tiles") else 1
-
-
-def panels_at_once(rows: int, vectors: int, width: int) -> int:
-    """Panels whose sums, by one register tile of all rows, the registers have room for; two at
-    most."""
-    return 2 if (2 * rows + 1) * vectors < (32 if width == 16 else 16) else 1
 
 
 def _passing(shape: GemmShape, tile: Tile) -> bool:
@@ -219,32 +204,6 @@ def _passing(shape: GemmShape, tile: Tile) -> bool:
     return (tile.parts == 1 and isinstance(shape.m, int) and shape.m <= _MANY
             and shape.batch == 1 and not shape.b_constant
             and hint(shape.k) * sum(map(hint, shape.n)) * shape.accumulator.itemsize > _FAR)
-
-
-def register_tiles(m: Dim, n: Dim, accumulator: DType, width: int) -> list[tuple[int, int]]:
-    """The tiles of rows by vectors that fill the registers of a machine, fitted to a shape: few
-    enough that each may be priced. A size that is not known does not limit them."""
-    registers = 32 if width == 16 else 16
-    step = max(1, width // lanes_of(accumulator, width))  # panels are whole vectors of the printer
-    across = -(-_top(n) // (lanes_of(accumulator, width) * step)) * step
-    found = [nv for nv in TILES[registers] if nv % step == 0 and nv <= max(step, across)]
-    widest = sorted(found, reverse=True)[:3]
-    return list(dict.fromkeys((fitted_rows(m, TILES[registers][nv]), nv) for nv in widest))
-
-
-def _top(n: Dim) -> int:
-    """A size where it is known, else one that is larger than any tile."""
-    return n if isinstance(n, int) else 1 << 30
-
-
-def fitted_rows(m: Dim, most: int) -> int:
-    """The tile that works through the rows soonest, each tile with half a row of its own; all of
-    the registers where m is not known."""
-    if not isinstance(m, int):
-        return most
-    if m <= most:
-        return max(m, 1)
-    return min(range(most, most // 2, -1), key=lambda r: -(-m // r) * (r + 0.5))
 
 
 def of_many_rows(params: GemmParams, accumulator: DType) -> GemmParams:
@@ -256,7 +215,7 @@ def of_many_rows(params: GemmParams, accumulator: DType) -> GemmParams:
 
 def _rows(shape: GemmShape, mr: int, size: int, most: int) -> int:
     """Rows of A kept together: few where all of B stays close by anyway, so that both are."""
-    most = min(most, _top(shape.m) + mr - 1)
+    most = min(most, known_or_more(shape.m) + mr - 1)
     if (isinstance(shape.k, int) and all(isinstance(n, int) for n in shape.n)
             and shape.k * sum(shape.n) * size <= _CLOSE):
         most = min(most, _CLOSE // 2 // (max(1, shape.k) * size))
