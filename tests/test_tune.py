@@ -23,6 +23,7 @@ from tegg.backends.tuning.fitting import Timed, error
 from tegg.errors import BackendError
 from tegg.ir.classes import Fragment
 from tegg.extract.cost import Level, load_costs
+from tegg.kernel.registers import Registers
 
 GENERIC = load_costs("cpu/generic", 2)
 NARROW = (PAIRS, BYTES, TILES, BYTE_TILES)
@@ -60,10 +61,10 @@ def test_multiply_adds_and_hand_offs(machine):
 
 def test_kernels_are_timed_alone_and_by_threads():
     cpu = Cpu()
-    lanes = cpu.language.width
+    registers = cpu.language.registers
     given = [chain(4), chain(40), tiny(64), single("Softmax"),
-             product("CpuPacked", (4, 2, 1), 32, 48, 64, lanes=lanes)]
-    kernels = Kernels(given, cpu.lower, GENERIC, lanes)
+             product("CpuPacked", (4, 2, 1), 32, 48, 64, registers=registers)]
+    kernels = Kernels(given, cpu.lower, GENERIC, registers.width)
     seconds = [best(kernels.sample(i, 1)) for i in range(len(given))]
     assert all(1e-9 < s < 0.1 for s in seconds) and seconds[1] > 2 * seconds[0]
     assert 1e-9 < best(kernels.sample(4, 2)) < 0.1
@@ -72,11 +73,11 @@ def test_kernels_are_timed_alone_and_by_threads():
 def test_forms_of_a_product_read_their_weights_from_one_place():
     """Packed or not; what they write beside is their own."""
     cpu = Cpu()
-    lanes = cpu.language.width
-    given = [product("CpuDots", (1, 1, 1), 1, 48, 64, lanes=lanes, transposed=True),
-             product("CpuPacked", (1, 2, 1), 1, 48, 64, lanes=lanes),
-             product("CpuPacked", (1, 2, 1), 1, 96, 64, lanes=lanes),
-             product("CpuPacked", (1, 2, 1), 1, 48, 64, lanes=lanes, still=False)]
+    registers = cpu.language.registers
+    given = [product("CpuDots", (1, 1, 1), 1, 48, 64, registers=registers, transposed=True),
+             product("CpuPacked", (1, 2, 1), 1, 48, 64, registers=registers),
+             product("CpuPacked", (1, 2, 1), 1, 96, 64, registers=registers),
+             product("CpuPacked", (1, 2, 1), 1, 48, 64, registers=registers, still=False)]
     codes = [cpu.lower(Fragment(c.graph, c.outputs, c.anchors), f"k{i}", c.still)
              for i, c in enumerate(given)]
     memory = Memory(zip(given, codes))
@@ -110,7 +111,7 @@ def simulated(truth, lanes, threads=2):
 
     copy = {n: {s: truth.memory(s, n) + truth.written(s, n) for s in SIZES} for n in (1, threads)}
     timed = [Timed(c, n, c.seconds(truth.with_threads(n), n))
-             for c in cases(lanes, quick=False, has=NARROW).values() for n in (1, threads)]
+             for c in cases(Registers(lanes), quick=False, has=NARROW).values() for n in (1, threads)]
     return Traffic({n: read(n) for n in (1, threads)}, copy, 1e-7, 5e9), timed
 
 
@@ -126,7 +127,7 @@ def test_the_profile_behind_the_times_is_found(quick):
                     levels=(Level(1 << 17, 2e11, 4e11), Level(1 << 21, 5e10, 9e10),
                             Level(math.inf, 8e9, 1.5e10)))
     traffic, timed = simulated(truth, 16)
-    wanted = {c.name for c in cases(16, quick, NARROW).values()}
+    wanted = {c.name for c in cases(Registers(16), quick, NARROW).values()}
     found = fitted(GENERIC, 2, traffic, [t for t in timed if t.case.name in wanted])
     assert error(found, [t for t in timed if t.case.name in wanted]) < 0.15
     assert error(found, timed) < 0.5 * error(GENERIC, timed)
@@ -141,10 +142,10 @@ def test_the_profile_behind_the_times_is_found(quick):
 
 
 def test_narrow_products_are_measured_where_the_machine_has_them():
-    named = {op: [n for n in cases(16, True, NARROW) if n.endswith(op)]
+    named = {op: [n for n in cases(Registers(16), True, NARROW) if n.endswith(op)]
              for op in ("CpuPairs", "CpuTiles", "CpuBytes", "CpuByteTiles", "CpuDirectPairs")}
     assert all(named.values())
-    assert not {n for names in named.values() for n in names} & set(cases(16, True))
+    assert not {n for names in named.values() for n in names} & set(cases(Registers(16), True))
 
 
 def test_who_follows_memory_better_is_found():
@@ -175,7 +176,7 @@ CACHES = {"zen4": (Level(7e5, 1.16e11, 2.3e11), Level(1.2e7, 7.8e10, 1.5e11),
 @pytest.mark.parametrize("caches, forms", [("zen4", ZEN4), ("zen5", ZEN5)])
 def test_the_form_that_was_sooner_is_the_cheaper_one(caches, forms):
     """However far the times of all are from what the model can tell; packing was done before."""
-    known = cases(16, quick=False)
+    known = cases(Registers(16), quick=False)
     measured = {known[f"{name} {form}"].name: us * 1e-6
                 for name, times in forms.items() for form, us in times.items()}
     truth = replace(GENERIC, call=2e-7, overlap=0.0, product_rate=3e11 if caches == "zen5" else

@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from tegg.dtype import dtype as as_dtype, f32
 from tegg.ir.op import OPS
+from tegg.kernel.registers import Registers
 
 from ..direct_forms import DIRECT
 from ..instructions import PAIRS
@@ -43,7 +44,7 @@ _PAIRED = ((64, 64, 56), (128, 96, 28))
 _QUICK = ("square", "medium", "shallow", "packed", "few rows", "one row")
 
 
-def cases(lanes: int, quick: bool, has: Collection[str] = ()) -> dict[str, Case]:
+def cases(registers: Registers, quick: bool, has: Collection[str] = ()) -> dict[str, Case]:
     """The cases by name; fewer where it must be quick. ``has``: the instructions for narrow
     products, in the words of ``instructions.py``."""
     found = [chain(n, d) for d in (_DTYPES[:2] if quick else _DTYPES) for n in _CHAIN]
@@ -54,21 +55,21 @@ def cases(lanes: int, quick: bool, has: Collection[str] = ()) -> dict[str, Case]
     out = {c.name: c for c in found}
     for name, (m, n, k, still) in _PRODUCTS.items():
         if not quick or name in _QUICK:
-            out.update(_forms(name, m, n, k, still, lanes))
+            out.update(_forms(name, m, n, k, still, registers))
     for dtype in () if quick else ("f64", "bf16", "f16", "i32"):
-        out.update(_forms(f"square {dtype}", 192, 192, 192, True, lanes, dtype))
-    forms = NarrowForms(lanes, frozenset(has))
+        out.update(_forms(f"square {dtype}", 192, 192, 192, True, registers, dtype))
+    forms = NarrowForms(registers, frozenset(has))
     for op, relation, summed, dtype in _NARROW:
         for m, n, k, _ in (_PRODUCTS[c] for c in _QUICK[:2]):
             x, y = Operand((m, k), as_dtype(summed)), Operand((k, n), as_dtype(summed))
             for tile in forms.completions(relation, x, y, "a,k;k,n;a,n")[:1]:
                 own = (0, *tile) if dtype == "u8" else tile
-                out[f"{m} x {k} x {n} {dtype} {op}"] = product(op, own, m, n, k, lanes=lanes,
-                                                               dtype=dtype)
+                out[f"{m} x {k} x {n} {dtype} {op}"] = product(
+                    op, own, m, n, k, registers=registers, dtype=dtype)
     for channels, filters, across in _PAIRED if PAIRS in has else ():
         for op in DIRECT:
             out[f"{filters} x {channels} x 3 x 3 at {across} {op}"] = convolution(
-                op, channels, filters, across, lanes=lanes)
+                op, channels, filters, across, registers=registers)
     return out
 
 
@@ -80,10 +81,10 @@ def _ops(quick: bool) -> list[str]:
     return [n for n in found if n in ("Exp2", "Log2", "Sin", "Gelu", "Softmax")] if quick else found
 
 
-def _forms(name: str, m: int, n: int, k: int, still: bool, lanes: int,
+def _forms(name: str, m: int, n: int, k: int, still: bool, registers: Registers,
            dtype: str = "f32") -> dict[str, Case]:
     """A product in each form that could win, one tile of each, and how hardware follows it."""
-    forms, kind = Forms(lanes), as_dtype(dtype)
+    forms, kind = Forms(registers), as_dtype(dtype)
     out: dict[str, Case] = {}
     for transposed in (False, True):
         spec = "a,k;n,k;a,n" if transposed else "a,k;k,n;a,n"
@@ -95,7 +96,7 @@ def _forms(name: str, m: int, n: int, k: int, still: bool, lanes: int,
             found["CpuPacked"] = [(*t, 1) for t in tile]
         for op, owns in found.items():
             for own in owns[:2 if op in FOLLOWED and kind is f32 else 1]:
-                case = product(op, own, m, n, k, lanes=lanes, still=still, dtype=kind,
-                               transposed=transposed)
+                case = product(op, own, m, n, k, registers=registers, still=still,
+                               dtype=kind, transposed=transposed)
                 out[f"{name} {case.of}"] = case
     return out

@@ -15,6 +15,7 @@ from tegg.ir.classes import Fragment
 from tegg.ir.graph import Graph
 from tegg.ir.op import OPS
 from tegg.kernel.code import KernelCode
+from tegg.kernel.registers import Registers
 from tegg.planning.plan import Call
 
 from ...tuning.case import Case, drawn, empty
@@ -116,12 +117,12 @@ def _count(case: Case, code: KernelCode) -> int:
 
 
 # ---- products
-def product(op: str, own: Sequence[int], m: int, n: int, k: int, *, lanes: int, still: bool = True,
-            dtype: DType | str = f32, transposed: bool = False) -> Case:
+def product(op: str, own: Sequence[int], m: int, n: int, k: int, *, registers: Registers,
+            still: bool = True, dtype: DType | str = f32, transposed: bool = False) -> Case:
     """A product of one form, which tells of that form, or of how hardware follows its reads.
     ``still``: the second operand is a weight. ``dtype``: of the operands, but that ``u8`` is
     multiplied with ``i8``, and summed in 32 bits."""
-    rows = {o.name: o for o in (*templates(lanes), *narrow_templates(lanes))}
+    rows = {o.name: o for o in (*templates(registers), *narrow_templates(registers.width))}
     g = Graph(table={**OPS, **rows})
     kind = as_dtype(dtype)
     x = g.input("x", (m, k), kind)
@@ -136,14 +137,15 @@ def product(op: str, own: Sequence[int], m: int, n: int, k: int, *, lanes: int, 
                 g, (c,), (c,), weights)
 
 
-def convolution(op: str, channels: int, filters: int, across: int, *, lanes: int) -> Case:
+def convolution(op: str, channels: int, filters: int, across: int, *,
+                registers: Registers) -> Case:
     """A convolution by 3 x 3 taps, of as many rows as each has places, in a direct form."""
-    g = Graph(table={**OPS, **{o.name: o for o in direct_templates(lanes)}})
+    g = Graph(table={**OPS, **{o.name: o for o in direct_templates(registers.width)}})
     x = g.input("x", (channels, across + 2, across + 2), f32)
     w = g.input("w", (filters, channels, 3, 3), f32)
     for axis in (1, 3):
         x = g.op("Window", x, axis, 3, 1, 1)
-    rows, vectors = next(direct_tiles(across, filters, lanes))
+    rows, vectors = next(direct_tiles(across, filters, registers))
     c = g.op(op, w, x, "a,d,e,f;d,b,e,c,f;a,b,c", (filters, across, across), 0,
              f"{Slide(across, 3)}/{Slide(across, 3)}", rows, vectors)
     return Case(f"{op}{(rows, vectors)} {filters} x {channels} x 3 x 3 at {across} x {across}", op,

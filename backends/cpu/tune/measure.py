@@ -37,7 +37,7 @@ def tune(target: Cpu, quick: bool = False, step: Step = lambda name: None) -> Pr
     base = load_costs(target.shipped, every)
     machine = Machine(_LARGEST[quick])
     step("the machine's measures are compiled")
-    found = cases(target.language.width, quick, target.features)
+    found = cases(target.language.registers, quick, target.features)
     kernels = Kernels(list(found.values()), target.lower, base, target.language.width)
     step("kernels are compiled")
     samples: dict[tuple, Sample] = _machine(machine, every)
