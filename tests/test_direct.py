@@ -295,7 +295,7 @@ def test_a_text_states_the_windows() -> None:
 
 
 def test_what_it_executes_counts_whole_tiles() -> None:
-    op, _ = direct_templates(16)
+    op, *_ = direct_templates(16)
     assert op.template is not None
     done = op.template((None, None, 0, "56.3.1.1/56.3.1.1", 14, 2),
                        Extents(1, 64, 56 * 56, 576, tegg.f32))
@@ -307,7 +307,7 @@ def test_what_it_executes_counts_whole_tiles() -> None:
 
 
 def test_threads_share_the_filters_of_one_line() -> None:
-    op, _ = direct_templates(16)
+    op, *_ = direct_templates(16)
     assert op.template is not None
     line = op.template((None, None, 1, "1500.3.2.1", 12, 2), Extents(1, 1500, 384, 1152, tegg.f32))
     lines = op.template((None, None, 0, "56.3.1.1/56.3.1.1", 14, 2),

@@ -234,7 +234,7 @@ def test_through_the_front_end(how) -> None:
 
 
 def test_what_it_executes_counts_whole_pairs() -> None:
-    _, op = direct_templates(16)
+    _, op, _ = direct_templates(16)
     assert op.template is not None
     done = op.template((None, None, 0, "56.3.1.1/56.3.1.1", 14, 2),
                        Extents(1, 64, 56 * 56, 65 * 9, tegg.f32))

@@ -21,6 +21,7 @@ from standalone import FLAGS, Fragment, Standalone
 from test_attention import heads
 from test_contraction_narrow import bytes_product, extreme, whole
 from test_direct import CASES as CONVOLUTIONS, convolution, tiled
+from test_direct_places import CASES as PLACED, turned
 from test_kernel_cases import CASES as KERNELS
 from test_winograd import SIZES as TRANSFORMED, SLACK, convolution as same_size
 from attentions import causal
@@ -124,6 +125,18 @@ def convolutions(width: int, held: Held | None = None) -> list[Fragment]:
     return out
 
 
+def few_filters(width: int) -> list[Fragment]:
+    """Convolutions with vectors of places."""
+    out = []
+    for n, c, o, size, taps, stride, dilation, pad, rows, vectors in PLACED:
+        g = Draw()
+        y = convolution(g, n, c, o, size, taps, stride, dilation, pad)
+        how = turned(y, taps, stride, dilation, width, rows, min(vectors, y.shape[-1] // width))
+        language = C(width, neon=width == 4)
+        out.append(Fragment(g, [y], lower_direct(g, [y], [y], f"k{len(out)}", language, how)))
+    return out
+
+
 def transformed(width: int) -> list[Fragment]:
     """Convolutions in transformed tiles."""
     out = []
@@ -180,7 +193,8 @@ def sorts(width: int) -> list[Fragment]:
     return out
 
 
-OTHERS = {"transformed": (transformed, SLACK), "attentions": (attentions, 4.0),
+OTHERS = {"few filters": (few_filters, 1.0), "transformed": (transformed, SLACK),
+          "attentions": (attentions, 4.0),
           "attentions of few": (partial(attentions, kind="rows"), 4.0),
           "sorts": (sorts, 1.0)}
 

@@ -14,7 +14,7 @@ from tegg.backends.cpu.contraction_parts import Parts
 from tegg.backends.cpu.contraction_passing import Passing
 from tegg.backends.cpu.contraction_text import Text
 from tegg.backends.cpu.emit import C
-from tegg.backends.cpu.templates import register
+from tegg.backends.cpu.templates import SHORT, register
 from tegg.dim import Dim, hint, product
 from tegg.dtype import DType
 from tegg.errors import LoweringError
@@ -29,9 +29,6 @@ from tegg.kernel.slots import slots_of
 from tegg.kernel.flops import flops, flops_of_rows
 from tegg.kernel.value import Val, reachable
 from tegg.kernel.work import bytes_read, bytes_written
-
-
-_LONG = 8  # steps of the innermost of several variables from which vectors may follow it
 
 
 def lower_contraction(graph: Graph, outputs: Sequence[Node], anchors: Sequence[Node], name: str,
@@ -113,7 +110,7 @@ def _plain(c: Contraction) -> bool:
 def unit(operand: Val, free: tuple[Var, ...], k: tuple[Var, ...]) -> str:
     """Whether memory is contiguous along k, along the free variables, or along neither."""
     forms = [v.attr.form for v in reachable([operand]) if v.op == "load"]
-    long = bool(k) and (len(k) == 1 or hint(k[-1].extent) >= _LONG)
+    long = bool(k) and (len(k) == 1 or hint(k[-1].extent) >= SHORT)
     along_k = sum(f.coefficient(k[-1]) == 1 for f in forms) if long else 0
     along = sum(f.coefficient(free[-1]) == 1 for f in forms) if free else 0
     return "k" if along_k > along else "free" if along else "none"

@@ -89,7 +89,7 @@ def walked(c: Contraction, tile: Direct) -> Walks:
                             "group; store it, and compute the others in kernels of their own")
     (group,) = c.groups
     slide = tile.slides[-1]
-    if not c.k or not group.n or group.n[-1].extent != slide.places or tile.rows > slide.places:
+    if not c.k or not group.n or group.n[-1].extent != slide.places or tile.places > slide.places:
         raise LoweringError(f"the innermost columns of a direct convolution are {slide.places} "
                             f"places of one row, and something is summed; use another template")
     forms = [f for v in reachable([group.terms[0].b]) for f in v.forms()]
@@ -187,6 +187,8 @@ class _Kernel:
     def _wide(self) -> Sequence[int]:
         """How many vectors of filters a panel may have, the least first."""
         m, t = spread(self.contraction.m), self.tile
+        if t.turned:
+            return (t.vectors,)  # all of places
         if not isinstance(m, int):
             return range(1, t.vectors + 1)
         return sorted({-(-min(t.columns, m - first) // t.width)
@@ -205,7 +207,7 @@ class _Kernel:
         (columns,) = h.columns
         names = {**columns.named(), **h.k.named()}
         taps, places = down.taps * across.taps, t.slides[-1].places
-        tiles = -(-places // t.rows)
+        tiles = -(-places // t.places)
         at = -(-_READERS // tiles)  # rows at a time
         filters = self._filters()
         close = isinstance(filters, int) and filters <= _STAYS  # a block of them comes from L2
@@ -231,15 +233,17 @@ class _Kernel:
             channel_args=args_of(inner), channel_of=places_of(inner, "c"), C=str(self._deep),
             M=dim(h.m.count), B=dim(h.batch.count),
             OUTER=dim(product(tuple(v.extent for v in walks.images))),
-            P=dim(down.place.extent) if down.place else "1", Q=str(places), R=str(t.rows),
+            P=dim(down.place.extent) if down.place else "1", Q=str(places), R=str(t.places),
             NR=str(t.columns), TD=str(down.taps), TA=str(across.taps), TAPS=str(taps),
             SD=str(down.stride), DD=str(down.dilation), SA=str(across.stride),
             DA=str(across.dilation), DOWN=str(down.dilation * line), LS=str(line),
             LONG=str(self._long), AHEAD=str(_AHEAD),
-            RUN=str(t.rows if places % t.rows else places),  # whose sums lie one after the other
+            # whose sums lie one after the other
+            RUN=str(t.places if t.turned or places % t.places else places),
+            SKIPPED="" if t.turned else f" * {t.columns}",
             BLOCK=str(block), LINES=str(lines), TILES=str(tiles), AT=str(at),
             ASKED=str(-(-lines // (at * tiles * block * down.taps))),
-            SUMS=str(at * tiles * t.rows), BAND=str(self._band(line)), PIECES=str(pieces.MOST),
+            SUMS=str(at * tiles * t.places), BAND=str(self._band(line)), PIECES=str(pieces.MOST),
             UNROLL=str(across.taps if across.taps <= _UNROLLED else 1),
             temporary=str(self.temporary), products=_products(h.name, self._wide()),
             choose=_choose(h.name, self._wide(), across.stride),
@@ -249,6 +253,9 @@ class _Kernel:
         for part in ("line", "lines"):
             kind = self._lanes if across.stride == 1 or across.dilation == 1 else "_apart"
             kind = f"direct_line{kind}" if part == "line" else f"direct_lines{self._steps}"
+            words[part] = template(kind).substitute(words)
+        for part in ("product", "store"):
+            kind = f"{'places' if t.turned else 'direct'}_{part}"
             words[part] = template(kind).substitute(words)
         return template("direct").substitute(words)
 

@@ -48,9 +48,9 @@ def _short(c: Contraction, tile: Direct) -> int:
 
     if near(slide.places):
         return 0
-    tiles = range(slide.places // tile.rows, 0, -1)
-    return next((n * tile.rows for n in tiles
-                 if slide.places % (n * tile.rows) == 0 and near(n * tile.rows)), 0)
+    tiles = range(slide.places // tile.places, 0, -1)
+    return next((n * tile.places for n in tiles
+                 if slide.places % (n * tile.places) == 0 and near(n * tile.places)), 0)
 
 
 def _new(extent: int, taken: set[Var]) -> Var:

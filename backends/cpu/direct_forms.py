@@ -28,6 +28,7 @@ _TILES = {"many": {2: 14, 4: 6, 1: 14}, "few": {2: 6, 1: 8}, "neon": {2: 9, 4: 5
 _LATENCY = 8         # issue slots until a sum can be used again
 _FILLING = 4.0       # operations that putting an element where it is read from counts as
 _STORING = 2.0       # and one result in its place, before what becomes of it
+_LAID = 1.0          # the same of results that lie side by side already
 _PAIRING = 2.0       # what making it a half of a word adds to putting it there
 
 
@@ -51,27 +52,34 @@ def slides_of(text: str) -> tuple[Slide, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Direct:
-    """``rows`` places of a row by ``vectors`` of filters in registers; ``slides``: of the windows,
-    the last one across a row. held: how operands are, where they are narrower than sums."""
+    """``rows`` places of a row by ``vectors`` of filters in registers, or if ``turned`` so many
+    filters by vectors of places; ``slides``: of the windows, the last one across a row. held: how
+    operands are, where they are narrower than sums."""
 
     slides: tuple[Slide, ...]
     rows: int
     vectors: int
     width: int
     held: Held | None = None
+    turned: bool = False
 
     @property
     def columns(self) -> int:
         """Filters of a register tile."""
-        return self.vectors * self.width
+        return self.rows if self.turned else self.vectors * self.width
+
+    @property
+    def places(self) -> int:
+        """Places of a register tile."""
+        return self.vectors * self.width if self.turned else self.rows
 
 
 def direct_of(op: Op, attrs: tuple, width: int) -> Direct | None:
     """The tiles that the attributes of one of these templates state, or None for another op."""
-    if op.name not in DIRECT:
+    if op.name != PLACES and op.name not in DIRECT:
         return None
     _, text, rows, vectors = attrs[OWN:]
-    return Direct(slides_of(text), rows, vectors, width, DIRECT[op.name])
+    return Direct(slides_of(text), rows, vectors, width, DIRECT.get(op.name), op.name == PLACES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,29 +87,36 @@ class _Executes:
     """Products of register tiles, and what is put in place around them."""
 
     width: int
-    held: Held | None
+    held: Held | None = None
+    turned: bool = False
 
     def __call__(self, own: tuple, e: Extents) -> Execution:
         f, text, rows, vectors = own
-        d = Direct(slides_of(text), rows, vectors, self.width, self.held)
+        d = Direct(slides_of(text), rows, vectors, self.width, self.held, self.turned)
         filters, places = (e.n, e.m) if f else (e.m, e.n)
         across = d.slides[-1]
         lines = places // max(1, across.places)
-        whole, left = divmod(-(-filters // self.width), d.vectors)
+        if d.turned:
+            whole, left = -(-filters // d.rows), 0
+        else:
+            whole, left = divmod(-(-filters // self.width), d.vectors)
         slots = whole * _slots(d.rows, d.vectors) + (_slots(d.rows, left) if left else 0)
-        wide = whole * d.vectors + left
-        padded = lines * -(-across.places // d.rows) * d.rows
+        panels = whole + bool(left)
+        multiplied = whole * d.columns + left * self.width  # filters
+        padded = lines * -(-across.places // d.places) * d.places
         taps = max(1, hint(product(tuple(s.taps for s in d.slides))))
         deep = e.k if d.held is None else taps * -(-e.k // (taps * d.held.group)) * d.held.group
-        packed = e.batch * deep * (whole + bool(left)) * d.columns
+        packed = e.batch * deep * panels * d.columns
         read = lines * across.places * product(tuple(min(s.stride, s.taps) for s in d.slides))
         beside = e.batch * (hint(read) * deep / taps * (_FILLING + (_PAIRING if d.held else 0.0))
-                            + filters * places * _STORING)
-        return Execution(2.0 * e.batch * deep * padded * wide * self.width,
-                         max(1, wide) * d.rows / max(1.0, slots),
-                         max(1, e.batch * lines * (whole + bool(left))), packed,
+                            + filters * places * (_LAID if d.turned else _STORING))
+        vectors = whole * d.rows * d.vectors + left * d.rows
+        return Execution(2.0 * e.batch * deep * padded * multiplied,
+                         max(1, vectors) / max(1.0, slots),
+                         max(1, e.batch * lines * panels), packed,
                          packed, beside=beside, packs=f,
-                         itemsize=d.held.itemsize if d.held else 0)
+                         itemsize=d.held.itemsize if d.held else 0,
+                         rate="CpuDirect" if d.turned else "")
 
 
 def _slots(rows: int, vectors: int) -> float:
@@ -117,7 +132,18 @@ def direct_tiles(across: int, filters: int, registers: Registers) -> Iterator[tu
         yield fitted_rows(across, most[v]), v
 
 
+def places_tile(across: int, filters: int, registers: Registers) -> tuple[int, int]:
+    """Filters by vectors of places that fill the registers, in a row of places."""
+    most = registers.rows[3 if registers.neon else 2]
+    rows = -(-filters // -(-filters // most))
+    # Beside sums and places: what compilers load early, on NEON factors of all rows among it.
+    beside = registers.count // 4 + rows if registers.neon else registers.count // 8
+    vectors = (registers.count - beside) // (rows + 1)
+    return rows, min(vectors, _LATENCY, across // registers.width)
+
+
 _OWN = (("filters", "int"), ("windows", "mode"), ("rows", "int"), ("vectors", "int"))
+PLACES = "CpuPlaces"
 DIRECT = MappingProxyType({"CpuDirect": None, "CpuDirectPairs": HELD["pairs"]})  # how they hold
 
 
@@ -128,21 +154,24 @@ def direct_templates(width: int) -> tuple[Op, ...]:
         template("CpuDirect", _OWN, _Executes(width, DIRECT["CpuDirect"]),
                  "windows read where they lie, against vectors of filters"),
         template("CpuDirectPairs", _OWN, _Executes(width, DIRECT["CpuDirectPairs"]),
-                 "the same of bfloat16, two channels and their sum at once"))
+                 "the same of bfloat16, two channels and their sum at once"),
+        template(PLACES, _OWN, _Executes(width, turned=True),
+                 "vectors of places read where they lie, against few filters"))
 
 
 @dataclass(frozen=True, slots=True)
 class DirectForms:
     """``(cpu-direct x y i f w r v)``: of the contraction x, y by the spec i, operand f (0 or 1) are
     filters, the other one windows as the text w says; r places by v vectors of filters are worth a
-    look. ``(cpu-direct-pairs x y i f w r v)``: so they are of pairs, which the CPU has."""
+    look. ``(cpu-direct-pairs x y i f w r v)``: so they are of pairs, which the CPU has.
+    ``(cpu-places x y i f w r v)``: r filters by v vectors of places are."""
 
     registers: Registers
     features: frozenset[str]
     name = "cpu direct"
     known = 3
     relations = MappingProxyType({r: ("Tensor", "Tensor", "String", "i64", "String", "i64", "i64")
-                                  for r in ("cpu-direct", "cpu-direct-pairs")})
+                                  for r in ("cpu-direct", "cpu-direct-pairs", "cpu-places")})
 
     def completions(self, relation: str, *given: Any) -> list[tuple[Any, ...]]:
         """Tiles for any contraction: the form means what the contraction means, and whether it is
@@ -153,30 +182,43 @@ class DirectForms:
         for _, n in view.having("Contract"):
             x, y = (Operand(view.shape[a], view.dtype[a]) for a in n.args)
             stated = self._stated(x.dtype)
-            for filters in (0, 1) if stated else ():
-                for axes in set(_windows(view, n.args[1 - filters])):
-                    for found in self._tiles((x, y), n.attrs[0], filters, axes):
-                        for relation in stated:
-                            yield (relation, *n.args, n.attrs[0], *found)
+            for f in (0, 1) if stated else ():
+                for axes in set(_windows(view, n.args[1 - f])):
+                    slides, filters = self._found((x, y), n.attrs[0], f, axes)
+                    text = "/".join(map(str, slides))
+                    for relation in stated if slides else ():
+                        for tile in self._tiles(relation, slides[-1], filters):
+                            yield (relation, *n.args, n.attrs[0], f, text, *tile)
 
     def example(self) -> Graph:
-        """A convolution with a stride."""
-        g = Graph()
-        x, y = g.input("x", (16, 4, 3, 3), f32), g.input("y", (4, 9, 9), f32)
-        for axis in (1, 3):
-            y = g.op("Window", y, axis, 3, 2, 1)
-        g.op("Contract", x, y, "a,d,e,f;d,b,e,c,f;a,b,c", (16, 4, 4))
+        """A convolution with a stride, to some filters more than a vector."""
+        g, width = Graph(), self.registers.width
+        x = g.input("x", (width + 1, 4, 3, 3), f32)
+        y = g.input("y", (4, 9, width + 2), f32)
+        for axis, stride in ((1, 2), (3, 1)):
+            y = g.op("Window", y, axis, 3, stride, 1)
+        g.op("Contract", x, y, "a,d,e,f;d,b,e,c,f;a,b,c", (width + 1, 4, width))
         return g
 
     def _stated(self, d: DType) -> list[str]:
         """The relations that may hold of operands of a dtype."""
         pairs = PAIRS in self.features and d in (f32, bf16)
-        return [*["cpu-direct"] * (d is f32), *["cpu-direct-pairs"] * pairs]
+        return [*["cpu-direct", "cpu-places"] * (d is f32), *["cpu-direct-pairs"] * pairs]
 
-    def _tiles(self, pair: tuple[Operand, Operand], text: str, filters: int,
-               axes: tuple[tuple[int, Slide], ...]) -> Iterator[tuple[Any, ...]]:
-        """What the relation says where some axes of the other operand are places, each with its
-        taps after it."""
+    def _tiles(self, relation: str, across: Slide, filters: int) -> Iterable[tuple[int, int]]:
+        """The tiles that are worth a look."""
+        width = self.registers.width
+        if relation != "cpu-places":
+            return direct_tiles(across.places, filters, self.registers) if 2 * filters >= width \
+                else ()
+        few = filters % width and filters < 2 * width  # of some vectors much would be empty
+        return [places_tile(across.places, filters, self.registers)] \
+            if few and across.stride == 1 and across.places >= width else ()
+
+    def _found(self, pair: tuple[Operand, Operand], text: str, filters: int,
+               axes: tuple[tuple[int, Slide], ...]) -> tuple[list[Slide], int]:
+        """The windows where some axes of the other operand are places, each with its taps after it,
+        and how many filters there are; none where a size is not known."""
         spec = Spec.parse(text)
         letters, shape = (spec.x, spec.y)[1 - filters], pair[1 - filters].shape
         free, own = (spec.m, spec.n)[1 - filters], (spec.m, spec.n)[filters]
@@ -186,14 +228,12 @@ class DirectForms:
         across = shape[at]
         known = (isinstance(across, int) and isinstance(count, int)
                  and all(isinstance(size[c], int) for c in spec.k))
-        if (not known or letters[at] not in free or across < 2
-                or 2 * count < self.registers.width or not spec.k):
-            return
+        if not known or letters[at] not in free or across < 2 or count < 1 or not spec.k:
+            return [], 0
         slides = [Slide(hint(shape[i]), s.taps, s.stride, s.dilation) for i, s in axes[-2:]]
         if all(s.taps == s.stride == 1 for s in slides):
-            return  # no windows at all: a plain product
-        for tile in direct_tiles(across, count, self.registers):
-            yield filters, "/".join(map(str, slides)), *tile
+            return [], 0  # no windows at all: a plain product
+        return slides, hint(count)
 
 
 def _windows(view: View, c: int) -> Iterator[tuple[tuple[int, Slide], ...]]:

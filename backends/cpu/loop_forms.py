@@ -12,11 +12,12 @@ from tegg.contraction import Spec
 from tegg.dim import Shape, hint, product
 from tegg.dtype import f32
 from tegg.ir.graph import Graph
-from tegg.ir.neighbours import VECTOR, seen_through
+from tegg.ir.neighbours import VECTOR
 from tegg.ir.op import Op
 from tegg.ir.template import Execution, Extents, template
 
 from .templates import read_along
+from .windows import slides
 
 if TYPE_CHECKING:
     from tegg.rewrite.view import View
@@ -58,8 +59,8 @@ class LoopForms:
         for _, n in view.having("Contract"):
             spec = Spec.parse(n.attrs[0])
             shapes = tuple(view.shape[a] for a in n.args)
-            slides = any(_slides(view, a) for a in n.args)
-            if not _few(spec, shapes, slides):
+            windows = any(slides(view, a) for a in n.args)
+            if not _few(spec, shapes, windows):
                 continue
             lies = [read_along(view, a) for a in n.args]
             yield ("cpu-loops", *n.args, n.attrs[0], _apart(spec, shapes, lies))
@@ -74,27 +75,12 @@ class LoopForms:
         return g
 
 
-def _few(spec: Spec, shapes: tuple[Shape, ...], slides: bool) -> bool:
+def _few(spec: Spec, shapes: tuple[Shape, ...], windows: bool) -> bool:
     """Whether products are too few for a register tile to be filled."""
     size = spec.sizes(*shapes)
     m, n, k = (hint(product(tuple(size[c] for c in letters)))
                for letters in (spec.m, spec.n, spec.k))
-    return 0 < min(m, n) <= _ROWS and k > 0 and (slides or k <= _SHORT)
-
-
-def _slides(view: View, c: int) -> bool:
-    """Whether a value is one of windows, of several places each."""
-    seen: set[int] = set()
-    todo = [c]
-    while todo:
-        c = todo.pop()
-        if c not in seen:
-            seen.add(c)
-            below = [n for n in view.nodes[c] if seen_through(n)]
-            if any(n.op.name == "Window" and n.attrs[1] > 1 for n in below):
-                return True
-            todo += [n.args[0] for n in below]
-    return False
+    return 0 < min(m, n) <= _ROWS and k > 0 and (windows or k <= _SHORT)
 
 
 def _apart(spec: Spec, shapes: tuple[Shape, ...], lies: list[frozenset[int]]) -> int:

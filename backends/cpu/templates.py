@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from types import MappingProxyType
@@ -19,11 +19,13 @@ from tegg.kernel.contraction_shape import DOTS, Tile
 from tegg.kernel.registers import Registers, lanes_of, panels_at_once, register_tiles
 
 from .narrow_forms import narrow_tile
+from .windows import slides
 
 if TYPE_CHECKING:
     from tegg.rewrite.view import View
 
 _SKINNY = 16           # rows up to which it may pay to read B where it lies, used so seldom
+SHORT = 8              # steps of the innermost of several summed axes from which vectors follow it
 _FEW = 1 << 14         # outputs up to which the depth may be split: partial sums stay in cache
 _PART = 2048           # terms that are worth a part of their own
 _PARTS = 32            # at most; a power of two, so that few depths give different code
@@ -181,10 +183,22 @@ def few_rows(x: Shape, y: Shape, spec: str) -> bool:
 
 def depth_last(x: Any, y: Any, spec: str) -> bool:
     """Whether both operands (an ``Operand``, or what lies as its shape says) are contiguous along
-    what is summed."""
+    what is summed, in runs that are worth vectors."""
     s = Spec.parse(spec)
-    return bool(s.k) and all(s.k[-1] in {axes[i] for i in _beside(o)}
+    size = s.sizes(x.shape, y.shape)
+    return bool(s.k) and all(s.k[-1] in {axes[i] for i in _beside(o)} and _runs(s, axes, size)
                              for o, axes in ((x, s.x), (y, s.y)))
+
+
+def _runs(s: Spec, axes: Sequence[str], size: Mapping[str, Dim]) -> bool:
+    """Whether what is summed is one run of an operand, or runs are long: taps are few."""
+    letters, run = [c for c in axes if c], 1
+    at = letters.index(s.k[-1])
+    for i, c in enumerate(reversed(s.k)):
+        if i > at or letters[at - i] != c:
+            return run >= SHORT
+        run *= hint(size[c])
+    return True
 
 
 def _beside(operand: Any) -> Axes:
@@ -241,7 +255,11 @@ class Forms:
         for _, n in view.having("Contract"):
             x, y = (Operand(view.shape[a], view.dtype[a], partial(read_along, view, a))
                     for a in n.args)
+            # Windows lie nowhere: each element of theirs would be found anew where it is read.
+            moved = slides(view, n.args[1])
             for relation in self.relations:
+                if moved and relation in ("cpu-rows", "cpu-dots"):
+                    continue
                 for values in self.completions(relation, x, y, n.attrs[0]):
                     yield (relation, *n.args, n.attrs[0], *values)
 
