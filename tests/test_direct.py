@@ -225,13 +225,14 @@ def test_products_are_those_that_panels_of_filters_need(filters, wide) -> None:
     check(g, [c], code=code, threads=(1, 2))
 
 
-def test_sums_are_stored_from_whole_rows_where_tiles_divide_them() -> None:
-    for across, run in ((28, 28), (31, 8)):
-        g = Draw()
-        c = convolution(g, 1, 3, 24, (5, across), (3, 3), pad=1)
-        code = lowered([c], c, tiled(c, (3, 3), rows=14), g)
-        assert f"{run} - again," in code.source
-        check(g, [c], code=code, threads=(1, 2))
+@pytest.mark.parametrize("across, channels", ((28, 3), (31, 3), (31, 90), (9, 90)))
+def test_sums_are_stored_from_whole_rows(across, channels) -> None:
+    """Also where tiles do not divide them, and where channels go in blocks."""
+    g = Draw()
+    c = convolution(g, 1, channels, 24, (5, across), (3, 3), pad=1)
+    code = lowered([c], c, tiled(c, (3, 3), rows=14), g)
+    assert f"left, 0, {across}, sums)" in code.source
+    check(g, [c], code=code, threads=(1, 2))
 
 
 # ---- what is none

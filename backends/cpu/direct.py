@@ -238,9 +238,6 @@ class _Kernel:
             SD=str(down.stride), DD=str(down.dilation), SA=str(across.stride),
             DA=str(across.dilation), DOWN=str(down.dilation * line), LS=str(line),
             LONG=str(self._long), AHEAD=str(_AHEAD),
-            # whose sums lie one after the other
-            RUN=str(t.places if t.turned or places % t.places else places),
-            SKIPPED="" if t.turned else f" * {t.columns}",
             BLOCK=str(block), LINES=str(lines), TILES=str(tiles), AT=str(at),
             ASKED=str(-(-lines // (at * tiles * block * down.taps))),
             SUMS=str(at * tiles * t.places), BAND=str(self._band(line)), PIECES=str(pieces.MOST),
@@ -254,7 +251,7 @@ class _Kernel:
             kind = self._lanes if across.stride == 1 or across.dilation == 1 else "_apart"
             kind = f"direct_line{kind}" if part == "line" else f"direct_lines{self._steps}"
             words[part] = template(kind).substitute(words)
-        for part in ("product", "store"):
+        for part in ("product", "store", "stores"):
             kind = f"{'places' if t.turned else 'direct'}_{part}"
             words[part] = template(kind).substitute(words)
         return template("direct").substitute(words)
