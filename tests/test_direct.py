@@ -147,38 +147,52 @@ def test_long_lines_are_cut_through_the_front_end() -> None:
     np.testing.assert_allclose(f(x), np.maximum(want, 0), atol=1e-4)
 
 
-def test_what_lies_around_it_is_fused() -> None:
-    g = Draw()
-    x, w, b = g.x(2, 4, 10, 21), g.x(6, 4, 3, 3), g.x(6)
+def fused(g: Draw, filters: int, across: int, stride: int) -> tuple[Node, Node]:
+    """What becomes of a convolution of what is computed, and the convolution."""
+    x, w, b = g.x(2, 4, 10, across), g.x(filters, 4, 3, 3), g.x(filters)
     v = g.pad(g.op("Exp", x), (0, 0, 1, 1), (0, 0, 1, 1), 0)
     for axis in (2, 4):
-        v = g.op("Window", v, axis, 3, 2, 1)
-    c = g.op("Contract", g.mul(w, 0.5), v, "o,c,k,l;n,c,p,k,q,l;n,o,p,q", (2, 6, 5, 11))
-    out = g.add(g.add(c, g.expand(g.reshape(b, (1, 6, 1, 1)), c.shape)), g.x(2, 6, 5, 11))
-    check(g, [out], code=lowered([out], c, tiled(c, (3, 3), (2, 2)), g))
+        v = g.op("Window", v, axis, 3, stride, 1)
+    shape = 2, filters, v.shape[2], v.shape[4]
+    c = g.op("Contract", g.mul(w, 0.5), v, "o,c,k,l;n,c,p,k,q,l;n,o,p,q", shape)
+    return g.add(g.add(c, g.expand(g.reshape(b, (1, filters, 1, 1)), c.shape)), g.x(*shape)), c
 
 
-def test_groups() -> None:
-    g = Draw()
-    v = g.x(2, 3, 4, 9, 12)
+def grouped(g: Draw, across: int) -> Node:
+    """Three groups of five filters."""
+    v = g.x(2, 3, 4, 9, across + 2)
     for axis in (3, 5):
         v = g.op("Window", v, axis, 3, 1, 1)
-    c = g.op("Contract", g.x(3, 5, 4, 3, 3), v, "g,o,c,k,l;n,g,c,p,k,q,l;n,g,o,p,q",
-             (2, 3, 5, 7, 10))
-    check(g, [c], code=lowered([c], c, tiled(c, (3, 3)), g), threads=(1, 2, 5))
+    return g.op("Contract", g.x(3, 5, 4, 3, 3), v, "g,o,c,k,l;n,g,c,p,k,q,l;n,g,o,p,q",
+                (2, 3, 5, 7, across))
 
 
-def test_symbolic_rows_and_images() -> None:
+def check_symbolic(filters: int, rows: int, **how) -> None:
+    """A number of images and of rows that a program is given."""
     g, n, h = Draw(), tegg.dim("n", 0, 9), tegg.dim("h", 3, 99)
     v = g.x(n, 3, h, 20)
     for axis in (2, 4):
         v = g.op("Window", v, axis, 3, 1, 1)
-    c = g.op("Contract", g.x(9, 3, 3, 3), v, "o,c,k,l;n,c,p,k,q,l;n,o,p,q", (n, 9, h - 2, 18))
-    how = Direct((Slide(hint(h - 2), 3), Slide(18, 3)), 6, 1, 16)
-    code = lowered([c], c, how, g)
+    c = g.op("Contract", g.x(filters, 3, 3, 3), v, "o,c,k,l;n,c,p,k,q,l;n,o,p,q",
+             (n, filters, h - 2, 18))
+    code = lowered([c], c, Direct((Slide(hint(h - 2), 3), Slide(18, 3)), rows, 1, 16, **how), g)
     library = build(code, 16)
     for sizes in ({"n": 2, "h": 11}, {"n": 0, "h": 3}, {"n": 1, "h": 3}):
         check(g, [c], sizes, code=code, library=library, threads=(1, 3))
+
+
+def test_what_lies_around_it_is_fused() -> None:
+    out, c = fused(g := Draw(), 6, 21, 2)
+    check(g, [out], code=lowered([out], c, tiled(c, (3, 3), (2, 2)), g))
+
+
+def test_groups() -> None:
+    c = grouped(g := Draw(), 10)
+    check(g, [c], code=lowered([c], c, tiled(c, (3, 3)), g), threads=(1, 2, 5))
+
+
+def test_symbolic_rows_and_images() -> None:
+    check_symbolic(9, 6)
 
 
 def test_results_do_not_depend_on_threads() -> None:

@@ -11,10 +11,9 @@ from hypothesis import given, settings, strategies as st
 from profiles import examples
 
 from kernels import build, call, check
-from test_direct import ONE, convolution, line, lowered, tiled
+from test_direct import ONE, check_symbolic, convolution, fused, grouped, line, lowered, tiled
 from tegg.backends.cpu.direct_forms import (Direct, DirectForms, Slide, direct_templates,
                                             places_tile)
-from tegg.dim import hint
 from tegg.errors import LoweringError
 from tegg.ir.graph import Node
 from tegg.ir.template import Extents
@@ -66,37 +65,17 @@ def test_any_convolution(n, c, o, size, taps, down, dilation, pad, rows, vectors
 
 
 def test_what_lies_around_it_is_fused() -> None:
-    g = Draw()
-    x, w, b = g.x(2, 4, 10, 41), g.x(3, 4, 3, 3), g.x(3)
-    v = g.pad(g.op("Exp", x), (0, 0, 1, 1), (0, 0, 1, 1), 0)
-    for axis in (2, 4):
-        v = g.op("Window", v, axis, 3, 1, 1)
-    c = g.op("Contract", g.mul(w, 0.5), v, "o,c,k,l;n,c,p,k,q,l;n,o,p,q", (2, 3, 10, 41))
-    out = g.add(g.add(c, g.expand(g.reshape(b, (1, 3, 1, 1)), c.shape)), g.x(2, 3, 10, 41))
+    out, c = fused(g := Draw(), 3, 41, 1)
     check(g, [out], code=lowered([out], c, turned(c, (3, 3), vectors=2), g), threads=(1, 3))
 
 
 def test_groups() -> None:
-    g = Draw()
-    v = g.x(2, 3, 4, 9, 22)
-    for axis in (3, 5):
-        v = g.op("Window", v, axis, 3, 1, 1)
-    c = g.op("Contract", g.x(3, 5, 4, 3, 3), v, "g,o,c,k,l;n,g,c,p,k,q,l;n,g,o,p,q",
-             (2, 3, 5, 7, 20))
+    c = grouped(g := Draw(), 20)
     check(g, [c], code=lowered([c], c, turned(c, (3, 3), rows=2), g), threads=(1, 2, 5))
 
 
 def test_symbolic_rows_and_images() -> None:
-    g, n, h = Draw(), tegg.dim("n", 0, 9), tegg.dim("h", 3, 99)
-    v = g.x(n, 3, h, 20)
-    for axis in (2, 4):
-        v = g.op("Window", v, axis, 3, 1, 1)
-    c = g.op("Contract", g.x(3, 3, 3, 3), v, "o,c,k,l;n,c,p,k,q,l;n,o,p,q", (n, 3, h - 2, 18))
-    how = Direct((Slide(hint(h - 2), 3), Slide(18, 3)), 3, 1, 16, turned=True)
-    code = lowered([c], c, how, g)
-    library = build(code, 16)
-    for sizes in ({"n": 2, "h": 11}, {"n": 0, "h": 3}, {"n": 1, "h": 3}):
-        check(g, [c], sizes, code=code, library=library, threads=(1, 3))
+    check_symbolic(3, 3, turned=True)
 
 
 def test_long_lines_are_cut_into_whole_tiles(monkeypatch) -> None:
