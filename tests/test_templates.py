@@ -232,3 +232,12 @@ def test_only_templates_are_lowered():
         tile_of(c.op, c.attrs)
     assert "is lowered as one of its templates" in Cpu().unsupported(c.op, f32)
     assert all(Cpu().unsupported(op, f32) is None for op in Cpu().ops)
+
+
+@pytest.mark.parametrize("y, spec, offered", (
+    ((40, 24, 3), "a,k,l;b,k,l;a,b", True), ((24, 40, 3), "a,k,l;k,b,l;a,b", False),
+    ((24, 40, 8), "a,k,l;k,b,l;a,b", True)))
+def test_dots_are_offered_where_the_depth_lies_in_runs_that_are_worth_vectors(y, spec, offered):
+    x, y = _Operand((2, 24, y[-1]), f32), _Operand(y, f32)
+    assert bool(Forms(WIDE).completions("cpu-dots", x, y, spec)) == offered
+    assert bool(Forms(WIDE).completions("cpu-rows", x, y, spec)) != offered

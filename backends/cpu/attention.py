@@ -27,9 +27,9 @@ from tegg.kernel.code import KernelCode, Stage, Work, at_given
 from tegg.kernel.contraction_classify import Contraction
 from tegg.kernel.contraction_held import TILE
 from tegg.kernel.contraction_shape import GemmParams, GemmShape, Tile, blocked
-from tegg.kernel.registers import lanes_of
 from tegg.kernel.domain import spread
 from tegg.kernel.lower import kernel_symbols
+from tegg.kernel.registers import lanes_of
 from tegg.kernel.slots import slots_of
 from tegg.kernel.value import reachable
 

@@ -537,7 +537,7 @@ INL void vi_storem(int32_t *p, vi x, int m) { vf_storem((float *)p, (vf)x, m); }
 #elif TEGG_LANES == 8 && defined(__AVX2__)
 INL vi mask_lanes(int m) { return (vi_splat(m) & (1 << vi_iota())) != 0; }
 INL vi vi_loadm(const int32_t *p, int m) { return __builtin_ia32_maskloadd256((const vi *)p, mask_lanes(m)); }
-#ifdef TEGG_ZEN  // a masked store takes 13 cycles there, and pieces of the first lanes some 3
+#ifdef TEGG_ZEN  // masked stores are slow there, pieces of the first lanes are not
 __attribute__((noinline, unused)) static void vi_storem(int32_t *p, vi x, int m) {
   if (m & (m + 1)) {  // others than the first ones
     __builtin_ia32_maskstored256((vi *)p, mask_lanes(m), x);
