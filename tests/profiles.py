@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from hypothesis import settings
 
+LONG = settings.default.max_examples > 50
+
 # For tests that stand once for each row of a table; the long profile scales it.
 few = settings(max_examples=max(8, settings.default.max_examples // 4))
 

@@ -43,17 +43,27 @@ def test_architectures_of_instructions():
 def test_a_kernel_is_compiled_once(fresh, monkeypatch, tmp_path):
     report = tmp_path / "report"
     monkeypatch.setenv(machine_code.REPORT, str(report))
-    machine_code.check([kernel("a")])
-    machine_code.check([kernel("b")])
+    machine_code.check([kernel("a")], every=True)
+    machine_code.check([kernel("b")], every=True)
     rows = [json.loads(line) for line in report.read_text().splitlines()]
     assert [(r["sm"], r["kernel"], r["spilled"]) for r in rows] == [(a, "a", 0) for a in (75, 80, 90)]
     assert all(r["registers"] > 0 and "test_a_kernel_is_compiled_once" in r["test"] for r in rows)
 
 
 @installed
+def test_the_texts_of_kernels_draw_their_architectures(fresh, monkeypatch):
+    made = []
+    monkeypatch.setattr(machine_code, "compiled", lambda _, texts, a: made.append((a, len(texts))))
+    texts = [kernel("k", f"b0[0] = {i};") for i in range(20)]
+    machine_code.check(texts, every=False)
+    assert sorted(a for a, _ in made) == [75, 80, 90] and sum(n for _, n in made) == 20
+    assert machine_code.drawn(kernel("k", "wgmma_fence();"), b"x") == (90,)
+
+
+@installed
 def test_what_spills_or_is_refused_is_found(fresh):
     with pytest.raises(AssertionError, match="sm_80: .*'many: .* bytes spilled"):
-        machine_code.check([kernel("many", MANY)])
+        machine_code.check([kernel("many", MANY)], every=True)
     with pytest.raises(CompileFailed, match="nothing"):
         machine_code.check([kernel("k", "  b0[0] = nothing;")])
 

@@ -1,5 +1,6 @@
 """Kernels that tests emit for CUDA, given to NVIDIA's own compiler where it is installed: each once
-in a process, whatever it is called, for every architecture that its instructions are of.
+in a process, whatever it is called, for an architecture that its instructions are of; in the long
+profile for every one.
 
 None may spill because it has more values than registers. The assembler also spills a few bytes of its
 own accord, to let more blocks run at a time; it does not where it is told that one is enough.
@@ -15,6 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from profiles import LONG
 from tegg.backends.cuda import nvrtc
 from tegg.backends.cuda.program import prelude
 from tegg.backends.cuda.resources import Resources, resources_of
@@ -39,6 +41,12 @@ def admitted(source: str) -> tuple[int, ...]:
     return tuple(a for a in ARCHITECTURES if a >= first)
 
 
+def drawn(source: str, digest: bytes) -> tuple[int, ...]:
+    """The one of ``admitted`` that the digest of a kernel's text draws."""
+    found = admitted(source)
+    return (found[digest[0] % len(found)],)
+
+
 def unnamed(source: str) -> str:
     """A text that is the same for kernels that differ in their names alone."""
     for i, name in enumerate(_NAME.findall(source)):
@@ -53,9 +61,9 @@ def kernels(source: str) -> list[str]:
     return found if not first.strip() else [below]
 
 
-def check(sources: Iterable[str]) -> None:
+def check(sources: Iterable[str], every: bool = LONG) -> None:
     """Compile the texts of kernels, each with nothing but the prelude above it, that have not been
-    compiled yet. Raises AssertionError for kernels that spill."""
+    compiled yet, for one or for ``every`` architecture. Raises AssertionError for kernels that spill."""
     compiler = _real()
     if compiler is None:
         return
@@ -64,7 +72,7 @@ def check(sources: Iterable[str]) -> None:
         key = hashlib.sha256(unnamed(text).encode()).digest()
         if text.strip() and key not in _seen:
             _seen.add(key)
-            for architecture in admitted(text):
+            for architecture in admitted(text) if every else drawn(text, key):
                 batches.setdefault(architecture, []).append(text)
     for architecture, texts in batches.items():
         compiled(compiler, texts, architecture)
