@@ -237,7 +237,7 @@ class _Kernel:
             NR=str(t.columns), TD=str(down.taps), TA=str(across.taps), TAPS=str(taps),
             SD=str(down.stride), DD=str(down.dilation), SA=str(across.stride),
             DA=str(across.dilation), DOWN=str(down.dilation * line), LS=str(line),
-            LONG=str(self._long), AHEAD=str(_AHEAD),
+            LONG=str(self._long), ahead=self._ahead(),
             BLOCK=str(block), LINES=str(lines), TILES=str(tiles), AT=str(at),
             ASKED=str(-(-lines // (at * tiles * block * down.taps))),
             SUMS=str(at * tiles * t.places), BAND=str(self._band(line)), PIECES=str(pieces.MOST),
@@ -255,6 +255,13 @@ class _Kernel:
             kind = f"{'places' if t.turned else 'direct'}_{part}"
             words[part] = template(kind).substitute(words)
         return template("direct").substitute(words)
+
+    def _ahead(self) -> str:
+        """What asks for filters a little ahead of their use."""
+        if self.language.registers.family == "few":
+            return ""
+        return (f"for (int j = 0; j < {self.tile.columns}; j += {_LINE}) "
+                f"__builtin_prefetch(b + {_AHEAD} + j, 0, 3);")
 
     @property
     def _steps(self) -> str:

@@ -26,7 +26,7 @@ def held_words(held: Held | None, channels: int, words: Mapping[str, str]) -> di
                     pack_args=words["channel_args"], place_args=words["channel_args"],
                     pack_room="", place_room="", ROOM="",
                     FETCH=f"*(const {name}_memory *)(b + {words['W']} * j)",
-                    ADD=f"acc[i][j] += bv[j] * at[i * {words['SA']}]")
+                    ADD=f"ADD_SCALED(acc[i][j], bv[j], at[i * {words['SA']}])")
     assert held.rows is not None
     a, b = MEMORY[held.rows.name], MEMORY[held.panel.name]
     rows = dict(E="int32_t", G=str(held.group), CHANNELS=str(channels), PUT=f"put_{b}{held.group}")
