@@ -57,7 +57,7 @@ def test_the_texts_of_kernels_draw_their_architectures(fresh, monkeypatch):
     texts = [kernel("k", f"b0[0] = {i};") for i in range(20)]
     machine_code.check(texts, every=False)
     assert sorted(a for a, _ in made) == [75, 80, 90] and sum(n for _, n in made) == 20
-    assert machine_code.drawn(kernel("k", "wgmma_fence();"), b"x") == (90,)
+    assert machine_code.drawn(kernel("k", "wgmma_fence();"), b"x") == 90
 
 
 @installed
