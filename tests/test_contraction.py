@@ -62,6 +62,16 @@ def test_several_blocks_of_rows_and_of_the_depth(form: str) -> None:
     check(g, [out], code=code, threads=(1, 2, 3))
 
 
+@pytest.mark.parametrize("form", ("packed", "rows", "dots", "packed parts"))
+def test_a_row_is_reduced_once_for_all_that_is_made_of_it(form: str) -> None:
+    """The sum of exponentials is given the maximum."""
+    g = Draw()
+    outputs, anchors = CASES["softmax_rows"](g)
+    code = lowered(g, outputs, anchors, tile=FORMS[form])
+    source = (code.core.source if code.core else "") + code.source
+    assert source.count("vf_hmax(") == 1 and "r1[i] = " in source and "r0[i]);" in source
+
+
 @pytest.mark.parametrize("columns", (75, 400))
 def test_cuts_of_a_deep_product_are_wide_where_rows_are_put_in_place_for_each(columns) -> None:
     """As wide as makes that little: A lies by columns, and is turned."""

@@ -37,28 +37,29 @@ def test_exact_is_best_under_every_profile(profile):
 
 
 def test_kernels_of_a_layer():
-    """Projections as one product, scores, softmax in the product with values, two linear layers
-    with their epilogues, two norms; around them embeddings and pooling."""
+    """Projections as one product, scores, their softmax, which would take each exponential twice
+    in the product with values, two linear layers with their epilogues, two norms; around them
+    embeddings and pooling."""
     cover = extract(classes_of(encoder(2)), COSTS)
     names = ["+".join(sorted(o for o in ops(k) if o in ("Gather", "Contract", "Softmax", "Gelu",
                                                          "LayerNorm", "SumReduce")))
              for k in cover.kernels]
-    layer = ["Contract+Contract+Contract", "Contract", "Contract+Softmax", "Contract", "LayerNorm",
-             "Contract+Gelu", "Contract", "LayerNorm"]
-    assert names[0] == "Gather+Gather+LayerNorm" and names[1:17] == layer * 2
+    layer = ["Contract+Contract+Contract", "Contract", "Softmax", "Contract", "Contract",
+             "LayerNorm", "Contract+Gelu", "Contract", "LayerNorm"]
+    assert names[0] == "Gather+Gather+LayerNorm" and names[1:19] == layer * 2
 
 
 def test_repeated_layers_cost_what_one_costs():
     """Of two the weights come from memory already, as those of more do."""
     two, three, four = (extract(classes_of(encoder(n)), COSTS) for n in (2, 3, 4))
-    assert len(four.kernels) - len(three.kernels) == len(three.kernels) - len(two.kernels) == 8
+    assert len(four.kernels) - len(three.kernels) == len(three.kernels) - len(two.kernels) == 9
     assert four.seconds - three.seconds == pytest.approx(three.seconds - two.seconds, rel=1e-3)
 
 
 def test_six_layers_have_few_candidates_and_no_gap():
     cover = extract(classes_of(encoder(6)), COSTS)
     assert cover.gap == 0.0 and cover.stats["missed_budget"] == 0
-    assert len(cover.kernels) <= 52 and cover.stats["candidates"] < 500
+    assert len(cover.kernels) <= 58 and cover.stats["candidates"] < 500
 
 
 def test_operand_order_does_not_matter():

@@ -17,6 +17,7 @@ from tegg.backends.cpu.attention_forms import AttentionForms, attention_row
 from tegg.backends.cpu.direct_forms import DirectForms, direct_templates
 from tegg.backends.cpu.loop_forms import LoopForms, loops_row
 from tegg.backends.cpu.narrow_forms import NarrowForms, narrow_templates
+from tegg.backends.cpu.symmetric_forms import SymmetricForms, symmetric_row
 from tegg.backends.cpu.target import Cpu
 from tegg.backends.cpu.templates import Forms, templates, tile_of
 from tegg.dim import dim, evaluate as evaluate_size
@@ -47,10 +48,10 @@ class Wide(Cpu):
         super().__init__()
         self.only, self.threads = only, threads
         self.ops = (*templates(WIDE), *narrow_templates(16), attention_row(WIDE),
-                    *direct_templates(16), loops_row())
+                    *direct_templates(16), loops_row(), symmetric_row(WIDE))
         self.providers = (Forms(WIDE), NarrowForms(WIDE, frozenset()),
                           AttentionForms(frozenset()), Attending((bf16,)),
-                          DirectForms(WIDE, frozenset()), LoopForms())
+                          DirectForms(WIDE, frozenset()), LoopForms(), SymmetricForms())
 
     def identity(self) -> str:
         return f"{super().identity()} {self.only} {self.threads}"

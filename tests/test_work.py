@@ -12,6 +12,7 @@ from tegg.bits import bits_of
 from tegg.dim import dim
 from tegg.dtype import f32, i64
 from tegg.ir.graph import Graph, Node
+from tegg.ir.op import OPS
 from tegg.kernel.lower import lower
 from tegg.ir.demand import Values
 from tegg.ir.work import Step, WorkModel
@@ -164,6 +165,32 @@ def test_a_prologue_is_evaluated_for_each_panel():
     assert demand(g, y, panel=2048).evaluations == ROWS * COLUMNS
     assert demand(g, y, panel=512).evaluations == 3 * ROWS * COLUMNS
     assert [p.extents.flops for p in demand(g, y).products] == [2 * ROWS * 1200 * COLUMNS]
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_product_has_no_room_for_exponentials_of_its_rows(apart):
+    """They are taken for the sum of a row, and again where it is packed; or are a stage's."""
+    def operations(multiplied: bool) -> float:
+        g = Graph()
+        soft = row(g, "Softmax", matrix(g), 1)
+        out = linear(g, soft, 32, "w") if multiplied else soft
+        values = Values.of({n.id: n.shape for n in g.nodes}, {n.id: n.dtype for n in g.nodes},
+                           g.table)
+        found = WorkModel(values, {}, apart=apart).demand([out.id], body_of(g, [out]))
+        return sum(n for _, n in found.loops)
+
+    least = OPS["Exp2"].cost * ROWS * COLUMNS
+    assert (operations(True) - operations(False) >= least) == (not apart)
+
+
+def test_what_is_kept_does_not_depend_on_what_was_measured():
+    """Lowering keeps what its row calls dear."""
+    g = Graph()
+    soft = row(g, "Softmax", matrix(g), 1)
+    values = Values.of({n.id: n.shape for n in g.nodes}, {n.id: n.dtype for n in g.nodes}, g.table)
+    step = body_of(g, [soft])[soft.id]
+    late = [WorkModel(values, cost).footprint(soft.id, step).late for cost in ({}, {"Exp2": 1.0})]
+    assert late[0] == late[1] < 2
 
 
 def test_siblings_pack_their_operand_once():

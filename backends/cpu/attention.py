@@ -20,6 +20,7 @@ from tegg.backends.cpu.emit import C
 from tegg.backends.cpu.templates import abreast, register
 from tegg.dim import Dim
 from tegg.dtype import DType
+from tegg.errors import LoweringError
 from tegg.ir.graph import Graph, Node
 from tegg.kernel.attention_classify import Attention, classify_attention
 from tegg.kernel.attention_work import attention_work
@@ -48,6 +49,9 @@ def lower_attention(graph: Graph, outputs: Sequence[Node], anchors: Sequence[Nod
     slots = slots_of(graph, outputs, anchors)
     if not slots.live:
         return nothing(name)
+    if any(a.op.name == "CpuSymmetric" for a in anchors):
+        raise LoweringError("scores of attention are summed block by block, and none of them is "
+                            "stored twice; take them for those of any product")
     attention = classify_attention(graph, slots.live, anchors, language.native, slots.slots)
     work, general = attention_work(attention), generalized(attention, blocks.rows)
     if general is None:

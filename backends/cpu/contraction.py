@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
+from tegg.backends.cpu import symmetric
 from tegg.backends.cpu.contraction_axis import Axis
 from tegg.backends.cpu.contraction_ends import (
     FIRST, Core, CoreHooks, CoreText, Ends, core_of, declared)
@@ -136,6 +137,8 @@ class _Kernel:
         hooks = text.hooks
         params = hooks.params(self.symbols)
         hooks.row_values(params)
+        if self.params.symmetric:
+            symmetric.check(text)
         if self.core is None and (core := core_of(text)) is not None:
             return self._over(core, text, params)
         parts = self._operands(text, params) + (
@@ -204,10 +207,11 @@ class _Kernel:
                 kinds = ("_n", "_n_left") if not along_k[t.anchor] else (
                     "_k", "" if packed else "_k_left")
                 hooks.operand_b(params, t, axis, kinds, self.params.ahead)
-        transposes = packed and (along_m or any(along_k.values()))
+        transposes = packed and (along_m or any(along_k.values()) or self.params.symmetric)
         parts = [text.transpose()] if transposes else []
         parts += [text.fill("split", A_COST=str(4 + int(self.shape.a_cost)),
-                            B_COST=str(4 + int(self.shape.b_cost) if self.params.inline else 0)),
+                            B_COST=str(4 + int(self.shape.b_cost) if self.params.inline else 0),
+                            **symmetric.shares(self.params)),
                   text.products() if packed else "", text.fill("pace") if packed else "",
                   text.operand_a(along_m)]
         for i, (g, axis) in enumerate(zip(c.groups, hooks.columns)):

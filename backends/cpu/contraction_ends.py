@@ -93,8 +93,9 @@ def _is_single(c: Contraction, shape: GemmShape, params: GemmParams) -> bool:
     are not packed, a batch of them."""
     terms = [t for g in c.groups for t in g.terms]
     columns, depth = shape.n[0], shape.k
-    return (params.parts == 1 and _rows_as_sums(params) and len(terms) == 1
-            and (params.form != "packed" or not c.batch and shape.batch == 1) and bool(c.k)
+    return (params.parts == 1 and not params.symmetric and _rows_as_sums(params)
+            and len(terms) == 1 and bool(c.k)
+            and (params.form != "packed" or not c.batch and shape.batch == 1)
             and bool(c.groups[0].n) and isinstance(columns, int) and isinstance(depth, int)
             and columns * depth >= _LARGE and depth >= _DEEP)
 

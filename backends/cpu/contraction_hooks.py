@@ -160,7 +160,13 @@ class Hooks:
         self.rows = tuple(rows)
         for r in self.rows:
             axes = self._axes_of(r)
-            self.hook(r.name, params, axes, [r.value], (), None, False, {})
+            given = {e.value.id: ("const " + self.scalar(e.value.dtype), e.name)
+                     for e in self.rows_below(r)}
+            self.hook(r.name, params, axes, [r.value], (), None, False, given)
+
+    def rows_below(self, r: RowValue) -> list[RowValue]:
+        """The row values that one is computed from, which its function is given."""
+        return [e for e in self.rows_in(r.value.args) if e is not r]
 
     def _axes_of(self, r: RowValue) -> list[Axis]:
         if r.side == "batch":

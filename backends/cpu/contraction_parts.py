@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tegg.backends.cexpr import dim
+from tegg.backends.cpu import symmetric
 from tegg.backends.cpu.contraction_axis import Axis
 from tegg.backends.cpu.contraction_hooks import RowValue
 from tegg.backends.cpu.c_templates import indented
@@ -79,7 +80,8 @@ class Parts:
             terms = "\n".join(t.fill("term", x=str(term.anchor), choose=t.choose(n),
                                      next=t.next(term, i, False), **names)
                               for n, term in enumerate(g.terms))
-            groups.append(t.fill("group_parts", terms=terms, TERMS=str(t.most_terms()), **names))
+            groups.append(t.fill("group_parts", terms=terms, TERMS=str(t.most_terms()), **names,
+                                 **symmetric.in_parts(t, i)))
         rows = self._a_rows()
         return t.fill("parts", panel_counts=t.panel_counts(), panels=f"from{len(h.columns)}",
                       panel_sizes=indented(sizes, 2), panel_pointers=indented(pointers, 2),
@@ -109,7 +111,7 @@ class Parts:
             mine = t.result_rows(g)
             rows.update({r.name: r for r in mine})
             tiles = ", ".join(f"t + {n} * {tile}" for n in range(len(g.terms)))
-            more = {} if packed else {"before": dim(self._columns(i))}
+            more = symmetric.in_whole(t, i) if packed else {"before": dim(self._columns(i))}
             groups.append(t.fill(group, g=str(i), PARTS=str(p.parts), tile_pointers=tiles,
                                  terms_here=str(len(g.terms)), row_pointers=t.row_pointers(mine),
                                  **more, **names))

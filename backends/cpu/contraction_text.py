@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tegg.backends.cexpr import REGISTER, Expressions, dim
-from tegg.backends.cpu import pieces
+from tegg.backends.cpu import pieces, symmetric
 from tegg.backends.cpu.c_templates import indented, within
 from tegg.backends.cpu.contraction_axis import Axis
 from tegg.backends.cpu.contraction_extents import multiple, vectors_of_panels, whole_vectors
@@ -17,6 +17,7 @@ from tegg.kernel.ahead import PAGE
 from tegg.kernel.contraction_classify import Group, Term
 from tegg.kernel.value import reachable
 
+_TURNED = 32  # rows of sums that are turned at once: two lines of each row that they go to
 _ON = 1024  # bytes by which rows of B that are read side by side are asked for ahead
 
 
@@ -57,7 +58,7 @@ class Text(Words):
             if r.side == "batch":
                 arrays.append(f"{r.name}[0] = {self._row_call(r, None)};")
         if beside := self._side("n", rows):
-            fills = " ".join(f"{r.name}[j] = {self._row_call(r, axis)};" for r in beside)
+            fills = " ".join(f"{r.name}[j] = {self._row_call(r, axis, 'j')};" for r in beside)
             arrays.append(f"for (int64_t j = 0; j < {columns}; j++) {{ {axis.of(at)} {fills} }}")
         c = "c" if skinny else "j"
         places = ", ".join(f"{n}_[{h.dialect.width}]" for n in axis.names)
@@ -124,8 +125,14 @@ class Text(Words):
             n_args=axis.args, n_args_end=axis.args.rstrip(", "), n_last=axis.names[-1],
             n_extent=dim(axis.count if flat else axis.extents[-1]),
             n_carry="" if flat else axis.carry(), values=order)
-        return self.fill("finish", whole=self._whole(number, axis, order, flat), **words,
-                         rest="" if self._full(axis) else self.fill("finish_rest", **words))
+        full = self._full(axis) and not self.params.symmetric  # else rows of tiles that are turned
+        text = self.fill("finish", whole=self._whole(number, axis, order, flat), **words,
+                         rest="" if full else self.fill("finish_rest", **words))
+        if not self.params.symmetric:
+            return text
+        return text + self.fill("mirror", g=str(number), TURNED=str(_TURNED),
+                                row_params=self._params_of(rows),
+                                row_pointers=self.row_pointers(rows))
 
     def _whole(self, number: int, axis: Axis, order: str, flat: bool) -> str:
         """A whole panel in a loop of known length, where one variable counts the columns."""
@@ -187,7 +194,7 @@ class Text(Words):
                               for n in range(len(g.terms)))
             groups.append(self.fill(
                 "group", terms=terms, tile_pointers=tiles, to=f"from{i + 1}",
-                asks=self.asks(i, g, axis),
+                asks=self.asks(i, g, axis), **symmetric.in_tiles(self, i),
                 row_pointers_i=self.row_pointers(self.result_rows(g), "i"), **{"from": start},
                 **more))
         return "\n".join(groups)
@@ -344,6 +351,7 @@ class Text(Words):
                       batch_arrays=_only("batch != batch_here", self.batch_arrays()))
         return self.fill(
             "stage_packed" if packs else "stage_shared", panel_counts=self.panel_counts(),
+            highest=symmetric.highest(self.params),
             TERMS=str(self.most_terms()), panels=f"from{len(self.hooks.columns)}",
             **around_tiles(self.params.held), **(inline if packs else shared),
             panel_args="".join(args), array_sizes=self.array_room(str(self.params.rows)),

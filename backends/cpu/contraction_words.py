@@ -64,6 +64,7 @@ class Words:
             DEEP=deep(h.k.count, p.held), LANES=str(p.lanes), MC=str(p.rows), SPAN=str(p.span),
             PIECE=str(p.piece), BYTES=str(p.lanes * d.itemsize),
             GROUPS=str(p.nr // h.dialect.width), **shares(p, d), PANELS=str(p.panels),
+            TILES=str(p.tiles),
             M=dim(h.m.count), K=dim(h.k.count), B=dim(h.batch.count), KO=steps, AS=stride,
             K_outer=dim(h.k.extents[0]),
             k_inner=dim(inner), k_open=outer_loops(h.k), k_last=h.k.names[-1],
@@ -94,10 +95,12 @@ class Words:
                 out += f", {r.name}[{at.get(r.side, '0')}]"
         return out
 
-    def _row_call(self, r: RowValue, axis: Axis | None) -> str:
+    def _row_call(self, r: RowValue, axis: Axis | None, at: str = "0") -> str:
+        """The element ``at`` of a row value. Those that it is computed from come before it."""
         args = self.hooks.batch.args + (axis.args if axis else "")
-        every = ", ".join(filter(None, [self.hooks.args(self.symbols), args.rstrip(", ")]))
-        return f"{self.hooks.name}_{r.name}({every})"
+        below = [f"{e.name}[{at if e.side == r.side else '0'}]" for e in self.hooks.rows_below(r)]
+        every = [self.hooks.args(self.symbols), args.rstrip(", "), *below]
+        return f"{self.hooks.name}_{r.name}({', '.join(filter(None, every))})"
 
     def _side(self, side: str, rows: Sequence[RowValue] | None = None) -> list[RowValue]:
         return [r for r in (self.hooks.rows if rows is None else rows) if r.side == side]
@@ -125,7 +128,7 @@ class Words:
         if not rows:
             return ""
         m = self.hooks.m
-        fills = " ".join(f"{r.name}[i] = {self._row_call(r, m)};" for r in rows)
+        fills = " ".join(f"{r.name}[i] = {self._row_call(r, m, 'i')};" for r in rows)
         return f"    for (int64_t i = 0; i < rows; i++) {{ {m.of('row + i')} {fills} }}"
 
     def batch_arrays(self, kept: Sequence[RowValue] | None = None) -> str:

@@ -43,7 +43,7 @@ class _Panels:
         return Execution(2.0 * e.batch * deep * done * self.width,
                          rows * vectors / self._slots(rows, vectors),
                          max(1, e.batch * across * tall), packed,
-                         packed if e.batch == 1 else packed // e.batch,
+                         packed // max(1, e.batch),
                          itemsize=self.held.itemsize)
 
     def _slots(self, rows: int, vectors: int) -> float:
@@ -66,7 +66,7 @@ class _Tiles:
         a, b = rows // TILE, vectors
         return Execution(2.0 * e.batch * deep * tall * rows * across * vectors * TILE,
                          2 * a * b / max(2 * a * b, a + b + 2), max(1, e.batch * across * tall),
-                         packed, packed if e.batch == 1 else packed // e.batch,
+                         packed, packed // max(1, e.batch),
                          itemsize=self.held.itemsize)
 
 

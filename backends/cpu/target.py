@@ -30,6 +30,7 @@ from .loop_forms import LoopForms, loops_row
 from .narrow_forms import NarrowForms, narrow_templates
 from .plain import generalized, given
 from .program import Program, Step, copy_step, steps_of, with_barriers
+from .symmetric_forms import SymmetricForms, symmetric_row
 from .templates import Forms, templates
 from .threads import cores, threads
 from .winograd_forms import WinogradForms, winograd_row
@@ -53,11 +54,12 @@ class Cpu:
         has = instructions(self.toolchain.features, width) if has is None else has
         self.features = frozenset({f"lanes={width}", *has})
         self.ops = (*templates(registers), *narrow_templates(width), attention_row(registers),
-                    *direct_templates(width), loops_row(), winograd_row(width))
+                    *direct_templates(width), loops_row(), winograd_row(width),
+                    symmetric_row(registers))
         self.providers = (Forms(registers), NarrowForms(registers, self.features),
                           AttentionForms(self.features), Attending((bf16,)),
                           DirectForms(registers, self.features), LoopForms(),
-                          WinogradForms(registers))
+                          WinogradForms(registers), SymmetricForms())
 
     def complete(self) -> Cpu:
         """With all instructions for narrow products."""

@@ -43,7 +43,7 @@ def register(d: DType) -> DType:
 
 # ---- what each form executes
 @dataclass(frozen=True, slots=True)
-class _Packed:
+class Packed:
     """Register tiles over packed panels."""
 
     registers: Registers
@@ -63,7 +63,7 @@ class _Packed:
         return Execution(2.0 * e.batch * e.k * padded * lanes,
                          max(1, padded) / max(1, tall * slots),
                          max(1, e.batch * units * (tall if parts == 1 else 1)), packed,
-                         0 if parts > 1 else packed if e.batch == 1 else packed // e.batch,
+                         0 if parts > 1 else packed // max(1, e.batch),
                          *_partial(e.batch * tall * rows * panels * vectors * lanes, parts))
 
 
@@ -128,7 +128,7 @@ def templates(registers: Registers) -> tuple[Op, ...]:
     width = registers.width
     return (
         template("CpuPacked", (("rows", "int"), ("vectors", "int"), ("parts", "int")),
-                 _Packed(registers), "register tiles over packed panels of the second operand"),
+                 Packed(registers), "register tiles over packed panels of the second operand"),
         template("CpuRows", (("vectors", "int"), ("asked", "int")), _Rows(width),
                  "few rows: the second operand is read row by row, where it lies"),
         template("CpuDots", (("rows", "int"), ("parts", "int"), ("asked", "int")), _Dots(width),
@@ -137,6 +137,8 @@ def templates(registers: Registers) -> tuple[Op, ...]:
 
 _TILES = MappingProxyType({
     "CpuPacked": lambda rows, vectors, parts: Tile("packed", rows, vectors, parts),
+    "CpuSymmetric": lambda rows, vectors, parts: Tile("packed", rows, vectors, parts,
+                                                      symmetric=True),
     "CpuRows": lambda vectors, asked: Tile("rows", vectors=vectors, asked=bool(asked)),
     "CpuDots": lambda rows, parts, asked: Tile("dots", rows, parts=parts, asked=bool(asked))})
 

@@ -137,10 +137,21 @@ class Cones:
             body.update(p.body)
         if not leaves.isdisjoint(body):
             return leaves, None
+        if node.op.kind == "attention":
+            body = {k: self._beside(k, n) for k, n in body.items()}
         body[c] = node
         if not self.legality.allows(c, body):
             return leaves, None
         return leaves, body
+
+    def _beside(self, c: int, node: ENode) -> ENode:
+        """The e-node, or in the place of a product that stands alone in its kernel the form of it
+        that looks best among those that do not."""
+        if not node.op.alone:
+            return node
+        others = [n for n in self.roles.nodes[c] if n.op.kind == node.op.kind and not n.op.alone
+                  and (n.args, n.attrs[0]) == (node.args, node.attrs[0])]
+        return min(others, key=lambda n: self.pricer.rough(n, c), default=node)
 
     def _packs(self, leaves: frozenset[int], body: Body) -> bool:
         """Whether a body reads panels in place of leaves that have storage forms."""

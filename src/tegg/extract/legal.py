@@ -74,7 +74,7 @@ class Legality:
         to one.
         """
         first = body[anchors[0]]
-        if len(anchors) > self.limits.siblings or any(
+        if len(anchors) > (1 if first.op.alone else self.limits.siblings) or any(
                 body[c].args[0] != first.args[0] or body[c].op is not first.op
                 or body[c].attrs != first.attrs for c in anchors):
             return False
@@ -94,7 +94,8 @@ class Legality:
             return False
         scores, values = body[heads[0]].args
         inside = {c: body[c] for c in body if c in below(scores, body)}
-        if anchors[0] not in inside or anchors[0] in below(values, body):
+        if (anchors[0] not in inside or anchors[0] in below(values, body)
+                or body[anchors[0]].op.alone):
             return False
         made = self._moved(anchors, inside)
         return made is not None and self._moved(heads, {

@@ -59,8 +59,8 @@ def _one_form(cones: Cones, outs: tuple[int, ...], leaves: frozenset[int],
     """The body with all of its contractions in one form, or None where they share none."""
     anchors = products(body)
     forms = [{form_of(n): n for n in cones.roles.nodes[c]
-              if n.op.kind == "contract" and not n.op.staged and (n.args, n.attrs[0]) == (
-                  body[c].args, body[c].attrs[0])} for c in anchors]
+              if n.op.kind == "contract" and not (n.op.staged or n.op.alone)
+              and (n.args, n.attrs[0]) == (body[c].args, body[c].attrs[0])} for c in anchors]
     shared = [f for f in forms[0] if all(f in other for other in forms)]
     bodies = [{**body, **{c: own[f] for c, own in zip(anchors, forms)}} for f in shared]
     return min(bodies, key=lambda b: cones.pricer.price(outs, leaves, b)[0], default=None)

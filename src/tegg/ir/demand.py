@@ -50,7 +50,8 @@ class Footprint:
     """How an idiom over an axis reads its operands: per operand ``(index, pass, share)``.
 
     The rest per element of the result, from the expansion. late, late_evaluations: what is done
-    in the last pass, and so again in each further pass that wants the result.
+    in the last pass, and so again in each further pass that wants the result. again: operations
+    that are done once more where nothing is kept from pass to pass.
     """
 
     reads: tuple[tuple[tuple[int, int, float], ...], ...]
@@ -59,6 +60,7 @@ class Footprint:
     evaluations: float
     late: float
     late_evaluations: float
+    again: float = 0.0
 
 
 @dataclass(slots=True)

@@ -46,6 +46,7 @@ class Op:
     code: how languages write it, for rows that are not tegg's own (``ir/code.py``).
     tolerance: multiple of the dtype's own tolerance that a backend may differ by.
     staged: whether a kernel writes the result whole before anything can read it.
+    alone: of a template, whether a kernel of its form makes no other product.
     same_bits: whether it gives the bits of its expansion, up to the order of sums and products
       along an axis, which is free.
     """
@@ -64,6 +65,7 @@ class Op:
     commutative: bool = False
     doc: str = ""
     staged: bool = False
+    alone: bool = False
     same_bits: bool = False
     template: Callable | None = None
     code: tuple[Code, ...] = ()

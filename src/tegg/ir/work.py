@@ -11,6 +11,7 @@ it packs them, once per panel of the other side.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -86,15 +87,16 @@ class WorkModel:
                           {n.id: n.dtype for n in graph.nodes}, self.values.table)
         body = {n.id: Step(n.op, tuple(a.id for a in n.args), n.attrs)
                 for n in graph.reachable([root]) if n.op.name != "Input"}
-        model = WorkModel(inner, self.cost, self.keep, self.load, self.panel)
-        walk = _Walk(model, (root.id,), body)
-        walk.run()
+        walk, anew = (_Walk(WorkModel(inner, self.cost, keep, self.load, self.panel), (root.id,),
+                            body) for keep in (self.keep, math.inf))
+        kept, forgotten = (sum(n for _, n in w.run().loops) for w in (walk, anew))
         reads = tuple(tuple((index, turn, count / max(1, inner.size[a.id]))
                             for (index, turn), count in sorted(walk.need.get(a.id, {}).items()))
                       for a in args)
         size = max(1, inner.size[root.id])
         return Footprint(reads, walk.after[root.id], walk.out.values, walk.out.evaluations / size,
-                         walk.late / size, walk.late_evaluations / size)
+                         walk.late / size, walk.late_evaluations / size,
+                         max(0.0, forgotten - kept) / size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,8 @@ class _Walk:
         self.model, self.outs, self.body = model, outs, body
         self.size = model.values.size
         self.after: dict[int, int] = {}      # the pass after which a value is known
-        self.depth: dict[int, float] = {}    # operations per element down to loads and kept values
+        # Operations per element down to loads and kept values, as lowering counts them.
+        self.depth: dict[int, float] = {}
         self.need: dict[int, Keys] = {}
         self.paths: dict[tuple, int] = {}    # (index, step) -> index
         self.anywhere: set[int] = set()      # of these, by which neighbours lie anywhere in a row
@@ -124,6 +127,8 @@ class _Walk:
         self.reductions = Reductions(model.values, body)
         self.out = Demand()
         self.seen = seen_share(body)
+        # Operands and results of a product have no room for rows, but where those are stages.
+        self.keeps = model.apart or all(n.op.kind not in PRODUCTS for n in body.values())
         self.dealt = False  # whether an attention says what threads share: its scores do not
 
     def run(self) -> Demand:
@@ -173,7 +178,7 @@ class _Walk:
             self.after[c], self.depth[c] = 0, 0.0
         else:
             self.after[c] = before
-            self.depth[c] = self.model.weight(node.op) + sum(depths)
+            self.depth[c] = node.op.cost + sum(depths)
 
     def _depth(self, a: int) -> float:
         if a not in self.body:
@@ -203,7 +208,7 @@ class _Walk:
         if kind == "movement":
             self._move(c, node, keys)
             return
-        if len(keys) > 1 and self._worth(c, keys):
+        if len(keys) > 1 and self.keeps and self._worth(c, keys):
             keys = self._kept(c, keys)
         self.out.values += len({index for index, _ in keys})
         if kind in PRODUCTS:
@@ -278,7 +283,8 @@ class _Walk:
             once = sum(first.values())
             wide = max(1.0, self.size[node.args[0]] / max(1, self.size[c]))  # of a mean
             results = once * foot.passes / max(1, self._extent(c, node))
-            operations = (once * weight * wide + (count - once) * foot.late
+            again = 0.0 if self.keeps else once * foot.again
+            operations = (once * weight * wide + (count - once) * foot.late + again
                           + self._closed(c, node) * results)
             evaluations = once * foot.evaluations + (count - once) * foot.late_evaluations
         else:

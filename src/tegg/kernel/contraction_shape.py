@@ -41,7 +41,8 @@ class Tile:
     passing: panels pass by, whatever they are packed from. held: how ``packed`` holds operands that
     are narrower than their sums. asked: a B that is not packed is asked for ahead of its use, so
     that a single row of A may go through it in the order in which it lies; else several runs of it
-    are read side by side, which hardware follows by itself.
+    are read side by side, which hardware follows by itself. symmetric: columns of B are rows of A,
+    so that the tiles of ``packed`` below the diagonal are those above it, turned.
     """
 
     form: Form
@@ -51,6 +52,7 @@ class Tile:
     held: Held | None = None
     passing: bool = False
     asked: bool = True
+    symmetric: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +95,9 @@ class GemmParams:
     set aside. piece: panels packed together. inline: B is packed by the thread that uses it.
     in_place: A is read where it lies. abreast: rows of A that ``dots`` takes at once. together:
     runs of a B that is read where it lies, which are read side by side. panels: that are multiplied
-    at once where one tile holds all rows. held, asked: as of the tile. passing: a thread packs one
-    piece of a block of B, multiplies it by ``tall`` rows, and packs the next in its place.
+    at once where one tile holds all rows. held, asked, symmetric: as of the tile. passing: a thread
+    packs one piece of a block of B, multiplies it by ``tall`` rows, and packs the next in its
+    place.
     """
 
     form: Form
@@ -114,6 +117,7 @@ class GemmParams:
     held: Held | None = None
     panels: int = 1
     asked: bool = True
+    symmetric: bool = False
 
     @property
     def ahead(self) -> int:
@@ -124,6 +128,12 @@ class GemmParams:
     def nr(self) -> int:
         """Columns of a register tile, and of a panel."""
         return self.nv * self.lanes
+
+    @property
+    def tiles(self) -> int:
+        """Register tiles whose sums are held until they are stored: one of each panel at hand, or
+        those of all rows of a panel, which are stored turned as well."""
+        return self.rows // self.mr if self.symmetric else self.panels
 
     @property
     def tall(self) -> int:
@@ -167,7 +177,9 @@ def blocked(shape: GemmShape, tile: Tile, registers: Registers) -> GemmParams:
     return GemmParams(form, lanes, mr, nv, depth, rows,
                       max(1, _SUMS // sums), _piece(shape, nv * lanes, passing), inline, in_place,
                       parts=tile.parts, passing=passing, held=tile.held,
-                      panels=1 if passing else _panels(shape, tile, lanes, registers))
+                      panels=1 if passing or tile.symmetric else _panels(shape, tile, lanes,
+                                                                         registers),
+                      symmetric=tile.symmetric)
 
 
 def dots_at_once(rows: int, depth: Dim) -> int:
@@ -201,7 +213,8 @@ def _panels(shape: GemmShape, tile: Tile, lanes: int, registers: Registers) -> i
 def _passing(shape: GemmShape, tile: Tile) -> bool:
     """Whether few enough rows of an A that is read where it lies meet each panel of a B that is
     packed in a run: then panels need not leave the cache."""
-    return (tile.parts == 1 and isinstance(shape.m, int) and shape.m <= _MANY
+    return (tile.parts == 1 and not tile.symmetric
+            and isinstance(shape.m, int) and shape.m <= _MANY
             and shape.batch == 1 and not shape.b_constant
             and hint(shape.k) * sum(map(hint, shape.n)) * shape.accumulator.itemsize > _FAR)
 
@@ -257,6 +270,8 @@ def estimate(shape: GemmShape, params: GemmParams, threads: int = 1) -> GemmEsti
         return GemmEstimate(flops, 0.0, min(threads, max(1, columns // params.lanes)), 1.0)
     padded = sum(-(-n // params.lanes) * params.lanes * t for n, t in across)
     flops = 2.0 * batch * -(-m // params.mr) * params.mr * padded * k
+    if params.symmetric:
+        flops *= upper_share(m, params.mr, params.nr)
     panels = sum(-(-n // params.nr) for n, _ in across)
     tall = -(-m // params.mr)
     _, by_rows, by_columns = _grid(batch, tall, panels, threads)
@@ -270,6 +285,13 @@ def estimate(shape: GemmShape, params: GemmParams, threads: int = 1) -> GemmEsti
         repeats *= max(1, -(-(-(-tall // by_rows) * params.mr) // params.tall))
     return GemmEstimate(flops, packed * (batch if shape.b_batched else 1) * repeats,
                         float(by_columns * passes), float(repeats))
+
+
+def upper_share(m: int, rows: int, columns: int) -> float:
+    """Of the register tiles of a square of m by m, how many are not all below the diagonal."""
+    tall, across = -(-m // rows), -(-m // columns)
+    above = sum(min(tall, -(-(q + 1) * columns // rows)) for q in range(across))
+    return above / max(1, tall * across)
 
 
 def _grid(batch: int, rows: int, columns: int, threads: int) -> tuple[int, int, int]:

@@ -113,7 +113,7 @@ class Compiler:
             else:
                 parts += [_digest(path) for path, _ in rule_files(source)]
         parts += [f"{op.name} {op.kind} {op.arity} {op.attrs} {op.cost} {op.commutative} "
-                  f"{op.staged} {op.same_bits} {op.code}"
+                  f"{op.staged} {op.alone} {op.same_bits} {op.code}"
                   for op in self.ops]
         parts += [_written(f) for op in self.ops
                   for f in (op.shape, op.dtype, op.meaning, op.expand) if f is not None]
