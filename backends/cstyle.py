@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import contextmanager
 
-from tegg.backends.cexpr import REGISTER, constant, dim, number
+from tegg.backends.cexpr import REGISTER, Dialect, constant, dim, number
 from tegg.backends.cmemory import Memory
 from tegg.bits import bits_of
 from tegg.dim import Dim, exact_div, upper_bound
-from tegg.kernel.index import Var
+from tegg.kernel.index import Algebra, Var
 from tegg.kernel.loops import (
     Accumulate,
     Ahead,
@@ -35,6 +35,10 @@ _STACK = 1 << 16  # bytes of one scratch array up to which it stands on the stac
 
 class Printer(Memory):
     """Prints statements into lines. One printer per function, or per hook body."""
+
+    def __init__(self, dialect: Dialect, algebra: Algebra) -> None:
+        super().__init__(dialect, algebra)
+        self._around: dict[int, Var | None] = {}  # reduction -> the vector loop that it starts in
 
     def block(self, stmts: Sequence[Stmt]) -> None:
         for s in stmts:
@@ -201,6 +205,7 @@ class Printer(Memory):
 
     def _start(self, s: Start) -> None:
         r, first = s.value, self._identity(s.value)
+        self._around[r.id] = self.at.vector
         lanes, letter = self.is_vector(r), REGISTER[r.dtype.name]
         given = r.args[1] if r.op == "scan" and len(r.args) > 1 else None
         for u in self._copies_of(r):
@@ -218,10 +223,14 @@ class Printer(Memory):
         for u in range(s.partials):
             self.line(f"{self._type(r.dtype, True)} p{r.id}_{u} = v{letter}_splat({first});")
 
+    def _across(self, r: Val) -> bool:
+        """Whether lanes hold terms of a reduction: it starts outside of the loop that they follow.
+        Inside of it they hold results, also where the loop is over a variable of its own."""
+        return self.at.vector is not None and self.at.vector != self._around[r.id]
+
     def _accumulate(self, s: Accumulate) -> None:
         r, letter = s.value, REGISTER[s.value.dtype.name]
-        at = self.at
-        if at.vector is not None and at.vector in r.attr.vars:
+        if self._across(r):
             for u in range(self.at.copies):
                 new = self._joined(s, f"p{r.id}_{u}", u, True)
                 if self.tail(u):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 
 import pytest
+from tegg.bits import bits_of
+from tegg.dtype import f64
 from tegg.testing.draw import Draw
 from kernels import build, check
 from tegg.backends.cpu.emit import C
@@ -50,6 +52,13 @@ def pad_inside(g):
 @case
 def pad_zero(g):
     return [g.mul(g.padded(g.x(5, 40), (1, 2), (3, 21)), 3.0)]
+
+
+@case
+def norms_of_short_rows_apart(g):
+    """Statistics of rows by vectors of rows, then by vectors along rows, with the mean again."""
+    x = g.slice(g.x(64, 7), (0, 64, 1), (1, 7, 3))
+    return [g.op("Normalize", x, 1, bits_of(0.1, f64))]
 
 
 @case

@@ -148,7 +148,7 @@ class WidePrinter(Printer):
 
     def _accumulate(self, s: Accumulate) -> None:
         """A thread's neighbours are summed one after the other."""
-        if self.at.vector is None or self.at.vector not in s.value.attr.vars:
+        if not self._across(s.value):
             super()._accumulate(s)
             return
         r = s.value
