@@ -193,6 +193,27 @@ def test_what_is_kept_does_not_depend_on_what_was_measured():
     assert late[0] == late[1] < 2
 
 
+@pytest.mark.parametrize("axis, apart", [(0, True), (1, False)])
+@pytest.mark.parametrize("statistic", ["Normalize", "MaxReduce"])
+def test_rows_that_lie_apart_are_gathered_beside_a_product(axis, apart, statistic):
+    def operations(multiplied: bool, gather: float) -> float:
+        g = Graph()
+        x = matrix(g)
+        x = (row(g, "Normalize", x, axis, bits_of(1e-5, f32)) if statistic == "Normalize" else
+             g.add(x, g.expand(g.op("MaxReduce", x, axis), x.shape)))
+        w = g.input("w", (x.shape[axis], 32), "f32")
+        spec = "m,k;k,n;m,n" if axis else "k,m;k,n;m,n"
+        out = contract(g, x, w, spec, (x.shape[1 - axis], 32)) if multiplied else x
+        values = Values.of({n.id: n.shape for n in g.nodes}, {n.id: n.dtype for n in g.nodes},
+                           g.table)
+        found = WorkModel(values, {}, gather=gather).demand([out.id], body_of(g, [out]))
+        return sum(n for _, n in found.loops)
+
+    more = operations(True, 10.0) - operations(True, 0.0)
+    assert more == (pytest.approx(10 * ROWS * COLUMNS) if apart else 0)
+    assert operations(False, 10.0) == operations(False, 0.0)
+
+
 def test_siblings_pack_their_operand_once():
     g = Graph()
     x = g.op("Sin", matrix(g))

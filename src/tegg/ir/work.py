@@ -20,7 +20,7 @@ from tegg.dim import hint
 from tegg.ir.demand import Demand, Footprint, Values, axis_of
 from tegg.ir.graph import Graph
 from tegg.ir.masks import seen_share
-from tegg.ir.neighbours import Axes, axes_beside
+from tegg.ir.neighbours import Axes, axes_beside, stored
 from tegg.ir.op import PRODUCTS, Op
 from tegg.ir.products import product_of
 from tegg.ir.reading import Keys, anywhere, elements, gathered
@@ -291,8 +291,21 @@ class _Walk:
             last = sum(n for (_, turn), n in keys.items() if turn == self.last)
             self.late += last * weight
             self.late_evaluations += last
+        if not self.keeps and self._rows_apart(c, node):
+            each = self.size[node.args[0]] / max(1, self.size[c])
+            operations += self.model.gather * sum(keys.values()) * each
         self.out.evaluations += evaluations
         self.out.loops.append((dtype, operations))
+
+    def _rows_apart(self, c: int, node) -> bool:
+        """Whether elements of a row that is reduced lie apart. Beside a product rows are reduced
+        one after the other, so that these are gathered; loops have several side by side."""
+        if node.op.kind != "reduce" and not (node.op.kind == "composite"
+                                             and self.model.footprint(c, node).passes):
+            return False
+        (a, *_), shape = node.args, self.model.values.shape[node.args[0]]
+        lies = self.beside[a] if a in self.beside else stored(shape)
+        return axis_of(node) % max(1, len(shape)) not in lies
 
     def _closed(self, c: int, node) -> float:
         """Operations of a result of a reduction, beside those of its elements."""
