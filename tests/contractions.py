@@ -61,6 +61,13 @@ def matmul(g: Draw, x: Node, y: Node) -> Node:
     return product(g, x, y, "a,k;k,n;a,n", x.shape[0], y.shape[1])
 
 
+def by_itself(g: Draw, x: Node, along: bool, turned: bool = False) -> Node:
+    """A batch of matrices, each by itself turned. along: its rows are summed, not its columns."""
+    batch, m = x.shape[0], x.shape[2 if along else 1]
+    one, two = ("b,k,a", "b,k,c") if along else ("b,a,k", "b,c,k")
+    return product(g, x, x, f"{one};{two};{'b,c,a' if turned else 'b,a,c'}", batch, m, m)
+
+
 # ---- where operands come from
 def plain(g: Draw) -> Fragment:
     c = matmul(g, g.x(50, 300), g.x(300, 70))

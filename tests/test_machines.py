@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from contractions import BYTES, CASES as PRODUCTS, FORMS, NARROW, SYMBOLIC
+from contractions import BYTES, CASES as PRODUCTS, FORMS, NARROW, SYMBOLIC, by_itself
 from hypothesis import HealthCheck, given, settings
 from profiles import examples
 from standalone import FLAGS, Fragment, Standalone
@@ -193,7 +193,25 @@ def sorts(width: int) -> list[Fragment]:
     return out
 
 
-OTHERS = {"few filters": (few_filters, 1.0), "transformed": (transformed, SLACK),
+SYMMETRIC = (  # batch, rows, depth, whether rows are summed, parts
+    (1, 77, 50, False, 1), (2, 70, 130, True, 1), (1, 40, 1100, False, 1), (1, 33, 90, True, 3),
+    (3, 1, 5, False, 1))
+
+
+def symmetric(width: int) -> list[Fragment]:
+    """Matrices by themselves turned."""
+    out = []
+    for batch, m, k, along, parts in SYMMETRIC:
+        g = Draw()
+        x = g.x(batch, k, m) if along else g.x(batch, m, k)
+        c = by_itself(g, x, along)
+        y = g.add(c, g.x(batch, m, m))
+        tile = Tile("packed", 5, 2, parts, symmetric=True)
+        out.append(Fragment(g, [y], lower_contraction(g, [y], [c], f"k{len(out)}", C(width), tile)))
+    return out
+
+
+OTHERS = {"symmetric": (symmetric, 1.0), "few filters": (few_filters, 1.0), "transformed": (transformed, SLACK),
           "attentions": (attentions, 4.0),
           "attentions of few": (partial(attentions, kind="rows"), 4.0),
           "sorts": (sorts, 1.0)}

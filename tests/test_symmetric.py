@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from contractions import by_itself
 from hypothesis import given, settings, strategies as st
 from kernels import build, call, check
 from profiles import examples
@@ -135,9 +136,7 @@ def test_any_symmetric_product(batch, m, k, deep, along, before, after, turned, 
     g = Draw()
     x = g.x(batch, k, m, dtype=dtype) if along else g.x(batch, m, k, dtype=dtype)
     x = g.mul(x, x) if before else x
-    one, two = ("b,k,a", "b,k,c") if along else ("b,a,k", "b,c,k")
-    out = product = g.op("Contract", x, x, f"{one};{two};{'b,c,a' if turned else 'b,a,c'}",
-                         (batch, m, m))
+    out = product = by_itself(g, x, along, turned)
     if after:
         out = g.add(out, g.x(*((1, 1, 1) if after == "scalar" else (batch, m, m)),
                              dtype=out.dtype.name))
