@@ -209,11 +209,12 @@ def test_an_attention_whose_scores_are_such_a_product_is_refused():
 
 
 # ---- what it costs
-@pytest.mark.parametrize("m, rows, columns", [(1, 1, 1), (64, 6, 16), (100, 5, 48), (1000, 14, 32)])
+@pytest.mark.parametrize("m, rows, columns", [(1, 1, 1), (1, 6, 16), (64, 6, 16), (100, 5, 48), (1000, 14, 32)])
 def test_the_share_of_tiles_that_are_summed(m, rows, columns):
     tiles = [(i, j) for i in range(0, m, rows) for j in range(0, m, columns)]
     assert upper_share(m, rows, columns) == pytest.approx(
         sum(i < j + columns for i, j in tiles) / len(tiles))
+    assert upper_share(1 << 60, rows, columns) == pytest.approx(0.5)
 
 
 def test_its_price_is_that_of_the_tiles_it_sums():

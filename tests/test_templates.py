@@ -51,7 +51,7 @@ class Wide(Cpu):
                     *direct_templates(16), loops_row(), symmetric_row(WIDE))
         self.providers = (Forms(WIDE), NarrowForms(WIDE, frozenset()),
                           AttentionForms(frozenset()), Attending((bf16,)),
-                          DirectForms(WIDE, frozenset()), LoopForms(), SymmetricForms())
+                          DirectForms(WIDE, frozenset()), LoopForms(), SymmetricForms(WIDE))
 
     def identity(self) -> str:
         return f"{super().identity()} {self.only} {self.threads}"

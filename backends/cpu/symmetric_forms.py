@@ -17,7 +17,7 @@ from tegg.ir.template import Execution, Extents, template
 from tegg.kernel.contraction_shape import upper_share
 from tegg.kernel.registers import Registers, lanes_of
 
-from .templates import Packed, register
+from .templates import Operand, Packed, parts, register, tiles
 
 if TYPE_CHECKING:
     from tegg.rewrite.view import View
@@ -52,25 +52,30 @@ def symmetric_row(registers: Registers) -> Op:
 
 @dataclass(frozen=True, slots=True)
 class SymmetricForms:
-    """``(cpu-symmetric x y i)``: columns of the second operand of the contraction x, y by the spec
-    i are the rows of the first."""
+    """``(cpu-symmetric x y i r v p)``: columns of the second operand of the contraction x, y by the
+    spec i are the rows of the first; register tiles of r rows by v vectors, in p parts."""
 
+    registers: Registers
     name = "cpu symmetric"
     known = 3
     relations = MappingProxyType({
-        "cpu-symmetric": ("Tensor", "Tensor", "String")})
+        "cpu-symmetric": ("Tensor", "Tensor", "String", "i64", "i64", "i64")})
 
     def completions(self, relation: str, *given: Any) -> list[tuple[Any, ...]]:
         """The form means what the contraction means; whether its operands are one decides only
         what can be lowered."""
-        return [()]
+        x, y, spec = given
+        return [(*tile, p) for tile in tiles(x.shape, y.shape, spec, x.dtype, self.registers)
+                for p in parts(x.shape, y.shape, spec)]
 
     def facts(self, view: View) -> Iterable[tuple[Any, ...]]:
         for _, n in view.having("Contract"):
-            x, y = n.args
-            spec = Spec.parse(n.attrs[0])
-            if _large(spec, view.shape[x]) and _turned(view, x, y, spec):
-                yield ("cpu-symmetric", x, y, n.attrs[0])
+            (x, y), spec = n.args, Spec.parse(n.attrs[0])
+            if not _large(spec, view.shape[x]) or not _turned(view, x, y, spec):
+                continue
+            operands = (Operand(view.shape[a], view.dtype[a]) for a in n.args)
+            for values in self.completions("cpu-symmetric", *operands, n.attrs[0]):
+                yield ("cpu-symmetric", x, y, n.attrs[0], *values)
 
     def example(self) -> Graph:
         """Products of all columns of a matrix with one another."""

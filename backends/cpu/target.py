@@ -59,7 +59,7 @@ class Cpu:
         self.providers = (Forms(registers), NarrowForms(registers, self.features),
                           AttentionForms(self.features), Attending((bf16,)),
                           DirectForms(registers, self.features), LoopForms(),
-                          WinogradForms(registers), SymmetricForms())
+                          WinogradForms(registers), SymmetricForms(registers))
 
     def complete(self) -> Cpu:
         """With all instructions for narrow products."""

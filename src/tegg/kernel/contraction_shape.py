@@ -288,10 +288,23 @@ def estimate(shape: GemmShape, params: GemmParams, threads: int = 1) -> GemmEsti
 
 
 def upper_share(m: int, rows: int, columns: int) -> float:
-    """Of the register tiles of a square of m by m, how many are not all below the diagonal."""
+    """Which share of the register tiles of a square of m by m is not all below the diagonal."""
     tall, across = -(-m // rows), -(-m // columns)
-    above = sum(min(tall, -(-(q + 1) * columns // rows)) for q in range(across))
+    short = min(across, tall * rows // columns)  # panels that do not reach the last row
+    above = _floor_sum(short, rows, columns, columns + rows - 1) + (across - short) * tall
     return above / max(1, tall * across)
+
+
+def _floor_sum(n: int, m: int, a: int, b: int) -> int:
+    """The sum of ``(a * i + b) // m`` for i < n, by the steps of Euclid's algorithm: n may be
+    anything."""
+    total = 0
+    while True:
+        total += n * (n - 1) // 2 * (a // m) + n * (b // m)
+        a, b = a % m, b % m
+        n, b, m, a = (a * n + b) // m, (a * n + b) % m, a, m
+        if n == 0:
+            return total
 
 
 def _grid(batch: int, rows: int, columns: int, threads: int) -> tuple[int, int, int]:
