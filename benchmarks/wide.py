@@ -62,6 +62,11 @@ def _of(name: str, about: str, fn: Callable[..., Any], *inputs: np.ndarray) -> C
     return Case(name, about, inputs, (), fn)
 
 
+def _covariance(f, x):
+    centred = x - x.mean(0)
+    return centred.permute(1, 0) @ centred / (x.shape[0] - 1)
+
+
 def _norm(f, x, g, b):
     return x * g[None, :, None, None] + b[None, :, None, None]
 
@@ -121,6 +126,8 @@ WIDE = (
     _product("products_of_64x64", (100, 64, 64), (100, 64, 64)),
     _product("tall_by_16x16", (100000, 16), (16, 16)), _product("depth_8", (1024, 8), (8, 1024)),
     _of("gram", "x.T @ x of 2000 x 256", lambda f, x: x.permute(1, 0) @ x, drawn(2000, 256)),
+    _of("gram_1024", "x.T @ x of 1024 x 1024", lambda f, x: x.permute(1, 0) @ x, drawn(1024, 1024)),
+    _of("covariance", "of the columns of 2000 x 256", _covariance, drawn(2000, 256)),
     Case("linear_8_rows", "8 x 1024 to 4096", (drawn(8, 1024),), (drawn(4096, 1024),),
          lambda f, x, w: f.linear(x, w)),
     _of("sum_of_channels", "sum of 32 x 64 x 28 x 28 over all but 64",

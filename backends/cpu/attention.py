@@ -49,7 +49,7 @@ def lower_attention(graph: Graph, outputs: Sequence[Node], anchors: Sequence[Nod
     slots = slots_of(graph, outputs, anchors)
     if not slots.live:
         return nothing(name)
-    if any(a.op.name == "CpuSymmetric" for a in anchors):
+    if any(a.op.alone for a in anchors):
         raise LoweringError("scores of attention are summed block by block, and none of them is "
                             "stored twice; take them for those of any product")
     attention = classify_attention(graph, slots.live, anchors, language.native, slots.slots)

@@ -17,7 +17,6 @@ from tegg.kernel.ahead import PAGE
 from tegg.kernel.contraction_classify import Group, Term
 from tegg.kernel.value import reachable
 
-_TURNED = 32  # rows of sums that are turned at once: two lines of each row that they go to
 _ON = 1024  # bytes by which rows of B that are read side by side are asked for ahead
 
 
@@ -130,7 +129,7 @@ class Text(Words):
                          rest="" if full else self.fill("finish_rest", **words))
         if not self.params.symmetric:
             return text
-        return text + self.fill("mirror", g=str(number), TURNED=str(_TURNED),
+        return text + self.fill("mirror", g=str(number), TURNED=str(symmetric.TURNED),
                                 row_params=self._params_of(rows),
                                 row_pointers=self.row_pointers(rows))
 

@@ -15,6 +15,8 @@ from tegg.kernel.index import variable
 if TYPE_CHECKING:
     from tegg.backends.cpu.contraction_text import Text
 
+TURNED = 32  # rows of sums that are turned at once: two lines of each row that they go to
+
 
 def check(text: Text) -> None:
     """Raises LoweringError unless a kernel is one contraction, columns of whose second operand are

@@ -6,7 +6,8 @@ expanded value is computed before it is expanded. A reduction closes a *pass* ov
 whoever needs its result runs in a later pass: cheap values are evaluated again in each pass that
 wants them, dear ones are kept in a scratch row, and in a short one also what three passes want and
 two loads make. A contraction evaluates its operands' bodies while
-it packs them, once per panel of the other side.
+it packs them, once per panel of the other side; nothing of rows is kept there, and rows that lie
+apart are gathered.
 """
 
 from __future__ import annotations
