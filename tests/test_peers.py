@@ -106,6 +106,20 @@ def test_first_calls_are_the_median_of_several_processes(peers, monkeypatch, tmp
     assert said["v"] == {"tegg": {"ok": False}} and said["u"] == {}
 
 
+def test_who_is_near_the_fastest_is_timed_in_further_rounds(peers) -> None:
+    near = peers["run"].near
+
+    def times(**medians: float) -> dict[str, list[dict]]:
+        return {n.replace("_", "."): [{"median": m, "best": m}] for n, m in medians.items()}
+
+    assert near(times(tegg=1.1, a=1.0, b=1.19, c=1.3)) == {"tegg", "a", "b"}
+    assert near(times(tegg=1.0, a=1.3)) == near(times(tegg=1.3, a=1.0, b=1.1)) == set()
+    # Winograd's form is no rival of the direct one, and bfloat16 is compared with bfloat16.
+    assert near(times(tegg=1.0, tegg_winograd=0.4, a=1.1)) == {"tegg", "a"}
+    assert near(times(tegg=1.0, tegg_bf16=0.5, a=2.0, a_bf16=0.55)) == {"tegg.bf16", "a.bf16"}
+    assert near({}) == near(times(tegg=1.0)) == set()
+
+
 def test_rows_compare_the_fastest_of_ours_with_the_fastest_rival(peers) -> None:
     said = {"w": {n: {"ok": True, "first_s": 1.0, "error": 0.0, "peak_bytes": 2**20, "good": True}
                   for n in ("tegg", "tegg.winograd", "a", "b")} | {"c": {"ok": False, "why": "-"}}}

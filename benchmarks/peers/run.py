@@ -1,13 +1,15 @@
 """``make bench-peers``: tegg beside what users pick instead, in one interleaved run.
 
     python benchmarks/peers/run.py [--threads 1,2] [--peers torch,jax] [--only softmax,mlp]
-                                   [--rounds 7] [--firsts 3] [--weigh numpy,jax] [--json FILE]
+                                   [--rounds 7] [--closer 14] [--firsts 3] [--weigh numpy,jax]
+                                   [--json FILE]
 
 Every contender runs in a process of its own. Each workload is checked against float64 NumPy, then
-timed in rounds, in which contenders take turns in rotating order. Reported is the median over
-rounds of each round's median, and the best single call. A first call is timed once a process, with
-free pages at hand: of tegg and of what it is compared with there, the median of several. Peak
-memory is that of processes which do one workload each, at most threads.
+timed in rounds, in which contenders take turns in rotating order. Who is near the fastest is timed
+in further rounds: of ten that are equally fast, the luckiest of few rounds is no measure.
+Reported is the median over rounds of each round's median, and the best single call. A first call is
+timed once a process, with free pages at hand: of tegg and of what it is compared with there, the
+median of several. Peak memory is that of processes which do one workload each, at most threads.
 """
 
 from __future__ import annotations
@@ -29,13 +31,14 @@ from pathlib import Path
 import numpy as np
 
 from limits import measure
-from report import Row, machine, rows_of, table, versions
+from report import OWN, Row, machine, rows_of, table, versions
 from worker import CONTENDERS, find
 from workloads import SUITE, write_inputs
 
 HERE = Path(__file__).resolve().parent
 
 _SETTLE = 0.05  # seconds that threads of others have to stop
+_NEAR = 1.2     # times the fastest's median: closer than that, few rounds do not tell
 _COMPILED = ("tegg", "torch.compile")  # whose first calls are compared
 
 
@@ -91,6 +94,8 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     p.add_argument("--also", action="append", default=[], metavar="FILE.py:Class")
     p.add_argument("--only", default="", help="comma-separated workload names")
     p.add_argument("--rounds", type=int, default=7)
+    p.add_argument("--closer", type=int, default=14, metavar="ROUNDS",
+                   help="further rounds of those whose medians are near the fastest's")
     p.add_argument("--firsts", type=int, default=3, help="processes whose first calls are timed")
     p.add_argument("--weigh", default="", help="of which others peak memory is measured; default:"
                                                " all")
@@ -161,9 +166,8 @@ def weighed(chosen: Sequence[str], names: list[str], threads: int, said: dict, f
     print(file=sys.stderr)
 
 
-def timed(live: dict[str, list[Peer]], rounds: int, budget: float) -> dict:
-    """Workload -> contender -> one reply per round."""
-    out: dict[str, dict[str, list[dict]]] = {w: {} for w in live}
+def timed(live: dict[str, list[Peer]], rounds: int, budget: float, out: dict) -> None:
+    """Add to ``out``, workload -> contender -> replies, one reply per round."""
     for k in range(rounds):
         for w, peers in live.items():
             turn = k % max(1, len(peers))
@@ -171,7 +175,21 @@ def timed(live: dict[str, list[Peer]], rounds: int, budget: float) -> dict:
                 r = p.ask(do="time", name=w, budget=budget, settle=_SETTLE)
                 if r["ok"]:
                     out[w].setdefault(p.name, []).append(r)
-    return out
+
+
+def near(times: dict[str, list[dict]]) -> set[str]:
+    """Who may be the fastest of those that are compared: tegg and others, in float32 or bfloat16.
+    None where tegg is far from all of them."""
+    medians = {n: statistics.median(r["median"] for r in rs) for n, rs in times.items()}
+    found = set()
+    for own, narrow in ((OWN, False), (f"{OWN}.bf16", True)):
+        among = {n: m for n, m in medians.items()
+                 if n == own or (n.split(".")[0] != OWN and n.endswith(".bf16") == narrow)}
+        limit = _NEAR * min(among.values(), default=0.0)
+        close = {n for n, m in among.items() if m <= limit}
+        if own in close and len(close) > 1:
+            found |= close
+    return found
 
 
 def one_run(args: argparse.Namespace, threads: int, names: list[str], folder: Path,
@@ -188,7 +206,11 @@ def one_run(args: argparse.Namespace, threads: int, names: list[str], folder: Pa
                     print(f"{name} did not start", file=sys.stderr)
             peers = [p for p in peers if p.ready]
             said, live = built(peers, names, folder)
-            times = timed(live, args.rounds, args.budget)
+            times: dict[str, dict[str, list[dict]]] = {w: {} for w in live}
+            timed(live, args.rounds, args.budget, times)
+            close = {w: near(times[w]) for w in live}
+            timed({w: [p for p in ps if p.name in close[w]] for w, ps in live.items()},
+                  args.closer, args.budget, times)
         finally:
             for p in peers:
                 p.stop()
