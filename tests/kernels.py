@@ -65,7 +65,7 @@ def check(graph: Graph, outputs: Sequence[Node], sizes: Mapping[str, int] | None
           seed: int = 0, inplace: Mapping[int, int] | None = None,
           library: Library | None = None) -> KernelCode:
     """Lower, compile, run; the kit says whether that is what the oracle gives."""
-    code = code or lower(graph, outputs, "k", C(width))
+    code = code or lower(graph, outputs, "k", C(width), half=C(width).half)
     library = library or build(code, width)
     sizes = sizes or {}
     inputs = random_inputs(graph, sizes, seed) if inputs is None else inputs

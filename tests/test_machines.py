@@ -23,6 +23,7 @@ from test_contraction_narrow import bytes_product, extreme, whole
 from test_direct import CASES as CONVOLUTIONS, convolution, tiled
 from test_direct_places import CASES as PLACED, turned
 from test_kernel_cases import CASES as KERNELS
+from test_kernel_wide import HALVED, kernel
 from test_winograd import SIZES as TRANSFORMED, SLACK, convolution as same_size
 from attentions import causal
 
@@ -257,6 +258,14 @@ def test_products_touch_only_their_memory(name: str, off: int) -> None:
 @pytest.mark.parametrize("part", range(6))
 def test_loops_touch_only_their_memory(part: int) -> None:
     check_all(Standalone(loops(list(KERNELS)[part::6], 16), 16, sanitised()), off=8)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("width", (16, 8))
+def test_loops_of_half_as_many_lanes_touch_only_their_memory(width: int) -> None:
+    made = [Fragment(*kernel(*HALVED[name], width=width, name=f"k{i}"))
+            for i, name in enumerate(HALVED)]
+    check_all(Standalone(made, width // 2, sanitised()), off=8)
 
 
 @pytest.mark.long

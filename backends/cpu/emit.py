@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 
@@ -19,6 +19,8 @@ from tegg.kernel.index import Algebra
 from tegg.kernel.lower import Template
 from tegg.kernel.loops import Function
 from tegg.kernel.registers import Registers
+
+_LEAST = 4  # lanes, which the headers are written for
 
 _SCALAR = MappingProxyType({"f": "float", "d": "double", "i": "int32_t", "l": "int64_t",
                             "u": "uint8_t", "c": "int8_t", "b": "int"})
@@ -39,6 +41,11 @@ class C:
     @property
     def registers(self) -> Registers:
         return Registers(self.width, self.neon)
+
+    @property
+    def half(self) -> C | None:
+        """The dialect with half as many lanes; None where a register has no more than four."""
+        return replace(self, width=self.width // 2) if self.width > _LEAST else None
 
     @property
     def native(self) -> frozenset[str]:

@@ -62,7 +62,8 @@ def load(kernels: Sequence[KernelCode], compiler: Toolchain | None = None,
     compiler = compiler or toolchain.find()
     every = [*kernels, *(k.core for k in kernels if k.core is not None)]
     distinct, twin = _distinct(every)
-    objects = Objects(cache or default(), compiler, prelude(lanes or compiler.lanes))
+    usual = lanes or compiler.lanes
+    objects = Objects(cache or default(), compiler, lambda k: prelude(k.lanes or usual))
     places = {k.name: at for k in distinct if (at := objects.find(k)) is not None}
     found = len(places)
     groups = _groups([k for k in distinct if k.name not in places])
@@ -105,10 +106,10 @@ def _address(loaded: ctypes.CDLL, name: str) -> int:
 
 def _distinct(kernels: Sequence[KernelCode]) -> tuple[list[KernelCode], dict[str, str]]:
     """The kernels that differ by more than their names, and for the rest: function -> its twin."""
-    first: dict[str, KernelCode] = {}
+    first: dict[tuple[str, int], KernelCode] = {}
     twin: dict[str, str] = {}
     for k in kernels:
-        other = first.setdefault(anonymous(k), k)
+        other = first.setdefault((anonymous(k), k.lanes), k)
         if other is not k:
             twin.update((mine.function, theirs.function)
                         for mine, theirs in zip(k.stages, other.stages, strict=True))
@@ -116,6 +117,12 @@ def _distinct(kernels: Sequence[KernelCode]) -> tuple[list[KernelCode], dict[str
 
 
 def _groups(kernels: Sequence[KernelCode]) -> list[list[KernelCode]]:
+    """Kernels dealt to translation units, those with as many lanes to some of their own."""
+    lanes = dict.fromkeys(k.lanes for k in kernels)
+    return [group for n in lanes for group in _dealt([k for k in kernels if k.lanes == n])]
+
+
+def _dealt(kernels: Sequence[KernelCode]) -> list[list[KernelCode]]:
     """Kernels dealt to translation units of like length, one per CPU at most; none for none."""
     total = sum(len(k.source) for k in kernels)
     groups: list[list[KernelCode]] = [[] for _ in range(max(1, min(available(), total // _UNIT)))]

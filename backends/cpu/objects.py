@@ -8,7 +8,7 @@ functions are called there.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,11 +38,12 @@ class Place:
 
 
 class Objects:
-    """The compiled kernels of one compiler, under one prelude."""
+    """The compiled kernels of one compiler. ``head``: what stands above a kernel in its unit."""
 
-    def __init__(self, cache: Cache, compiler: Toolchain, head: str) -> None:
+    def __init__(self, cache: Cache, compiler: Toolchain,
+                 head: Callable[[KernelCode], str]) -> None:
         self._cache, self._compiler, self._head = cache, compiler, head
-        self._salt = content_key(compiler.identity(), head)
+        self._salts: dict[str, str] = {}
 
     def find(self, kernel: KernelCode) -> Place | None:
         """Where a kernel lies, or None. An entry whose shared object is gone goes too."""
@@ -59,11 +60,13 @@ class Objects:
 
     def compile(self, units: Sequence[Sequence[KernelCode]], bodies: Sequence[str],
                 label: str) -> dict[str, Place]:
-        """Compile units side by side, each of some kernels with a text; kernel -> its place.
+        """Compile units side by side, each of some kernels under one head, with a text;
+        kernel -> its place.
 
         Raises BackendError with the compiler's words where one does not compile.
         """
-        texts = {f"kernels{i}": f"{self._head}\n{body}\n" for i, body in enumerate(bodies)}
+        texts = {f"kernels{i}": f"{self._head(kernels[0])}\n{body}\n"
+                 for i, (kernels, body) in enumerate(zip(units, bodies, strict=True))}
         built = self._compiler.shared_objects(self._cache, texts, label)
         places: dict[str, Place] = {}
         for kernels, (unit, path) in zip(units, built, strict=True):
@@ -74,4 +77,7 @@ class Objects:
         return places
 
     def _key(self, kernel: KernelCode) -> str:
-        return content_key(self._salt, anonymous(kernel))
+        head = self._head(kernel)
+        if head not in self._salts:
+            self._salts[head] = content_key(self._compiler.identity(), head)
+        return content_key(self._salts[head], anonymous(kernel))

@@ -48,20 +48,26 @@ INL vd vd_fma(vd a, vd b, vd c) { return __builtin_elementwise_fma(a, b, c); }
 #elif V_REGISTER
 #if TEGG_LANES == 16
 #define M_FMAF(a, b, c) __builtin_ia32_vfmaddps512_mask(a, b, c, -1, 4)
-#define M_FMAD(a, b, c) __builtin_ia32_vfmaddpd512_mask(a, b, c, -1, 4)
 #elif TEGG_LANES == 8
 #define M_FMAF __builtin_ia32_vfmaddps256
-#define M_FMAD __builtin_ia32_vfmaddpd256
 #else
 #define M_FMAF __builtin_ia32_vfmaddps
+#endif
+// Of float64, by the register.
+#if TEGG_LANES << V_ONE == 16
+#define M_FMAD(a, b, c) __builtin_ia32_vfmaddpd512_mask(a, b, c, -1, 4)
+#elif TEGG_LANES << V_ONE == 8
+#define M_FMAD __builtin_ia32_vfmaddpd256
+#else
 #define M_FMAD __builtin_ia32_vfmaddpd
 #endif
-typedef double m_half __attribute__((vector_size(4 * TEGG_LANES)));  // what a register holds
-typedef union { vd whole; m_half half[2]; } m_halves;
+enum { M_PARTS = V_ONE ? 1 : 2 };
+typedef double m_part __attribute__((vector_size(8 * TEGG_LANES / M_PARTS)));
+typedef union { vd whole; m_part parts[M_PARTS]; } m_parts;
 INL vf vf_fma(vf a, vf b, vf c) { return M_FMAF(a, b, c); }
 INL vd vd_fma(vd a, vd b, vd c) {
-  m_halves x = {a}, y = {b}, z = {c};
-  for (int h = 0; h < 2; h++) z.half[h] = M_FMAD(x.half[h], y.half[h], z.half[h]);
+  m_parts x = {a}, y = {b}, z = {c};
+  for (int h = 0; h < M_PARTS; h++) z.parts[h] = M_FMAD(x.parts[h], y.parts[h], z.parts[h]);
   return z.whole;
 }
 #else  // gcc makes one instruction of the lanes

@@ -32,6 +32,13 @@
 #define V_REGISTER 1
 #endif
 
+// Whether a vector of 64-bit lanes is one register: in kernels that mostly have such.
+#if TEGG_LANES == 8 && defined(__AVX512F__) || TEGG_LANES == 4 && defined(__AVX2__)
+#define V_ONE 1
+#else
+#define V_ONE 0
+#endif
+
 #define INL static inline __attribute__((always_inline, unused))
 #define VECTOR(T, NAME) \
   typedef T NAME __attribute__((vector_size(sizeof(T) * TEGG_LANES))); \
@@ -149,7 +156,10 @@ BYTES(f, vf, c, vc) BYTES(d, vd, c, vc) BYTES(l, vl, c, vc)
 
 // ---- comparison: lanes as wide as the operands', 0 or -1; of scalars 0 or 1
 // gcc takes a comparison of vectors wider than a register apart into branches, so those of 64-bit
-// lanes are made of two registers.
+// lanes are made of two registers, unless they fill one.
+#if V_ONE
+#define HALVES(V, NAME, OP) INL vl NAME(V a, V b) { return a OP b; }
+#else
 #define HALVES(V, NAME, OP) \
   INL vl NAME(V a, V b) { \
     typedef typeof(a[0]) half_ __attribute__((vector_size(4 * TEGG_LANES))); \
@@ -159,6 +169,7 @@ BYTES(f, vf, c, vc) BYTES(d, vd, c, vc) BYTES(l, vl, c, vc)
     for (int h = 0; h < 2; h++) r.half[h] = x.half[h] OP y.half[h]; \
     return r.whole; \
   }
+#endif
 HALVES(vd, vd_less, <) HALVES(vd, vd_less_equal, <=) HALVES(vd, vd_equal, ==)
 HALVES(vl, vl_less, <) HALVES(vl, vl_less_equal, <=) HALVES(vl, vl_equal, ==)
 #undef HALVES
@@ -264,7 +275,8 @@ INL vu vu_sel(vi m, vu a, vu b) { return (vu)vc_sel(m, (vc)a, (vc)b); }
 #else
 #define EXTREME(L, V, S, NAME, LOW, HIGH) \
   INL V v##L##_##NAME(V a, V b) { \
-    return v##L##_sel(v##L##_test(v##L##_less(LOW, HIGH) | ~v##L##_equal(a, a)), a, b); \
+    typeof(v##L##_less(a, b)) m_ = v##L##_less(LOW, HIGH) | ~v##L##_equal(a, a); \
+    return (V)(((typeof(m_))a & m_) | ((typeof(m_))b & ~m_)); \
   }
 #endif
 EXTREME(f, vf, ps, max, b, a) EXTREME(f, vf, ps, min, a, b)
@@ -318,12 +330,16 @@ typedef long long part_l __attribute__((vector_size(4 * TEGG_LANES)));
 #define PART_MAX(a, b) PART_PICK((a) > (b), a, b)
 #define PART_MIN(a, b) PART_PICK((a) < (b), a, b)
 #endif
+#if V_ONE
+#define EXTREME(NAME, CALL) INL vl vl_##NAME(vl a, vl b) { return CALL(a, b); }
+#else
 #define EXTREME(NAME, CALL) \
   INL vl vl_##NAME(vl a, vl b) { \
     union { vl whole; part_l parts[2]; } x = {a}, y = {b}; \
     for (int k = 0; k < 2; k++) x.parts[k] = CALL(x.parts[k], y.parts[k]); \
     return x.whole; \
   }
+#endif
 EXTREME(max, PART_MAX) EXTREME(min, PART_MIN)
 #undef EXTREME
 #undef PART_MAX

@@ -96,6 +96,7 @@ class KernelCode:
     moves: of a copy between two memories, which has no source, where to: ``device`` or ``host``.
     core: what its functions call, stage by stage, through a table ``NAME_at`` that is filled where
     they are loaded; the digest of its text is in the source.
+    lanes: of its vectors, where they are not as many as the device's; else 0.
     """
 
     name: str
@@ -109,6 +110,7 @@ class KernelCode:
     given: tuple[Dim, ...] = ()
     takes: tuple[int, ...] = ()
     core: KernelCode | None = None
+    lanes: int = 0
 
     @property
     def symbolic(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from tegg.dim import Dim, Poly, product, symbols
@@ -33,6 +33,7 @@ from tegg.kernel.scan import Blocks, Target, blocked, followers, scan_writes
 from tegg.kernel.stored import left_to_stores
 from tegg.kernel.value import reachable
 from tegg.kernel.vectorise import Vectoriser
+from tegg.kernel.wide import Widths
 from tegg.kernel.work import measure
 
 
@@ -108,6 +109,7 @@ class Lowering:
     functions: list[Loops | Templated] = field(default_factory=list)
     works: list[Work] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    widths: Widths = field(default_factory=Widths)
 
     @property
     def symbols(self) -> tuple[str, ...]:
@@ -170,6 +172,7 @@ class Lowering:
         body = left_to_stores(fuse([s for nest in placed for s in nest.body]))
         verify(body)
         self.notes += [note for nest in placed for note in nest.notes]
+        self.widths.add(body, vectors.lanes)
         buffers = self._buffers(writes)
         self.works.append(measure(body, self.language.width, buffers))
         parallel = any(getattr(s, "shared", False) for s, _ in walk(body))
@@ -209,12 +212,21 @@ class Lowering:
 
 
 def lower(graph: Graph, outputs: Sequence[Node], name: str, language: Language,
-          limits: Limits | None = None) -> KernelCode:
+          limits: Limits | None = None, half: Language | None = None) -> KernelCode:
     """The kernel that computes ``outputs``, which read Input slot i from buffer i.
 
-    Outputs follow the inputs in ``buffers``, then the temporaries.
+    Outputs follow the inputs in ``buffers``, then the temporaries. half: the language with half as
+    many lanes, if it has such, for kernels that mostly compute in 64 bits.
     Raises LoweringError where the loop nest would be too large.
     """
+    low = _lowered(graph, outputs, name, language, limits)
+    if half is None or not low.widths.halved:
+        return low.code()
+    return replace(_lowered(graph, outputs, name, half, limits).code(), lanes=half.width)
+
+
+def _lowered(graph: Graph, outputs: Sequence[Node], name: str, language: Language,
+             limits: Limits | None) -> Lowering:
     inputs = max([len(graph.inputs)] + [n.attrs[0] + 1 for n in graph.reachable(outputs)
                                         if n.op.name == "Input"])
     low = Lowering(graph, name, language, limits or Limits(), inputs, tuple(outputs))
@@ -229,7 +241,7 @@ def lower(graph: Graph, outputs: Sequence[Node], name: str, language: Language,
             if n.id not in low.stored or low.stored[n.id] != low.inputs + i]
     if rest:
         low.whole(rest)
-    return low.code()
+    return low
 
 
 def kernel_symbols(graph: Graph, outputs: Sequence[Node]) -> tuple[str, ...]:
