@@ -20,9 +20,12 @@ from tegg.kernel.loops import (
     Keep,
     Let,
     Loop,
+    Rest,
+    Resume,
     Start,
     Stmt,
     Store,
+    Strip,
     Turn,
     arrays,
     walk,
@@ -38,6 +41,7 @@ class Printer(Memory):
 
     def __init__(self, dialect: Dialect, algebra: Algebra) -> None:
         super().__init__(dialect, algebra)
+        self._ends: dict[Var, str] = {}  # loop in steps -> where this thread's share of it ends
         self._around: dict[int, Var | None] = {}  # reduction -> the vector loop that it starts in
 
     def block(self, stmts: Sequence[Stmt]) -> None:
@@ -61,6 +65,10 @@ class Printer(Memory):
             self._accumulate(s)
         elif isinstance(s, Finish):
             self._finish(s)
+        elif isinstance(s, Rest):
+            self._rests(s)
+        elif isinstance(s, Resume):
+            self._resume(s)
         elif isinstance(s, Store):
             self._store(s)
         elif isinstance(s, Ahead):
@@ -83,18 +91,31 @@ class Printer(Memory):
         low, high, next_ = "0", n, f"{x}++"
         if s.strip is not None:
             low = self.name(s.strip.var)
-            high = f"{n} - {low} < {s.strip.length} ? {n} : {low} + {s.strip.length}"
+            end = self._ends.get(s.strip.var, n)
+            high = f"{end} - {low} < {s.strip.length} ? {end} : {low} + {s.strip.length}"
         elif share is not None:
             low, high = f"{n} * {share[0]} / {share[1]}", f"{n} * ({share[0]} + 1) / {share[1]}"
         if s.step > 1:
             next_ = f"{x} += {s.step}"
             if share is not None:
-                n = f"({n} + {s.step - 1}) / {s.step}"
-                low, high = (f"{n} * {t} / {share[1]} * {s.step}"
-                             for t in (share[0], f"({share[0]} + 1)"))
+                low, high = self._steps(s, *share)
+        if s.grain:
+            self._ends[s.var] = f"{x}_end"
         with self.braces(f"for ({self.dialect.index} {x} = {low}, {x}_end = {high}; {x} < {x}_end; "
                          f"{next_})"):
             self.block(s.body)
+
+    def _steps(self, s: Loop, share: str, of: str) -> tuple[str, str]:
+        """The bounds of a share of a loop in steps: whole ones, or multiples of a grain."""
+        n, grain = s.var.extent, s.grain or s.step
+        if grain == 1:
+            return f"{dim(n)} * {share} / {of}", f"{dim(n)} * ({share} + 1) / {of}"
+        steps = (number(-(-n // grain)) if isinstance(n, int) else
+                 f"({dim(n)} + {grain - 1}) / {grain}")
+        low, high = (f"{steps} * {t} / {of} * {grain}" for t in (share, f"({share} + 1)"))
+        if s.grain and exact_div(n, grain) is None:
+            high = f"{high} < {dim(n)} ? {high} : {dim(n)}"
+        return low, high
 
     def _share(self, s: Loop) -> tuple[str, str] | None:
         """Which share of a loop is done here, and of how many."""
@@ -108,6 +129,9 @@ class Printer(Memory):
         n, width = s.var.extent, self.dialect.width
         block = width * s.unroll
         self._decide(s)
+        if s.strip is not None:
+            self._strip(s, s.strip, block)
+            return
         if not _below(n, block):
             self._vectors(s, 0, block, s.unroll)
         if exact_div(n, block) is not None:
@@ -116,16 +140,35 @@ class Printer(Memory):
         if share is not None:
             self.line(f"if ({share[0]} == {share[1]} - 1) {{")
             self.depth += 1
-        if isinstance(n, int):
-            self._rest(s, n % block)
-        else:
-            if s.unroll > 1 and not _below(n, width):
-                self._vectors(s, block, width, 1)
-            if exact_div(n, width) is None:
-                self._rest(s, None)
+        self._left(s, block)
         if share is not None:
             self.depth -= 1
             self.line("}")
+
+    def _left(self, s: Loop, block: int) -> None:
+        """What is left beyond whole blocks."""
+        n, width = s.var.extent, self.dialect.width
+        if isinstance(n, int):
+            self._rest(s, n % block)
+            return
+        if s.unroll > 1 and not _below(n, width):
+            self._vectors(s, block, width, 1)
+        if exact_div(n, width) is None:
+            self._rest(s, None)
+
+    def _strip(self, s: Loop, strip: Strip, block: int) -> None:
+        """The vectors of a strip, which begins with a whole one; the last strip of all holds what
+        is left."""
+        n, x, first = s.var.extent, self.name(s.var), self.name(strip.var)
+        left = f"({first}_end - {first} < {strip.length} ? {first}_end - {first} : {strip.length})"
+        head = (f"for (int64_t {x} = {first}, {x}_end = {first} + {left} / {block} * {block}; "
+                f"{x} < {x}_end; {x} += {block})")
+        with self.braces(head), self._lanes(s.var, s.unroll, False):
+            self.block(s.body)
+        if exact_div(n, block) is None:
+            end = dim(n)
+            with self.braces(f"if ({first}_end == {end} && {first} + {strip.length} >= {end})"):
+                self._left(s, block)
 
     def _vectors(self, s: Loop, done: int, step: int, copies: int) -> None:
         """Steps of ``step`` from what blocks of ``done`` have covered (0: from the start)."""
@@ -222,6 +265,18 @@ class Printer(Memory):
                 self.line(f"{self._type(r.dtype, False)} a{r.id} = {first};")
         for u in range(s.partials):
             self.line(f"{self._type(r.dtype, True)} p{r.id}_{u} = v{letter}_splat({first});")
+
+    def _rests(self, s: Rest) -> None:
+        r, letter = s.value, REGISTER[s.value.dtype.name]
+        for u in self._copies_of(r):
+            self._put(letter, self._address(s.array, u), f"a{r.id}_{u}", False)
+
+    def _resume(self, s: Resume) -> None:
+        r, letter = s.value, REGISTER[s.value.dtype.name]
+        self._around[r.id] = self.at.vector
+        for u in self._copies_of(r):
+            self.line(f"{self._type(r.dtype, True)} a{r.id}_{u} = "
+                      f"v{letter}_load({self._address(s.array, u)});")
 
     def _across(self, r: Val) -> bool:
         """Whether lanes hold terms of a reduction: it starts outside of the loop that they follow.

@@ -23,6 +23,7 @@ from test_contraction_narrow import bytes_product, extreme, whole
 from test_direct import CASES as CONVOLUTIONS, convolution, tiled
 from test_direct_places import CASES as PLACED, turned
 from test_kernel_cases import CASES as KERNELS
+from test_kernel_strips import CASES as STRIPS
 from test_kernel_wide import HALVED, kernel
 from test_winograd import SIZES as TRANSFORMED, SLACK, convolution as same_size
 from attentions import causal
@@ -82,11 +83,11 @@ def arm() -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 # ---- kernels
-def loops(names, width: int) -> list[Fragment]:
+def loops(names, width: int, cases=KERNELS) -> list[Fragment]:
     out = []
     for i, name in enumerate(names):
         g = Draw()
-        outputs = KERNELS[name](g)
+        outputs = cases[name](g)
         out.append(Fragment(g, outputs, lower(g, outputs, f"k{i}", C(width))))
     return out
 
@@ -258,6 +259,12 @@ def test_products_touch_only_their_memory(name: str, off: int) -> None:
 @pytest.mark.parametrize("part", range(6))
 def test_loops_touch_only_their_memory(part: int) -> None:
     check_all(Standalone(loops(list(KERNELS)[part::6], 16), 16, sanitised()), off=8)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("width", (16, 8))
+def test_strips_touch_only_their_memory(width: int) -> None:
+    check_all(Standalone(loops(STRIPS, width, STRIPS), width, sanitised()), off=8)
 
 
 @pytest.mark.long

@@ -119,6 +119,22 @@ class Finish:
     partials: int
 
 
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """The accumulators of a reduction are put in scratch."""
+
+    value: Val
+    array: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """They are taken from there again."""
+
+    value: Val
+    array: Array
+
+
 class Comes(Enum):
     """How results come that are written past the caches."""
 
@@ -168,7 +184,8 @@ class Loop:
     left, of which the last vector may end short; vector by vector where that is not known.
     shared: each thread does its share of the iterations. part: the variable of a loop around it,
     each iteration of which does its share. step: what ``var`` grows by. strip: only the values of
-    this strip, whose variable belongs to a loop of such steps.
+    this strip, whose variable belongs to a loop of such steps. grain: shares are multiples of it,
+    and steps begin anew in each.
     """
 
     var: Var
@@ -179,6 +196,7 @@ class Loop:
     part: Var | None = None
     step: int = 1
     strip: Strip | None = None
+    grain: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +207,8 @@ class Block:
     once: bool = False
 
 
-Stmt = Let | Fetch | Keep | Turn | Start | Accumulate | Finish | Store | Ahead | Loop | Block
+Stmt = (Let | Fetch | Keep | Turn | Start | Accumulate | Finish | Rest | Resume | Store | Ahead
+        | Loop | Block)
 
 
 def walk(stmts: Sequence[Stmt], around: tuple[Loop, ...] = ()) -> Iterator[
@@ -205,15 +224,17 @@ def walk(stmts: Sequence[Stmt], around: tuple[Loop, ...] = ()) -> Iterator[
 
 def divisible(stmts: Sequence[Stmt]) -> bool:
     """Whether many small shares cost no more than few large ones: loops that threads share stand
-    outermost, and nothing beside them that each share would do again but single values."""
+    outermost, and nothing beside them that each share would do again but single values. Of columns
+    that are read in strips few would be narrow ones."""
     return all(s.once or divisible(s.body) if isinstance(s, Block) else
-               s.shared if isinstance(s, Loop) else isinstance(s, (Let, Ahead)) for s in stmts)
+               s.shared and not s.grain if isinstance(s, Loop) else isinstance(s, (Let, Ahead))
+               for s in stmts)
 
 
 def arrays(stmts: Sequence[Stmt]) -> list[Array]:
     """The scratch arrays, by number."""
     found = {s.array.number: s.array for s, _ in walk(stmts)
-             if isinstance(s, (Keep, Fetch, Turn))}
+             if isinstance(s, (Keep, Fetch, Turn, Rest, Resume))}
     return [found[n] for n in sorted(found)]
 
 
@@ -274,6 +295,13 @@ class _Verifier:
             for a in s.needs():
                 need(a)
             return known | {s.value.id}, open_
+        if isinstance(s, Resume):
+            assert s.array.number in self.written, f"array {s.array.number} is read unwritten"
+            return known, open_ | {s.value.id}
+        if isinstance(s, Rest):
+            assert s.value.id in open_, f"{s.value} has no accumulator"
+            self.written.add(s.array.number)
+            return known, open_
         if isinstance(s, Fetch):
             assert s.array.number in self.written, f"array {s.array.number} is read unwritten"
             return known | {s.value.id}, open_

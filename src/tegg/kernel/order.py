@@ -12,6 +12,7 @@ from tegg.kernel.domain import Write
 from tegg.kernel.index import Var
 from tegg.kernel.loops import Block, Stmt, Strip
 from tegg.kernel.place import Placer
+from tegg.kernel.strips import strips
 from tegg.kernel.tile import tiling
 from tegg.kernel.value import Val, reachable
 from tegg.kernel.work import price
@@ -95,7 +96,9 @@ def _place(writes: list[Write], order: tuple[Var, ...], placer: Placer) -> Nest:
     unroll = placer.vectors.unroll(bodies, vector)
     shared = _shared([v for v in order[:shortest] if v in free], vector,
                      placer.vectors.lanes.width * unroll)
-    body = (Block(tuple(placer.place(writes, order, vector, shared)), once=shared is None),)
+    placed = placer.place(writes, order, vector, shared)
+    inner = strips(placed, placer.vectors.lanes) if placer.limits.vector else tuple(placed)
+    body = (Block(inner, once=shared is None),)
     return Nest(body, price(body, placer.vectors.lanes), tuple(placer.notes))
 
 

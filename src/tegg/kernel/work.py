@@ -18,6 +18,8 @@ from tegg.kernel.loops import (
     Keep,
     Let,
     Loop,
+    Rest,
+    Resume,
     Start,
     Stmt,
     Store,
@@ -176,7 +178,7 @@ def _price(s: Stmt, around: Sequence[Loop], lanes: Lanes) -> float:
         follows = loop is not None and loop.var in (form.vars() | s.write.value.deps)
         return steps * (copies if follows else 1) * (_access(form, around, lanes)
                                                      + _leaps(form, around, lanes))
-    if isinstance(s, (Keep, Fetch)):
+    if isinstance(s, (Keep, Fetch, Rest, Resume)):
         return steps * (copies if loop is not None and loop.var in s.value.deps else 1)
     if isinstance(s, Turn):
         assert s.array.strip is not None
@@ -210,10 +212,12 @@ def _leaps(form: Form, around: Sequence[Loop], lanes: Lanes) -> float:
 def _again(v: Val, around: Sequence[Loop]) -> float:
     """What a load costs more because a loop reads all of its memory anew, which is far by then."""
     size, mine = v.dtype.itemsize, v.attr.form.vars()
+    shared = {loop.part for loop in around}  # of these each iteration reads a part
     for loop in reversed(around):
         if loop.var in mine:
             size *= hint(loop.var.extent)
-        elif size >= _NEAR and hint(loop.var.extent) > 1:
+        elif (loop.step == 1 and loop.var not in shared and size >= _NEAR
+              and hint(loop.var.extent) > 1):
             return _AGAIN
     return 0.0
 
@@ -224,7 +228,8 @@ def _access(form: Form, around: Sequence[Loop], lanes: Lanes) -> float:
         if lanes.coefficient(form, loop.var) not in (1, -1):
             return _RUN if run(lanes, form, loop.var) else _GATHERED * lanes.width
         inner = around[-1]
-        return 1.0 + (_JUMP if inner is not loop and inner.var in form.vars() else 0.0)
+        jumps = inner is not loop and inner.strip is None and inner.var in form.vars()
+        return 1.0 + (_JUMP if jumps else 0.0)
     if around and loop is None and lanes.coefficient(form, around[-1].var) not in (0, 1, -1):
         return _STRIDED
     return 1.0
