@@ -95,20 +95,26 @@ class Memory(Loads):
                 self._scatter(letter, v, u, lambda i, u=u: self._address(a, u, i), [])
 
     def _turn(self, s: Turn) -> None:
-        """The squares of a strip, as many as there are."""
+        """The squares of a strip, as many as there are. What lies backwards is read from its last
+        element on, and put in scratch from the last row on."""
         load, array, width = s.value.attr, s.array, self.dialect.width
         assert array.strip is not None and self.at.vector is not None
         first, n = variable(array.strip.var), dim(s.along.extent)
         stride = self.lanes.coefficient(load.form, self.at.vector)
-        for done in range(0, array.strip.length, width):
-            at = first + done
-            test = f"if ({self.form(at)} < {n}) " if done else ""
-            for u in range(self.at.copies):
+        backwards = self.lanes.coefficient(load.form, s.along) == -1
+        for u in range(self.at.copies):  # of each row what lies in one line, one after the other
+            for done in range(0, array.strip.length, width):
+                at = first + done
+                there = f"{n} - {self.form(at)}"
+                test = f"if ({self.form(at)} < {n}) " if done else ""
                 source = self.form(self.algebra.substitute(load.form, {s.along: at}), u)
+                to, pitch = f"{done * array.block + u * width}", f"{array.block}"
+                if backwards:
+                    last = f"(({there} < {width} ? {there} : {width}) - 1)"
+                    source, to, pitch = f"{source} - {last}", f"{to} + {last} * {pitch}", f"-{pitch}"
                 self.line(f"{test}v{MEMORY[s.value.dtype.name]}_turn("
-                          f"t{array.number} + {done * array.block + u * width}, {array.block}, "
-                          f"b{load.slot} + {source}, {dim(stride)}, {n} - {self.form(at)}, "
-                          f"{'left' if self.tail(u) else width});")
+                          f"t{array.number} + {to}, {pitch}, b{load.slot} + {source}, "
+                          f"{dim(stride)}, {there}, {'left' if self.tail(u) else width});")
 
     # ---- stores
     def _put(self, letter: str, address: str, value: str, masked: bool) -> None:

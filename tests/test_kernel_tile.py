@@ -100,11 +100,16 @@ def test_reductions_are_not_tiled():
     assert TILED not in check(g, [g.total(swapped(g, 50, 60), 1)]).notes
 
 
-@pytest.mark.parametrize("axis", [0, 1])
-def test_flipped_operands(axis):
-    """Rows may be walked backwards; a strip may not."""
+@pytest.mark.parametrize("width", [4, 8, 16])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("axes", [(0,), (1,), (0, 1)])
+def test_rows_and_strips_may_be_walked_backwards(axes, dtype, width):
+    """Also where the last strip, or the last vector, is short."""
     g = Draw()
-    assert (TILED in check(g, [g.flip(swapped(g, 50, 60), axis)]).notes) == (axis == 1)
+    x = swapped(g, 50, 203, dtype=dtype)
+    for axis in axes:
+        x = g.flip(x, axis)
+    assert TILED in check(g, [x], width=width).notes
 
 
 def _symbolic():

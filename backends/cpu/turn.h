@@ -3,8 +3,8 @@
 //   vf_turn(t, pitch, p, stride, columns, rows)   float, and so for each letter that memory has
 //
 // t[j * pitch + k] becomes p[k * stride + j] for j below `columns` and k below `rows`, and 0 for
-// the other k: scratch is read in whole vectors. Both may be more than TEGG_LANES. The lines of the
-// square below are asked for: no prefetcher follows such strides.
+// the other k: scratch is read in whole vectors. Both may be more than TEGG_LANES. What comes next in
+// each row is asked for: no hardware follows so many.
 #pragma once
 
 #define TURN_LOW_16 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
@@ -27,7 +27,7 @@
           s##REGISTER##_store(t + j * pitch + k, k < rows ? s##L##_load(p + k * stride + j) : 0); \
       return; \
     } \
-    for (int k = 0; k < TEGG_LANES; k++) __builtin_prefetch(p + (TEGG_LANES + k) * stride); \
+    for (int k = 0; k < TEGG_LANES; k++) __builtin_prefetch(p + k * stride + 64 / sizeof(T)); \
     for (int j = 0; j < TEGG_LANES; j += N) \
       for (int k = 0; k < TEGG_LANES; k += N) { \
         V a[N], b[N]; \
@@ -45,14 +45,14 @@
 #define TURN_NAME(WHICH, N) TURN_NAME_(WHICH, N)
 #define TURN_NAME_(WHICH, N) TURN_##WHICH##_##N
 
-#if TEGG_LANES == 16
+// A register holds half as many elements of 64 bits, where vectors of them are not one.
+#if TEGG_LANES << V_ONE == 16
 #define TURN_HALF 8
-#elif TEGG_LANES == 8
+#elif TEGG_LANES << V_ONE == 8
 #define TURN_HALF 4
 #else
 #define TURN_HALF 2
 #endif
-// A register holds half as many elements of 64 bits.
 typedef double turn_d __attribute__((vector_size(8 * TURN_HALF)));
 typedef int64_t turn_l __attribute__((vector_size(8 * TURN_HALF)));
 typedef double turn_d_any __attribute__((vector_size(8 * TURN_HALF), aligned(8), may_alias));

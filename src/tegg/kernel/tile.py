@@ -14,15 +14,18 @@ from tegg.kernel.loops import Loop, Strip
 from tegg.kernel.value import Val, reachable
 
 _STRIP = 800_000  # number of the variable of a strip loop, which no loop variable has
-_LINE = 64        # bytes of a cache line
-_SQUARES = 4      # squares of a strip: whole cache lines of every element size are used at once
+_LINE = 64        # bytes of a cache line, of which all is read at once
+_RUN = 256        # bytes that are written side by side
+_COPIES = 8       # vectors of a run
+_LIGHT = 12       # values of an iteration from which their registers crowd out runs
 
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """How a nest is tiled: a strip of ``along``, then vectors of ``lanes``, then the strip's
-    values one by one. ``turned``: the loads that are contiguous in ``along``. ``copies``: vectors
-    of an iteration, so that whole cache lines are written.
+    """How a nest is tiled: vectors of ``lanes``, a strip of ``along``, then the strip's values one
+    by one. So memory is read along as many rows as there are lanes, a line of each at a time, and
+    written in runs. ``turned``: the loads that are contiguous in ``along``, forwards or
+    backwards. ``copies``: vectors of an iteration: a run, or else a whole line.
     """
 
     lanes: Var
@@ -40,7 +43,7 @@ class Tiling:
     def order(self, vars: Sequence[Var]) -> tuple[Var, ...]:
         """The loops of the nest, the strip's included."""
         rest = tuple(v for v in vars if v not in (self.lanes, self.along))
-        return (*rest, self.strip.var, self.lanes, self.along)
+        return (*rest, self.lanes, self.strip.var, self.along)
 
 
 def tiling(writes: Sequence[Write], lanes: Lanes) -> Tiling | None:
@@ -56,14 +59,18 @@ def tiling(writes: Sequence[Write], lanes: Lanes) -> Tiling | None:
         return None
     across = [v for v in values if v.op == "load" and _across(v, inner, lanes)]
     found = Counter(a for v in across for a in long
-                    if a != inner and lanes.coefficient(v.attr.form, a) == 1)
+                    if a != inner and lanes.unit(v, a))
     if not found:
         return None
     along = max(found, key=lambda a: (found[a], -vars.index(a)))
-    turned = tuple(v for v in across if lanes.coefficient(v.attr.form, along) == 1)
-    strip = Strip(Var(along.extent, _STRIP), _SQUARES * lanes.width)
+    turned = tuple(v for v in across if lanes.unit(v, along))
     least = min(w.value.dtype.itemsize for w in writes)
-    return Tiling(inner, along, strip, turned, max(1, _LINE // (lanes.width * least)))
+    line = max(_LINE // v.dtype.itemsize for v in turned)
+    strip = Strip(Var(along.extent, _STRIP), max(1, line // lanes.width) * lanes.width)
+    light = sum(v.op != "const" for v in values) <= _LIGHT
+    copies = min(_COPIES, (_RUN if light else _LINE) // (lanes.width * least),
+                 -(-hint(inner.extent) // lanes.width))
+    return Tiling(inner, along, strip, turned, max(1, copies))
 
 
 def _across(v: Val, inner: Var, lanes: Lanes) -> bool:
