@@ -8,8 +8,8 @@ from tegg.backends.cexpr import MEMORY, REGISTER, Dialect, dim
 from tegg.backends.cload import Loads
 from tegg.dtype import DType
 from tegg.kernel.domain import Write
-from tegg.kernel.index import Algebra, variable
-from tegg.kernel.loops import Ahead, Array, Comes, Keep, Loop, Past, Store, Turn
+from tegg.kernel.index import Algebra, Form, variable
+from tegg.kernel.loops import Ahead, Array, Comes, Keep, Loop, Past, Store, Turn, Weave
 from tegg.kernel.value import Val
 
 _LINE = 64  # bytes that move between caches together
@@ -111,10 +111,20 @@ class Memory(Loads):
                 to, pitch = f"{done * array.block + u * width}", f"{array.block}"
                 if backwards:
                     last = f"(({there} < {width} ? {there} : {width}) - 1)"
-                    source, to, pitch = f"{source} - {last}", f"{to} + {last} * {pitch}", f"-{pitch}"
+                    to, pitch = f"{to} + {last} * {pitch}", f"-{pitch}"
+                    source = f"{source} - {last}"
                 self.line(f"{test}v{MEMORY[s.value.dtype.name]}_turn("
                           f"t{array.number} + {to}, {pitch}, b{load.slot} + {source}, "
                           f"{dim(stride)}, {there}, {'left' if self.tail(u) else width});")
+
+    def _weave(self, s: Weave) -> None:
+        """Vectors of scratch, element by element of each in turn."""
+        w, width = s.write, self.dialect.width
+        form = self.algebra.substitute(w.form, {s.inside: Form(0)})
+        for u in range(self.at.copies):
+            self.line(f"v{MEMORY[w.value.dtype.name]}_weave(b{w.slot} + {self.form(form, u)}, "
+                      f"t{s.array.number} + {u * width}, {s.array.block}, {s.inside.extent}, "
+                      f"{'left' if self.tail(u) else width});")
 
     # ---- stores
     def _put(self, letter: str, address: str, value: str, masked: bool) -> None:

@@ -27,6 +27,7 @@ from tegg.kernel.loops import (
     Store,
     Strip,
     Turn,
+    Weave,
     arrays,
     walk,
 )
@@ -71,6 +72,8 @@ class Printer(Memory):
             self._resume(s)
         elif isinstance(s, Store):
             self._store(s)
+        elif isinstance(s, Weave):
+            self._weave(s)
         elif isinstance(s, Ahead):
             self._ahead(s)
         elif isinstance(s, Block):

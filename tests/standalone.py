@@ -21,7 +21,7 @@ from tegg.testing.kernels import check_results, random_inputs
 
 FLAGS = ("-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fwrapv",
          "-fno-strict-aliasing", "-std=gnu11", "-w")
-HEADERS = ("vector.h", "gather.h", "vecmath.h", "turn.h", "running.h", "stream.h")
+HEADERS = ("vector.h", "gather.h", "vecmath.h", "turn.h", "weave.h", "running.h", "stream.h")
 _HEAD = """#include <stdio.h>
 #include <stdlib.h>
 #include <stdint.h>

@@ -17,7 +17,7 @@ from .objects import Objects, Place, anonymous
 from .runtime import runtime, text
 from .toolchain import Toolchain
 
-_HEADERS = ("vector.h", "gather.h", "vecmath.h", "turn.h", "running.h", "stream.h")
+_HEADERS = ("vector.h", "gather.h", "vecmath.h", "turn.h", "weave.h", "running.h", "stream.h")
 _UNIT = 12_000  # characters of kernels below which a unit of its own costs more than it saves
 _BINDING = """const struct rt_table *tegg_rt;
 void tegg_bind(const struct rt_table *t) { tegg_rt = t; }

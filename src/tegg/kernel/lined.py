@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from tegg.dim import hint
 from tegg.kernel.index import Var
-from tegg.kernel.loops import Let, Loop, Stmt, Store, walk
+from tegg.kernel.loops import Let, Loop, Stmt, walk, writes
 from tegg.kernel.rows import Buffers, follows
 
 MOST = 1 << 14  # bytes of the copies of a kernel: a first cache has room for them and for a row
@@ -21,7 +21,7 @@ AGAIN = 256     # times that each element is read, of which threads share the co
 
 def lined(body: Sequence[Stmt], buffers: Buffers) -> Mapping[int, int]:
     """The slots to copy and the bytes of each."""
-    written = {s.write.slot for s, _ in walk(body) if isinstance(s, Store)}
+    written = {w.slot for w in writes(body)}
     times: dict[int, int] = {}
     for s, around in walk(body):
         if isinstance(s, Let) and s.value.op == "load" and around and around[-1].vector:

@@ -162,6 +162,17 @@ class Store:
 
 
 @dataclass(frozen=True, slots=True)
+class Weave:
+    """Vectors in scratch, one for each value of ``inside``, are written element by element of each
+    in turn: ``inside`` is contiguous in the buffer, the vector loop around strides over it.
+    """
+
+    write: Write
+    array: Array
+    inside: Var
+
+
+@dataclass(frozen=True, slots=True)
 class Ahead:
     """Memory that will be of use is asked for; whether it is there decides nothing.
 
@@ -207,8 +218,8 @@ class Block:
     once: bool = False
 
 
-Stmt = (Let | Fetch | Keep | Turn | Start | Accumulate | Finish | Rest | Resume | Store | Ahead
-        | Loop | Block)
+Stmt = (Let | Fetch | Keep | Turn | Start | Accumulate | Finish | Rest | Resume | Store | Weave
+        | Ahead | Loop | Block)
 
 
 def walk(stmts: Sequence[Stmt], around: tuple[Loop, ...] = ()) -> Iterator[
@@ -234,8 +245,13 @@ def divisible(stmts: Sequence[Stmt]) -> bool:
 def arrays(stmts: Sequence[Stmt]) -> list[Array]:
     """The scratch arrays, by number."""
     found = {s.array.number: s.array for s, _ in walk(stmts)
-             if isinstance(s, (Keep, Fetch, Turn, Rest, Resume))}
+             if isinstance(s, (Keep, Fetch, Turn, Rest, Resume, Weave))}
     return [found[n] for n in sorted(found)]
+
+
+def writes(stmts: Sequence[Stmt]) -> list[Write]:
+    """What is written to buffers."""
+    return [s.write for s, _ in walk(stmts) if isinstance(s, Store | Weave)]
 
 
 def vector_of(around: Sequence[Loop]) -> Loop | None:
@@ -329,6 +345,10 @@ class _Verifier:
                 need(v)
             mine = {a.var for a in around if a.step == 1}
             assert mine == set(s.write.vars), f"{s.write} stands in the wrong loops"
+        elif isinstance(s, Weave):
+            assert s.array.number in self.written, f"array {s.array.number} is read unwritten"
+            assert scope | {s.inside} == set(s.write.vars), f"{s.write} stands in the wrong loops"
+            assert vector_of(around) is not None, f"{s.write} is woven without lanes"
         return known, open_
 
 

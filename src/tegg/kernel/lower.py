@@ -16,7 +16,7 @@ from tegg.kernel.fuse import fuse
 from tegg.kernel.index import Algebra, Form, Gathered, Guard
 from tegg.kernel.lane import Lanes
 from tegg.kernel.lined import lined
-from tegg.kernel.loops import Function, Let, Store, Turn, divisible, verify, walk
+from tegg.kernel.loops import Function, Let, Turn, divisible, verify, walk, writes
 from tegg.kernel.order import nests
 from tegg.kernel.partial import (
     combined,
@@ -87,10 +87,10 @@ class Loops:
     def stage(self, language: Language) -> Stage:
         """The stage that it is."""
         f = self.function
-        writes = frozenset(s.write.slot for s, _ in walk(f.body) if isinstance(s, Store))
+        slots = frozenset(w.slot for w in writes(f.body))
         reads = frozenset(s.value.attr.slot for s, _ in walk(f.body)
                           if isinstance(s, (Let, Turn)) and s.value.op == "load")
-        return Stage(f.name, reads, writes, self.parallel, language.launch(self.algebra, f),
+        return Stage(f.name, reads, slots, self.parallel, language.launch(self.algebra, f),
                      self.copy, divisible=divisible(f.body))
 
 

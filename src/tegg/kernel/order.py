@@ -15,6 +15,7 @@ from tegg.kernel.place import Placer
 from tegg.kernel.strips import strips
 from tegg.kernel.tile import tiling
 from tegg.kernel.value import Val, reachable
+from tegg.kernel.weave import weaving
 from tegg.kernel.work import price
 
 _PLACED = 6         # orders that are placed; more are sifted by an estimate
@@ -65,9 +66,9 @@ def _best(group: list[Write], others: dict[frozenset[Var], list[Write]],
         if best is None or (total, rank) < best[:2]:
             best = total, rank, nest, ridden
     assert best is not None
-    tiled = _tiled(group, make())
-    if tiled is not None and tiled.price + sum(alone.values()) < best[0]:
-        return tiled, set()
+    for other in (_tiled(group, make()), _woven(group, make())):
+        if other is not None and other.price + sum(alone.values()) < best[0]:
+            best = other.price + sum(alone.values()), -1, other, set()
     return best[2], best[3]
 
 
@@ -81,6 +82,20 @@ def _tiled(group: list[Write], placer: Placer) -> Nest | None:
     shared = _shared(order[:-1], cut.lanes, placer.vectors.lanes.width * cut.copies, cut.strip)
     body = (Block(tuple(placer.place(group, order, cut.lanes, shared))),)
     return Nest(body, price(body, placer.vectors.lanes), (*placer.notes, "tiled a transpose"))
+
+
+def _woven(group: list[Write], placer: Placer) -> Nest | None:
+    """The nest with the results of a short axis woven, where it ends in one."""
+    lanes = placer.vectors.lanes
+    found = weaving(group, lanes) if placer.limits.vector else None
+    if found is None:
+        return None
+    order = found.order(group[0].vars)
+    block = lanes.width * placer.vectors.unroll([v for w in group for v in w.needs()], found.along)
+    shared = _shared(order[:-1], found.along, block)
+    placed = placer.place(group, order, found.along, shared)
+    body = (Block(found.woven(placed, block), once=shared is None),)
+    return Nest(body, price(body, lanes), (*placer.notes, "wove results"))
 
 
 def _place(writes: list[Write], order: tuple[Var, ...], placer: Placer) -> Nest:

@@ -24,6 +24,7 @@ from tegg.kernel.loops import (
     Stmt,
     Store,
     Turn,
+    Weave,
     vector_of,
     walk,
 )
@@ -77,6 +78,8 @@ def measure(stmts: Sequence[Stmt], lanes: int, buffers: Mapping[int, tuple[DType
             loads[slot] = loads.get(slot, 0) + points(outside) * hint(s.along.extent)
         elif isinstance(s, Store):
             stored += points(around) * buffers[s.write.slot][0].itemsize
+        elif isinstance(s, Weave):
+            stored += points(around) * hint(s.inside.extent) * buffers[s.write.slot][0].itemsize
     loaded = sum(min(n, hint(buffers[slot][1])) * buffers[slot][0].itemsize
                  for slot, n in loads.items())
     return Work(evaluations, iterations, loaded, stored)
@@ -118,6 +121,8 @@ _PAGE = 1024     # elements
 _AGAIN = 2.0      # a vector that is read again after at least _NEAR bytes were
 _NEAR = 1 << 18
 _TURNED = 0.4     # per element of a square: moves of vectors, and what is left of cache misses
+_WOVEN = 2.0      # per vector of two that are written in turn
+_ELEMENT = 0.6    # per element of others
 _TRIP = 1.0       # a loop iteration
 _THREADS = 2.0    # what stands outside of the shared loop is done by every thread
 
@@ -180,6 +185,10 @@ def _price(s: Stmt, around: Sequence[Loop], lanes: Lanes) -> float:
                                                      + _leaps(form, around, lanes))
     if isinstance(s, (Keep, Fetch, Rest, Resume)):
         return steps * (copies if loop is not None and loop.var in s.value.deps else 1)
+    if isinstance(s, Weave):
+        n = hint(s.inside.extent)
+        each = _WOVEN * n / 2 if n in (2, 4) else _ELEMENT * lanes.width
+        return steps * copies * n * each
     if isinstance(s, Turn):
         assert s.array.strip is not None
         rows = min(hint(s.along.extent), s.array.strip.length)
