@@ -138,3 +138,10 @@ def test_rows_that_feed_the_threads_are_not_split():
     g = Draw()
     assert len(lower(g, [g.softmax(g.x(64, 1 << 14), 1)], "k", C(16)).stages) == 1
     assert len(lower(g, [g.total(g.x(100, 100), 0, 1)], "k", C(16)).stages) == 1
+
+
+def test_partial_results_lie_as_memory_is_read():
+    """Lanes run along what is contiguous in both, however long the axes are."""
+    g = Draw()
+    code = check(g, [g.total(g.x(8, 4096, 64), 1)], width=8)
+    assert len(code.stages) == 2 and "(vf){" not in code.source

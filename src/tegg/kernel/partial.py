@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tegg.dim import Dim
+from tegg.dim import Dim, hint
 from tegg.dtype import DType, f32
 from tegg.kernel.domain import Write, spread
 from tegg.kernel.index import Form, Guard, Var, variable
@@ -67,7 +68,15 @@ def exchanged(p: Propagation, w: Write, memo: dict[int, Val]) -> Write:
 
 
 def _free(v: Val) -> tuple[Var, ...]:
-    return tuple(sorted(v.deps, key=lambda x: (str(x.extent), x.number)))
+    """The free variables, in the order in which memory is read: what is contiguous there is last,
+    so that lanes along it are stored side by side."""
+    loads = [x.attr.form for x in reachable(v.args) if x.op == "load"]
+
+    def stride(x: Var) -> float:
+        return min((abs(hint(k)) for form in loads if (k := form.coefficient(x)) != 0),
+                   default=math.inf)
+
+    return tuple(sorted(v.deps, key=lambda x: (-stride(x), x.number)))
 
 
 def _form(p: Propagation, part: Var, inner: Sequence[Var]) -> Form:
