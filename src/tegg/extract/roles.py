@@ -115,13 +115,18 @@ def _known(classes: EClasses, nodes: Nodes, rank: dict[int, int], weights: froze
 
 def _counted(classes: EClasses, nodes: Nodes, rank: dict[int, int],
              constant: frozenset[int]) -> frozenset[int]:
-    """Classes of integers that are sums and products of positions, moved or not."""
+    """Classes of integers that are sums and products of positions, moved or not, and comparisons
+    of those along one axis with a number, such as where a part of a row ends."""
     found = {c for c in constant if classes.dtype[c].kind == "int"}
+    masks: set[int] = set()
     for c in sorted(nodes, key=rank.__getitem__):
         if any((n.op.name in ("Add", "Mul") or n.op.kind == "movement")
                and n.args and found.issuperset(n.args) for n in nodes[c]):
             found.add(c)
-    return frozenset(found - constant)
+        elif sum(d != 1 for d in classes.shape[c]) == 1 and any(
+                n.op.name == "LessThan" and found.issuperset(n.args) for n in nodes[c]):
+            masks.add(c)
+    return frozenset((found | masks) - constant)
 
 
 def _symbolic(node: ENode) -> bool:

@@ -13,7 +13,7 @@ from tegg.kernel.ahead import ahead
 from tegg.kernel.code import KernelCode, Launch, Stage, Temporary, Work
 from tegg.kernel.domain import Write, settle
 from tegg.kernel.fuse import fuse
-from tegg.kernel.index import Algebra, Form, Gathered, Guard
+from tegg.kernel.index import Algebra, Form, Gathered, Guard, Var, variable
 from tegg.kernel.lane import Lanes
 from tegg.kernel.lined import lined
 from tegg.kernel.loops import Function, Let, Turn, divisible, verify, walk, writes
@@ -30,6 +30,7 @@ from tegg.kernel.past import past
 from tegg.kernel.place import Limits, Placer
 from tegg.kernel.propagate import Propagation, Splits
 from tegg.kernel.scan import Blocks, Target, blocked, followers, scan_writes
+from tegg.kernel.segments import segments
 from tegg.kernel.stored import left_to_stores
 from tegg.kernel.value import reachable
 from tegg.kernel.vectorise import Vectoriser
@@ -147,7 +148,8 @@ class Lowering:
 
     def whole(self, targets: Sequence[Target], copy: tuple[int, int] | None = None) -> None:
         """A stage that writes nodes to slots; ``copy``: one, as it lies in another slot."""
-        self.stage(lambda p: [w for slot, node in targets for w in _writes(p, slot, node)], copy)
+        write = _pieces if len(targets) == 1 and self.limits.vector else _writes
+        self.stage(lambda p: [w for slot, node in targets for w in write(p, slot, node)], copy)
 
     def stage(self, write: Callable[[Propagation], list[Write]],
               copy: tuple[int, int] | None = None) -> None:
@@ -264,6 +266,25 @@ def _writes(p: Propagation, slot: int, node: Node) -> list[Write]:
         return []
     vars, index = p.bind(shape, ())
     return [Write(slot, vars, p.algebra.flatten(index, shape), p.at(node, index))]
+
+
+def _pieces(p: Propagation, slot: int, node: Node) -> list[Write]:
+    """The same, one for each piece of rows that are made of several."""
+    whole = _writes(p, slot, node)
+    found = segments(whole[0]) if whole else None
+    if found is None:
+        return whole
+    along, bounds = found
+    shape = p.shape(node)
+    vars, index = p.bind(shape, ())
+    fresh = 1 + max(v.number for v in vars)
+    out = []
+    for low, high in bounds:
+        piece = Var(high - low, fresh)
+        at = tuple(p.algebra.substitute(i, {along: variable(piece) + low}) for i in index)
+        out.append(Write(slot, tuple(piece if v == along else v for v in vars),
+                         p.algebra.flatten(at, shape), p.at(node, at)))
+    return out
 
 
 # ---- along an axis

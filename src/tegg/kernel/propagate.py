@@ -12,7 +12,7 @@ from tegg.dtype import DType, f32, f64
 from tegg.errors import LoweringError
 from tegg.ir.graph import Graph, Node
 from tegg.kernel.index import ZERO, Algebra, Form, Gathered, Guard, Var, variable
-from tegg.kernel.positions import positions
+from tegg.kernel.positions import number, positions
 from tegg.kernel.value import Kind, Val, Values
 from tegg.ir.meaning import lowest
 from tegg.ir.split import parts
@@ -196,6 +196,28 @@ class Propagation:
             args.append((yield a, index))
         return self.values.make(node.op.name, tuple(args), node.dtype)
 
+    def _select(self, node: Node, index: Index) -> Request:
+        """One of two, where it is known which."""
+        condition = yield node.args[0], index
+        if condition.op == "const":
+            return (yield node.args[1 if condition.attr else 2], index)
+        first = yield node.args[1], index
+        second = yield node.args[2], index
+        return self.values.make("Select", (condition, first, second), node.dtype)
+
+    def _less(self, node: Node, index: Index) -> Request:
+        """A comparison of positions, or its result where that is the same at all of them."""
+        a = yield node.args[0], index
+        b = yield node.args[1], index
+        first, second = _position(a), _position(b)
+        if first is not None and second is not None:
+            low, high = self.algebra.range(second - first)
+            if low is not None and self.facts.nonnegative(low - 1):
+                return self.values.const(1, node.dtype)
+            if high is not None and self.facts.nonnegative(high * -1):
+                return self.values.const(0, node.dtype)
+        return self.values.make("LessThan", (a, b), node.dtype)
+
     def _guards(self, index: Index, shape: Shape) -> tuple[Guard, ...]:
         """What must be tested for an index to lie in a shape: of one position that was divided into
         several, the position. No index lies in an empty shape, whatever remainders say."""
@@ -336,7 +358,16 @@ class Propagation:
         return (yield x, (*index[:axis], at, *index[axis + rank:]))
 
 
+def _position(v: Val) -> Form | None:
+    """The form that an integer value equals everywhere."""
+    if v.op == "index":
+        return v.attr
+    n = number(v)
+    return None if n is None else Form(n)
+
+
 _RULES = {
+    "Select": Propagation._select, "LessThan": Propagation._less,
     "Input": Propagation._input, "Full": Propagation._full, "Size": Propagation._size,
     "Iota": Propagation._iota, "Contiguous": Propagation._contiguous,
     "Reshape": Propagation._reshape, "Permute": Propagation._permute,
