@@ -103,8 +103,13 @@ def _cell(f, x, h, c, w, u):
     return f.sigmoid(k) * f.tanh(c)
 
 
+def _rotated(f, x, c, s):
+    a, b = x[..., ::2], x[..., 1::2]
+    return f.stack([a * c - b * s, b * c + a * s], -1).reshape(8, 128, 64)
+
+
 _IMAGES = np.random.default_rng(0).integers(0, 255, (8, 224, 224, 3), dtype=np.uint8)
-_ROWS = (4096, 1024)
+_ROWS, _WIDE = (4096, 1024), (2048, 2048)
 
 WIDE = (
     _depthwise(32, 112, 3), _depthwise(96, 112, 3, 2), _depthwise(960, 7, 3),
@@ -132,6 +137,20 @@ WIDE = (
          lambda f, x, w: f.linear(x, w)),
     _of("sum_of_channels", "sum of 32 x 64 x 28 x 28 over all but 64",
         lambda f, x: x.sum((0, 2, 3)), drawn(32, 64, 28, 28)),
+    _of("sum_of_columns", "sums of the columns of 2048 x 2048", lambda f, x: x.sum(0),
+        drawn(*_WIDE)),
+    _of("largest_of_columns", "maxima of the same", lambda f, x: f.amax(x, 0), drawn(*_WIDE)),
+    _of("variance_of_columns", "variances of the same", lambda f, x: f.var(x, 0), drawn(*_WIDE)),
+    _of("centred_batch", "8 x 4096 x 64 less its means over 4096",
+        lambda f, x: x - x.mean(1)[:, None], drawn(8, 4096, 64)),
+    _of("product_of_rows", "products of the rows of 2048 x 2048", lambda f, x: f.prod(x, 1),
+        drawn(*_WIDE) + 1),
+    _of("sum_of_int64", "sums of the rows of 1024 x 1024", lambda f, x: x.sum(1),
+        (drawn(1024, 1024) * 100).astype(np.int64)),
+    _of("variance_of_float64", "variances of the rows of 512 x 1024", lambda f, x: f.var(x, 1),
+        drawn(512, 1024).astype(np.float64)),
+    _of("counted", "how many of each row of 2048 x 2048 are positive",
+        lambda f, x: (x > 0).sum(1), drawn(*_WIDE)),
     _of("sum_of_short_rows", "sums of 100000 rows of 32", lambda f, x: x.sum(-1),
         drawn(100000, 32)),
     _of("softmax_of_short_rows", "softmax of 100000 rows of 10", lambda f, x: f.softmax(x, -1),
@@ -142,6 +161,16 @@ WIDE = (
         drawn(1, 64, 112, 112), drawn(1, 64, 112, 112, seed=1)),
     _of("stacked_rows", "two of 2048 x 1024", lambda f, x, y: f.stack([x, y], 1),
         drawn(2048, 1024), drawn(2048, 1024, seed=1)),
+    _of("joined_rows", "rows of 1024 beside rows of 512, 1024 times",
+        lambda f, x, y: f.cat([x, y], 1), drawn(1024, 1024), drawn(1024, 512)),
+    _of("pairs", "two of 1024 x 1024, element by element", lambda f, x, y: f.stack([x, y], 2),
+        drawn(1024, 1024), drawn(1024, 1024, seed=1)),
+    _of("rotary_pairs", "rotary embedding of pairs, 8 x 128 x 64", _rotated, drawn(8, 128, 64),
+        drawn(128, 32), drawn(128, 32, seed=1)),
+    _of("twice_the_size", "8 x 32 x 64 x 64, each pixel four times",
+        lambda f, x: f.interpolate(x, scale_factor=2, mode="nearest"), drawn(8, 32, 64, 64)),
+    _of("transposed", "2048 x 2048", lambda f, x: x.permute(1, 0).reshape(-1), drawn(*_WIDE)),
+    _of("quarter_turn", "2048 x 2048", lambda f, x: f.rot90(x).reshape(-1), drawn(*_WIDE)),
     _of("turned", "8 x 64 x 56 x 56, channels last", lambda f, x: x.permute(0, 2, 3, 1).reshape(-1),
         drawn(8, 64, 56, 56)),
     _of("remainder", "x % 0.3, 1024 x 1024", lambda f, x: f.remainder(x, 0.3), drawn(1024, 1024)),
