@@ -254,6 +254,17 @@ def writes(stmts: Sequence[Stmt]) -> list[Write]:
     return [s.write for s, _ in walk(stmts) if isinstance(s, Store | Weave)]
 
 
+def needs(s: Stmt) -> tuple[Val, ...]:
+    """The values that a statement takes, those inside of loops not counted."""
+    if isinstance(s, Store):
+        return s.write.needs()
+    if isinstance(s, Keep):
+        return (s.value,)
+    if isinstance(s, Start):
+        return s.value.args[1:] if s.value.op == "scan" else ()
+    return s.needs() if isinstance(s, Let | Accumulate) else ()
+
+
 def vector_of(around: Sequence[Loop]) -> Loop | None:
     """The vector loop among the loops around a statement."""
     return next((loop for loop in around if loop.vector), None)

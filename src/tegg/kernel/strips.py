@@ -33,6 +33,7 @@ from tegg.kernel.loops import (
     Store,
     Strip,
     arrays,
+    needs,
     walk,
 )
 from tegg.kernel.value import Val
@@ -160,7 +161,7 @@ class _Columns:
         started: dict[int, int] = {}  # reduction -> the part that starts it
         for i, part in enumerate(parts):
             for s, _ in walk(part):
-                values |= {v.id: v for v in _needs(s) if made.get(v.id, i) != i}
+                values |= {v.id: v for v in needs(s) if made.get(v.id, i) != i}
                 sums |= {v.id: v for v in _sums(s) if started.get(v.id, i) != i}
                 if isinstance(s, Start):
                     started[s.value.id] = i
@@ -187,7 +188,7 @@ class _Columns:
         taken: list[Stmt] = []
         left: dict[int, Stmt] = {}
         for s, _ in walk(part):
-            for v in _needs(s):
+            for v in needs(s):
                 if v.id in self.values and v.id not in made:
                     made.add(v.id)
                     taken.append(Fetch(v, self.values[v.id]))
@@ -215,15 +216,6 @@ def _replaced(around: Loop, old: Loop, new: Loop) -> Loop:
     (inner,) = around.body
     assert isinstance(inner, Loop)
     return replace(around, body=(_replaced(inner, old, new),))
-
-
-def _needs(s: Stmt) -> Iterable[Val]:
-    """The values that a statement takes."""
-    if isinstance(s, Store):
-        return s.write.needs()
-    if isinstance(s, Keep):
-        return (s.value,)
-    return s.needs() if isinstance(s, Let | Accumulate) else ()
 
 
 def _sums(s: Stmt) -> Iterable[Val]:

@@ -20,11 +20,11 @@ from tegg.kernel.loops import (
     Loop,
     Rest,
     Resume,
-    Start,
     Stmt,
     Store,
     Turn,
     Weave,
+    needs,
     vector_of,
     walk,
 )
@@ -151,7 +151,7 @@ def _spared(stmts: Sequence[Stmt], lanes: Lanes) -> set[int]:
         if isinstance(s, Let):
             lets[s.value.id] = s, around
         else:
-            wanted |= {v.id for v in _needs(s)}
+            wanted |= {v.id for v in needs(s)}
     for i in sorted(lets, reverse=True):
         let, around = lets[i]
         loop = vector_of(around)
@@ -159,17 +159,6 @@ def _spared(stmts: Sequence[Stmt], lanes: Lanes) -> set[int]:
                 lanes, let.value.attr.form, loop.var)):
             wanted |= {v.id for v in let.needs()}
     return lets.keys() - wanted
-
-
-def _needs(s: Stmt) -> tuple[Val, ...]:
-    """The values that a statement takes."""
-    if isinstance(s, Store):
-        return s.write.needs()
-    if isinstance(s, Keep):
-        return (s.value,)
-    if isinstance(s, Start):
-        return s.value.args[1:] if s.value.op == "scan" else ()
-    return s.needs() if isinstance(s, Accumulate) else ()
 
 
 def _price(s: Stmt, around: Sequence[Loop], lanes: Lanes) -> float:
