@@ -113,3 +113,9 @@ def test_positions_that_are_compared_are_known_where_they_must_be() -> None:
     some = g.select(g.less(position, g.size(40, tegg.i64)), g.x(100), g.x(100))
     sources = [check(g, [v], width=8).source for v in (always, never, some)]
     assert ["_less(" in s for s in sources] == [False, False, True]
+
+
+def test_floats_that_are_compared_are_no_positions() -> None:
+    g = Draw()
+    x = g.tensor((100,), name="x")
+    check(g, [tegg.where(x < np.inf, x, 0.0).node, tegg.where(x < np.nan, x, 1.0).node], width=8)

@@ -51,6 +51,8 @@ class Wrong(Cpu):
 
 
 class WrongC(C):
+    half = None  # no other number of lanes
+
     def __init__(self, width: int, name: str, text: str) -> None:
         super().__init__(width)
         object.__setattr__(self, "wrong", (name, text))

@@ -362,6 +362,8 @@ def _position(v: Val) -> Form | None:
     """The form that an integer value equals everywhere."""
     if v.op == "index":
         return v.attr
+    if v.dtype.kind != "int":
+        return None
     n = number(v)
     return None if n is None else Form(n)
 
