@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import pairwise
 
-from tegg.kernel.domain import Write
+from tegg.kernel.domain import Write, all_forms
 from tegg.kernel.index import Guard, Var
 from tegg.kernel.value import reachable
 
@@ -20,11 +20,13 @@ MOST = 8    # pieces
 def segments(w: Write) -> tuple[Var, list[tuple[int, int]]] | None:
     """The variable along which memory is written, and the bounds of pieces of its range in each of
     which every guard that tests it alone holds everywhere or nowhere. None where that is all of it,
-    where a piece is short, or where values of a row would be computed again for each."""
+    where a piece is short, where the variable is yet to be divided, since guards of whole rows cost
+    nothing, or where values of a row would be computed again for each."""
     along = next((v for v in w.vars if w.form.coefficient(v) == 1), None)
     values = reachable(w.needs())
     if (along is None or not isinstance(along.extent, int) or w.mode != "store" or w.ordered
-            or any(v.op in ("red", "scan") for v in values)):
+            or any(v.op in ("red", "scan") for v in values)
+            or any(f.divisors() for f in all_forms([w]))):
         return None
     guards = [g for v in values if v.op == "load" for g in v.attr.guards]
     guards += [g for v in values if v.op == "cond" for g in v.attr]
