@@ -46,7 +46,6 @@ APART = 1 << 10    # bytes between rows from which a step down costs more than o
 _NUMBERS = 810_000  # of the variables of strips, which no other variable has
 
 _Makes = Let | Fetch | Start | Accumulate | Finish
-_Leaf = _Makes | Keep | Store
 
 
 def strips(body: Sequence[Stmt], lanes: Lanes) -> tuple[Stmt, ...]:
@@ -74,8 +73,18 @@ def _reduces(columns: Loop, lanes: Lanes) -> bool:
     straight = [s for s in columns.body if not isinstance(s, Loop)]
     return (bool(rows) and columns.part is None and columns.strip is None
             and hint(columns.var.extent) >= 2 * lanes.width * columns.unroll
-            and all(isinstance(s, _Leaf) and not _scans(s) for s in straight)
+            and all(_alone(s, columns.var) for s in straight)
             and all(_apart(r, columns.var, lanes) for r in rows))
+
+
+def _alone(s: Stmt, column: Var) -> bool:
+    """Whether a single statement may stand in a loop of its own: what it reduces follows the
+    columns, and what it keeps has a place for each of them."""
+    if isinstance(s, Start | Finish):
+        return s.value.op == "red" and column in s.value.deps
+    if isinstance(s, Keep | Fetch):
+        return s.array.block == 1
+    return isinstance(s, Let | Store) and not _scans(s)
 
 
 def _apart(rows: Loop, column: Var, lanes: Lanes) -> bool:
@@ -107,7 +116,7 @@ def _innermost(rows: Loop) -> Loop | None:
 
 
 def _scans(s: Stmt) -> bool:
-    return isinstance(s, Let | Start) and s.value.op == "scan"
+    return isinstance(s, Let) and s.value.op == "scan"
 
 
 @dataclass(slots=True)
