@@ -119,3 +119,11 @@ def test_floats_that_are_compared_are_no_positions() -> None:
     g = Draw()
     x = g.tensor((100,), name="x")
     check(g, [tegg.where(x < np.inf, x, 0.0).node, tegg.where(x < -np.inf, x, 1.0).node], width=8)
+
+
+def test_bytes_that_count_wrap_around() -> None:
+    """What is at position 128 is -128: such positions are compared as they are."""
+    g = Draw()
+    position = g.op("Iota", tegg.i8, (200,))
+    y = g.select(g.less(position, g.full(0, "i8")), g.x(200), g.full(0, "f32"))
+    assert "_less(" in check(g, [y], width=8).source

@@ -4,7 +4,8 @@
 //
 // t[j * pitch + k] becomes p[k * stride + j] for j below `columns` and k below `rows`, and 0 for
 // the other k: scratch is read in whole vectors. Both may be more than TEGG_LANES. What comes next in
-// each row is asked for: no hardware follows so many.
+// each row is asked for, which of rows that are put in scratch backwards is what lies before: no
+// hardware follows so many.
 #pragma once
 
 #define TURN_LOW_16 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
@@ -27,7 +28,7 @@
           s##REGISTER##_store(t + j * pitch + k, k < rows ? s##L##_load(p + k * stride + j) : 0); \
       return; \
     } \
-    for (int k = 0; k < TEGG_LANES; k++) __builtin_prefetch(p + k * stride + 64 / sizeof(T)); \
+    for (int k = 0; k < TEGG_LANES; k++) __builtin_prefetch((const char *)(p + k * stride) + (pitch < 0 ? -64 : 64)); \
     for (int j = 0; j < TEGG_LANES; j += N) \
       for (int k = 0; k < TEGG_LANES; k += N) { \
         V a[N], b[N]; \

@@ -359,11 +359,11 @@ class Propagation:
 
 
 def _position(v: Val) -> Form | None:
-    """The form that an integer value equals everywhere."""
+    """The form that an integer value equals everywhere: of bytes, which wrap around, none."""
+    if v.dtype.kind != "int" or v.dtype.itemsize < 4:
+        return None
     if v.op == "index":
         return v.attr
-    if v.dtype.kind != "int":
-        return None
     n = number(v)
     return None if n is None else Form(n)
 
