@@ -100,16 +100,23 @@ def test_reductions_are_not_tiled():
     assert TILED not in check(g, [g.total(swapped(g, 50, 60), 1)]).notes
 
 
+def flipped(g, *axes, dtype="f32"):
+    x = swapped(g, 50, 203, dtype=dtype)
+    for axis in axes:
+        x = g.flip(x, axis)
+    return x
+
+
+BACKWARDS = {f"{axes}": lambda g, axes=axes: [flipped(g, *axes)] for axes in ((0,), (1,), (0, 1))}
+
+
 @pytest.mark.parametrize("width", [4, 8, 16])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("axes", [(0,), (1,), (0, 1)])
 def test_rows_and_strips_may_be_walked_backwards(axes, dtype, width):
     """Also where the last strip, or the last vector, is short."""
     g = Draw()
-    x = swapped(g, 50, 203, dtype=dtype)
-    for axis in axes:
-        x = g.flip(x, axis)
-    assert TILED in check(g, [x], width=width).notes
+    assert TILED in check(g, [flipped(g, *axes, dtype=dtype)], width=width).notes
 
 
 def _symbolic():

@@ -23,7 +23,10 @@ from test_contraction_narrow import bytes_product, extreme, whole
 from test_direct import CASES as CONVOLUTIONS, convolution, tiled
 from test_direct_places import CASES as PLACED, turned
 from test_kernel_cases import CASES as KERNELS
+from test_kernel_segments import CASES as SEGMENTS
 from test_kernel_strips import CASES as STRIPS
+from test_kernel_tile import BACKWARDS
+from test_kernel_weave import CASES as WOVEN
 from test_kernel_wide import HALVED, kernel
 from test_winograd import SIZES as TRANSFORMED, SLACK, convolution as same_size
 from attentions import causal
@@ -52,6 +55,7 @@ SANITISED = ("-O1", "-march=native", "-fsanitize=address,undefined",
 ARM = ("aarch64-linux-gnu-gcc", "-O2", "-static")
 QEMU = ("qemu-aarch64", "qemu-aarch64-static")
 LARGEST = 60_000  # elements of a value: emulation is slow
+CUT = {"strips": STRIPS, "segments": SEGMENTS, "woven": WOVEN, "backwards": BACKWARDS}
 
 
 def _runs(*command: str) -> bool:
@@ -263,8 +267,9 @@ def test_loops_touch_only_their_memory(part: int) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("width", (16, 8))
-def test_strips_touch_only_their_memory(width: int) -> None:
-    check_all(Standalone(loops(STRIPS, width, STRIPS), width, sanitised()), off=8)
+@pytest.mark.parametrize("cases", CUT)
+def test_what_is_cut_touches_only_its_memory(cases: str, width: int) -> None:
+    check_all(Standalone(loops(CUT[cases], width, CUT[cases]), width, sanitised()), off=8)
 
 
 @pytest.mark.long
@@ -347,6 +352,13 @@ def test_products_on_neon(name: str) -> None:
 def test_loops_on_neon(part: int) -> None:
     compiler, runner = arm()
     check_all(Standalone(loops(list(KERNELS)[part::3], 4), 4, compiler, runner), threads=(2,))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("cases", CUT)
+def test_what_is_cut_on_neon(cases: str) -> None:
+    compiler, runner = arm()
+    check_all(Standalone(loops(CUT[cases], 4, CUT[cases]), 4, compiler, runner), threads=(2,))
 
 
 @pytest.mark.long
