@@ -114,6 +114,8 @@ def unit(operand: Val, free: tuple[Var, ...], k: tuple[Var, ...]) -> str:
     long = bool(k) and (len(k) == 1 or hint(k[-1].extent) >= SHORT)
     along_k = sum(f.coefficient(k[-1]) == 1 for f in forms) if long else 0
     along = sum(f.coefficient(free[-1]) == 1 for f in forms) if free else 0
+    if along and along == along_k and hint(free[-1].extent) < SHORT:
+        return "k"  # as windows are along their places and along their taps, of which there are few
     return "k" if along_k > along else "free" if along else "none"
 
 
@@ -204,9 +206,8 @@ class _Kernel:
         for g, axis in zip(c.groups, hooks.columns):
             for t in g.terms:
                 along_k[t.anchor] = next(units) == "k" if packed else self.params.form == "dots"
-                kinds = ("_n", "_n_left") if not along_k[t.anchor] else (
-                    "_k", "" if packed else "_k_left")
-                hooks.operand_b(params, t, axis, kinds, self.params.ahead)
+                hooks.operand_b(params, t, axis, text.kinds_of_b(along_k[t.anchor]),
+                                self.params.ahead)
         transposes = packed and (along_m or any(along_k.values()) or self.params.symmetric)
         parts = [text.transpose()] if transposes else []
         parts += [text.fill("split", A_COST=str(4 + int(self.shape.a_cost)),

@@ -30,17 +30,25 @@ class Text(Words):
         rows = self.hooks.rows_in([self.hooks.contraction.a])
         values = dict(row_args=self._args_of(rows, {"m": "i"}),
                       row_vectors=self._args_of(rows, {"m": "i"}, "m"))
-        whole = self.counted and whole_vectors(self.hooks.k, self.common()["KO"], self.params,
-                                               self.hooks.dialect.width)
         if along_m:
             step = self.fill("fill_m_taps" if self.hooks.taps else "fill_m", **values)
         else:
-            step = self.fill("fill_k", rest="" if whole else self.fill("fill_k_rest", **values),
-                             **values)
+            rest = "" if self._whole_k() else self.fill("fill_k_rest", **values)
+            step = self.fill("fill_k", rest=rest, **values)
         return self.fill("fill", step=step, row_params=self._params_of(rows),
                          m_of=self.hooks.m.of("row + i"))
 
+    def _whole_k(self) -> bool:
+        """Whether what is read along k is known to be whole vectors."""
+        return self.counted and whole_vectors(self.hooks.k, self.common()["KO"], self.params,
+                                              self.hooks.dialect.width)
+
     # ---- B
+    def kinds_of_b(self, along_k: bool) -> tuple[str, str]:
+        """Suffixes of the functions that B is read with."""
+        grouped = self.params.form == "packed" and self.params.held
+        return ("_n", "_n_left") if not along_k else ("_k", "" if grouped else "_k_left")
+
     def operand_b(self, term: Term, axis: Axis, along_k: bool, also: str = "") -> str:
         """``also``: what is done beside where each column of B that is read along k begins."""
         h = self.hooks
@@ -74,6 +82,8 @@ class Text(Words):
             n_places=places, n_keep=keep, n_recall=recall, also=also)
         if name == "rows":
             words |= self._rows_ahead(term, axis, words)
+        if name + grouped == "pack_k":
+            words["rest"] = "" if self._whole_k() else self.fill("pack_k_rest", **words)
         if name + grouped == "pack_n":
             words["whole"] = self._whole_panels(term, axis)
             words["rest"] = "" if self._full(axis) else self.fill("pack_n_rest", **words)

@@ -30,6 +30,8 @@ _FEW = 1 << 14         # outputs up to which the depth may be split: partial sum
 _PART = 2048           # terms that are worth a part of their own
 _PARTS = 32            # at most; a power of two, so that few depths give different code
 _PORTS, _LATENCY = 2, 4  # multiply-adds a cycle, and cycles until one's result can be used
+_LOOSE = 4.5           # issue slots by which a vector of results takes longer to pack and to store
+                       # where the last panel has fewer columns, so that loops are of any length
 _REDUCE = 6            # steps that adding up the lanes of four accumulators costs
 _ASKED = (1, 0)        # whether a program asks for what it reads later, or leaves it to hardware
 # What prices the reads of operands that hardware follows, among a profile's ``template_reads``.
@@ -56,6 +58,8 @@ class Packed:
         abreast = panels_at_once(rows, vectors, self.registers) if tall == parts == 1 < whole else 1
         slots = (whole * issue_slots(rows, abreast * vectors) / abreast
                  + (issue_slots(rows, left) if left else 0))
+        if left:  # panels are not known to be full
+            slots += _LOOSE * rows * (whole * vectors + left) / max(1, e.k)
         padded = tall * rows * -(-e.n // lanes)
         panels = whole + bool(left)
         packed = e.batch * e.k * panels * vectors * lanes

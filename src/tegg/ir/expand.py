@@ -229,7 +229,7 @@ def contract(b, a, attrs):
     (x, y), (text, shape) = a, attrs
     spec = Spec.parse(text)
     size = spec.sizes(x.shape, y.shape)
-    order = spec.batch + spec.m + spec.n + spec.k
+    order = "".join(spec.out) + spec.k
 
     def spread(v, axes):
         letters = [c for c in axes if c]
@@ -242,9 +242,6 @@ def contract(b, a, attrs):
     out = b.mul(spread(x, spec.x), spread(y, spec.y))
     for i in reversed(range(len(order) - len(spec.k), len(order))):
         out = b.op("SumReduce", out, i)
-    kept = order[:len(order) - len(spec.k)]
-    out = b.reshape(out, tuple(size[c] for c in kept))
-    out = b.permute(out, tuple(kept.index(c) for c in "".join(spec.out)))
     return b.reshape(out, shape)
 
 

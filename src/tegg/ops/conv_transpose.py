@@ -1,17 +1,21 @@
 """Transposed convolutions: the adjoints of convolutions, that spread each element over a window.
 
-Where the stride divides the kernel, the results of one stride are channels of a dense convolution
-and nothing is multiplied in vain; elsewhere zeros are put between the elements first.
+The results at each place within a stride, a phase, are a correlation with the taps that reach them.
+Where there are many phases, all are the channels of one correlation instead.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from itertools import product
 from typing import TYPE_CHECKING
 
 from tegg.dim import Dim
 from tegg.errors import ArgumentError, ShapeError
 from tegg.ir.graph import Graph, Node
 from tegg.ops.conv import biased, correlate
+from tegg.ops.phases import Phase, Taps
 from tegg.ops.public import public
 from tegg.ops.spatial import Sizes, batched, padded, per_axis, unbatched, windows
 from tegg.ops.value import Operand, fail, operands, wrap
@@ -19,6 +23,8 @@ from tegg.shape import show
 
 if TYPE_CHECKING:
     from tegg.tensor import Tensor
+
+_PHASES = 9  # strides of 3 of an image, of 2 of a volume
 
 
 @public(method=False)
@@ -77,11 +83,15 @@ def _transposed(op: str, rank: int, x: Operand, weight: Operand, bias: Operand |
     if any(m >= max(s, d) for m, s, d in zip(more, strides, dilations)):
         fail(ArgumentError, f"{op}: output_padding {more} must be below the stride {strides} or "
                             f"the dilation {dilations}")
-    if all(k % s == 0 and d == 1 for k, s, d in zip(kernel, strides, dilations)):
-        out = _dense(op, graph, a, w, groups, kernel, strides)
+    axes = tuple(Taps(*along) for along in zip(kernel, strides, dilations, around))
+    for t, n, m in zip(axes, a.shape[2:], more):
+        if not graph.facts.nonnegative(t.results(n, m) - 1):
+            fail(ShapeError, f"{op}: padding {t.padding} leaves nothing of an axis of "
+                             f"{t.results(n, m) + 2 * t.padding}")
+    if _many(axes):
+        out = _at_once(op, graph, a, w, groups, axes, more)
     else:
-        out = _spread(op, graph, a, w, groups, kernel, strides, dilations)
-    out = _cut(op, graph, out, around, more)
+        out = _by_phases(op, graph, a, w, groups, axes, more)
     return wrap(graph, unbatched(graph, biased(op, graph, out, bias, rank), added))
 
 
@@ -104,54 +114,87 @@ def _flipped(graph: Graph, w: Node, groups: int, first: int) -> Node:
     return graph.reshape(w, (groups * o, c // groups, *rest))
 
 
-def _dense(op: str, graph: Graph, x: Node, w: Node, groups: int, kernel: tuple[int, ...],
-           strides: tuple[int, ...]) -> Node:
-    """Every window is whole strides: the places within a stride are channels, later interleaved."""
-    rank = len(strides)
-    steps = tuple(k // s for k, s in zip(kernel, strides))
+def _many(axes: Sequence[Taps]) -> bool:
+    """Whether there are so many phases that one correlation, some of whose products are with
+    zeros, is faster than a kernel for each."""
+    return math.prod(t.stride for t in axes) > _PHASES and all(t.dilation == 1 for t in axes)
+
+
+def _at_once(op: str, graph: Graph, x: Node, w: Node, groups: int, axes: Sequence[Taps],
+             more: Sequence[int]) -> Node:
+    """One correlation whose channels are those of all phases; a kernel is made of whole strides by
+    zeros after it."""
+    rank, strides = len(axes), tuple(t.stride for t in axes)
+    steps = tuple(-(-t.kernel // t.stride) for t in axes)
+    lengths = tuple(t.results(n, m) for t, n, m in zip(axes, x.shape[2:], more))
+    w = padded(graph, w, 2, (0,) * rank, tuple(n * t.stride - t.kernel
+                                               for n, t in zip(steps, axes)))
     c, o = w.shape[:2]
     w = graph.reshape(w, (c, o, *(n for pair in zip(steps, strides) for n in pair)))
     w = graph.permute(w, (0, 1, *range(3, 2 + 2 * rank, 2), *range(2, 2 + 2 * rank, 2)))
-    inner = 1
-    for s in strides:
-        inner *= s
-    w = _flipped(graph, graph.reshape(w, (c, o * inner, *steps)), groups, 2)
+    w = _flipped(graph, graph.reshape(w, (c, o * math.prod(strides), *steps)), groups, 2)
     edge = tuple(n - 1 for n in steps)
     x = padded(graph, x, 2, edge, edge)
     y = correlate(op, graph, windows(op, graph, x, 2, steps, (1,) * rank, (1,) * rank), w, groups)
-    n, _, *places = y.shape
-    y = graph.reshape(y, (n, groups * o, *strides, *places))
+    y = graph.reshape(y, (y.shape[0], groups * o, *strides, *y.shape[2:]))
+    return _between(graph, y, tuple(t.padding for t in axes), lengths)
+
+
+def _by_phases(op: str, graph: Graph, x: Node, w: Node, groups: int, axes: Sequence[Taps],
+               more: Sequence[int]) -> Node:
+    """A correlation for each place within a stride, with the taps that reach it."""
+    places = tuple(t.positions(n, m) for t, n, m in zip(axes, x.shape[2:], more))
+    lengths = tuple(t.results(n, m) for t, n, m in zip(axes, x.shape[2:], more))
+    lead = (x.shape[0], groups * w.shape[1])
+    parts = []
+    for phases in product(*(t.phases() for t in axes)):
+        reached = [p for p, n, q in zip(phases, x.shape[2:], places) if p and p.reaches(n, q)]
+        y = (_phase(op, graph, x, w, groups, reached, places) if len(reached) == len(axes) else
+             graph.full(0, x.dtype, (*lead, *places)))
+        parts.append(graph.reshape(y, (*lead, 1, *places)))
+    y = graph.concat(parts, 2)
+    y = graph.reshape(y, (*lead, *(t.stride for t in axes), *places))
+    return _between(graph, y, (0,) * len(axes), lengths)
+
+
+def _phase(op: str, graph: Graph, x: Node, w: Node, groups: int, phases: Sequence[Phase],
+           places: Sequence[Dim]) -> Node:
+    for axis, (p, q) in enumerate(zip(phases, places), 2):
+        w = _every(graph, w, axis, p)
+        x = _around(graph, x, axis, p.before, p.after(x.shape[axis], q))
+    taps = windows(op, graph, x, 2, [p.count for p in phases], (1,) * len(phases),
+                   [p.apart for p in phases])
+    return correlate(op, graph, taps, _flipped(graph, w, groups, 2), groups)
+
+
+def _every(graph: Graph, w: Node, axis: int, p: Phase) -> Node:
+    """The taps of a phase."""
+    if p.count == w.shape[axis]:
+        return w
+    rank = len(w.shape)
+    return graph.op("Slice", w, tuple(p.first if i == axis else 0 for i in range(rank)),
+                    tuple(p.first + (p.count - 1) * p.every + 1 if i == axis else n
+                          for i, n in enumerate(w.shape)),
+                    tuple(p.every if i == axis else 1 for i in range(rank)))
+
+
+def _around(graph: Graph, x: Node, axis: int, before: int, after: Dim) -> Node:
+    """Zeros before and after an axis; so many elements are cut off where it is fewer than none."""
+    n, low = x.shape[axis], max(0, -before)
+    high = max(0, -after) if isinstance(after, int) else 0
+    x = graph.narrow(x, axis, low, n - low - high)
+    return padded(graph, x, axis, (max(0, before),), (after + high,))
+
+
+def _between(graph: Graph, y: Node, first: Sequence[int], lengths: Sequence[Dim]) -> Node:
+    """(n, o, strides..., places...) -> (n, o, lengths...): what stands in a stride lies side by
+    side; so many are left out at first."""
+    rank = len(lengths)
+    strides, places = y.shape[2:2 + rank], y.shape[2 + rank:]
     y = graph.permute(y, (0, 1, *(a for i in range(rank) for a in (2 + rank + i, 2 + i))))
-    return graph.reshape(y, (n, groups * o, *(p * s for p, s in zip(places, strides))))
-
-
-def _spread(op: str, graph: Graph, x: Node, w: Node, groups: int, kernel: tuple[int, ...],
-            strides: tuple[int, ...], dilations: tuple[int, ...]) -> Node:
-    """Zeros between the elements, then a correlation with the flipped kernel."""
-    rank = len(strides)
-    for i, s in enumerate(strides):
-        x = _zeros_between(graph, x, 2 + i, s)
-    edge = tuple((k - 1) * d for k, d in zip(kernel, dilations))
-    x = windows(op, graph, padded(graph, x, 2, edge, edge), 2, kernel, (1,) * rank, dilations)
-    return correlate(op, graph, x, _flipped(graph, w, groups, 2), groups)
-
-
-def _zeros_between(graph: Graph, x: Node, axis: int, stride: int) -> Node:
-    """stride - 1 zeros between neighbours of an axis."""
-    if stride == 1:
-        return x
-    before, n, after = x.shape[:axis], x.shape[axis], x.shape[axis + 1:]
-    y = padded(graph, graph.reshape(x, (*before, n, 1, *after)), axis + 1, (0,), (stride - 1,))
-    y = graph.reshape(y, (*before, n * stride, *after))
-    return graph.narrow(y, axis, 0, n * stride - (stride - 1))
-
-
-def _cut(op: str, graph: Graph, y: Node, around: tuple[int, ...], more: tuple[int, ...]) -> Node:
-    """Padding taken off both sides, and ``more`` added after."""
-    for i, (p, m) in enumerate(zip(around, more)):
-        n: Dim = y.shape[2 + i]
-        if not graph.facts.nonnegative(n - 2 * p + m - 1):
-            fail(ShapeError, f"{op}: padding {p} leaves nothing of an axis of {n}")
-        y = padded(graph, y, 2 + i, (0,), (max(0, m - p),))
-        y = graph.narrow(y, 2 + i, p, n - 2 * p + m)
+    y = graph.reshape(y, (*y.shape[:2], *(p * s for p, s in zip(places, strides))))
+    for axis, (start, n) in enumerate(zip(first, lengths), 2):
+        beyond = start + n - y.shape[axis]
+        y = padded(graph, y, axis, (0,), (max(0, beyond) if isinstance(beyond, int) else 0,))
+        y = graph.narrow(y, axis, start, n)
     return y

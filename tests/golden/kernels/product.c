@@ -16,9 +16,11 @@ static inline __attribute__((always_inline)) vf k_b0_k(const float *const b0, co
   const vf v8_0 = vf_load(b1 + (k0 + n0 * 48));
   return v8_0;
 }
-static inline __attribute__((always_inline)) float k_b0(const float *const b0, const float *const b1, const float *const b2, float *const b3, int64_t z0, int64_t n0, int64_t k0) {
-  const float v8 = sf_load(b1 + (k0 + n0 * 48));
-  return v8;
+static inline __attribute__((always_inline)) vf k_b0_k_left(const float *const b0, const float *const b1, const float *const b2, float *const b3, int64_t z0, int64_t n0, int64_t k0, const int left) {
+  const int mask = (1 << left) - 1; (void)mask;
+  const vi lanes = lane_range(0, left - 1); (void)lanes;
+  const vf v8_0 = vf_loadm(b1 + (k0 + n0 * 48), mask);
+  return v8_0;
 }
 static inline __attribute__((always_inline)) void k_out0_n(const float *const b0, const float *const b1, const float *const b2, float *const b3, int64_t z0, int64_t m0, int64_t n0, const vf s0) {
   const vf v4_0 = vf_load(b2 + n0);
@@ -178,12 +180,7 @@ static void k_pack0(const float *const b0, const float *const b1, const float *c
 #pragma GCC unroll 16
         for (int j = 0; j < 16; j++) vf_store(at + j * 48, r[j]);
       }
-      for (; k0 < ko1; k0++, at += 48)
-#pragma GCC unroll 1  // which would take a compiler half of its time
-        for (int j = 0; j < 16; j++) {
-          const int64_t n0 = n0_[j];
-          at[j] = k_b0(b0, b1, b2, b3, z0,  n0,  k0);
-        }
+
     }
   }
 }
