@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
@@ -82,6 +84,12 @@ def test_views_and_special_values():
     np.testing.assert_allclose(got, convolved(x[:, :, ::-1][:, :, ::2], w, (1,), (0,), (0,), (1,),
                                               1))
     assert np.isinf(got).any()
+
+
+@pytest.mark.parametrize("stride", [2, 3, 4])
+def test_what_is_infinite_is_multiplied_by_no_zero(stride):
+    x, w = np.full((1, 1, 2, 2), np.inf), np.ones((1, 1, 3, 3))
+    assert not np.isnan(run(lambda x, w: tegg.conv_transpose2d(x, w, None, stride), x, w)).any()
 
 
 def test_symbolic_batch_and_length():
@@ -176,8 +184,43 @@ def test_compiled(stride, padding, dilation, groups, k):
     np.testing.assert_allclose(got, want, atol=1e-5)
 
 
+def test_the_gradient_of_a_weight_is_read_along_places():
+    """Windows are one after the other along their taps too, but only three."""
+    rng = np.random.default_rng(0)
+    x, d = (rng.normal(size=(4, c, 14, 13)).astype(np.float32) for c in (5, 6))
+    f = tegg.compile(lambda x, d: tegg.conv2d(x.transpose(0, 1), d.transpose(0, 1), padding=1))
+    want = convolved(x.astype(float).transpose(1, 0, 2, 3), d.transpose(1, 0, 2, 3), (1, 1), (1, 1),
+                     (1, 1), (1, 1), 1)
+    np.testing.assert_allclose(f(x, d), want, atol=1e-3)
+    read = set(re.findall(r"k0_b[01]_\w+(?=\()", f.source()))
+    assert read and all(name.endswith(("_k", "_k_left")) for name in read), read
+
+
+def multiplied(stride, k, padding, more):
+    """Products that a transposed convolution of (1, 2, 6, 6) to 3 channels is recorded with."""
+    g = tegg.Graph()
+    y = tegg.conv_transpose2d(g.tensor((1, 2, 6, 6)), g.tensor((2, 3, k, k)), None, stride, padding,
+                              more)
+    return sum(g.count(n) for n in g.reachable([y.node]) if n.op.name == "Mul")
+
+
+def test_transposed_convolutions_multiply_by_no_zeros():
+    """But those around; where phases are many, more of these."""
+    every = 2 * 3 * 6 * 6
+    assert multiplied(2, 3, 1, 1) == every * 3 * 3
+    assert multiplied(2, 2, 0, 0) == every * 2 * 2
+    assert multiplied(2, 4, 1, 0) == every * 4 * 4
+    assert multiplied(1, 3, 1, 0) == every * 3 * 3
+    assert multiplied(3, 1, 0, 2) == every
+    assert multiplied(4, 4, 0, 0) == every * 4 * 4
+    assert multiplied(4, 3, 0, 1) == every * 3 * 3
+    assert multiplied(4, 7, 2, 0) == 2 * 3 * 7 * 7 * 7 * 7
+
+
 @pytest.mark.parametrize(("stride", "k", "padding", "more"), [(2, 2, 0, 0), (2, 4, 1, 1),
-                                                             (2, 3, 1, 1), (1, 3, 1, 0)])
+                                                             (2, 3, 1, 1), (1, 3, 1, 0),
+                                                             (2, 1, 0, 1), (3, 5, 1, 0),
+                                                             (4, 7, 3, 2), (8, 16, 4, 0)])
 def test_compiled_transposed(stride, k, padding, more):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(2, 4, 5, 6)).astype(np.float32)

@@ -43,6 +43,7 @@ from tegg.ops import methods as methods
 from tegg.ops import movement as movement
 from tegg.ops import padding as padding
 from tegg.ops import parts as parts
+from tegg.ops import phases as phases
 from tegg.ops import pool as pool
 from tegg.ops import powers as powers
 from tegg.ops import protocol as protocol

@@ -1,7 +1,7 @@
 """Transposed convolutions: the adjoints of convolutions, that spread each element over a window.
 
 The results at each place within a stride, a phase, are a correlation with the taps that reach them.
-Where there are many phases, all are the channels of one correlation instead.
+Where there are many phases, those that as many taps reach are the channels of one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tegg.dim import Dim
 from tegg.errors import ArgumentError, ShapeError
 from tegg.ir.graph import Graph, Node
 from tegg.ops.conv import biased, correlate
-from tegg.ops.phases import Phase, Taps
+from tegg.ops.phases import Band, Phase, Taps
 from tegg.ops.public import public
 from tegg.ops.spatial import Sizes, batched, padded, per_axis, unbatched, windows
 from tegg.ops.value import Operand, fail, operands, wrap
@@ -84,14 +84,13 @@ def _transposed(op: str, rank: int, x: Operand, weight: Operand, bias: Operand |
         fail(ArgumentError, f"{op}: output_padding {more} must be below the stride {strides} or "
                             f"the dilation {dilations}")
     axes = tuple(Taps(*along) for along in zip(kernel, strides, dilations, around))
-    for t, n, m in zip(axes, a.shape[2:], more):
-        if not graph.facts.nonnegative(t.results(n, m) - 1):
+    lengths = tuple(t.results(n, m) for t, n, m in zip(axes, a.shape[2:], more))
+    for t, n in zip(axes, lengths):
+        if not graph.facts.nonnegative(n - 1):
             fail(ShapeError, f"{op}: padding {t.padding} leaves nothing of an axis of "
-                             f"{t.results(n, m) + 2 * t.padding}")
-    if _many(axes):
-        out = _at_once(op, graph, a, w, groups, axes, more)
-    else:
-        out = _by_phases(op, graph, a, w, groups, axes, more)
+                             f"{n + 2 * t.padding}")
+    spread = _in_bands if _many(axes) else _by_phases
+    out = spread(op, graph, a, w, groups, axes, lengths)
     return wrap(graph, unbatched(graph, biased(op, graph, out, bias, rank), added))
 
 
@@ -115,36 +114,45 @@ def _flipped(graph: Graph, w: Node, groups: int, first: int) -> Node:
 
 
 def _many(axes: Sequence[Taps]) -> bool:
-    """Whether there are so many phases that one correlation, some of whose products are with
-    zeros, is faster than a kernel for each."""
+    """Whether there are so many phases that a kernel for each is slower than one for a band."""
     return math.prod(t.stride for t in axes) > _PHASES and all(t.dilation == 1 for t in axes)
 
 
-def _at_once(op: str, graph: Graph, x: Node, w: Node, groups: int, axes: Sequence[Taps],
-             more: Sequence[int]) -> Node:
-    """One correlation whose channels are those of all phases; a kernel is made of whole strides by
-    zeros after it."""
-    rank, strides = len(axes), tuple(t.stride for t in axes)
-    steps = tuple(-(-t.kernel // t.stride) for t in axes)
-    lengths = tuple(t.results(n, m) for t, n, m in zip(axes, x.shape[2:], more))
-    w = padded(graph, w, 2, (0,) * rank, tuple(n * t.stride - t.kernel
-                                               for n, t in zip(steps, axes)))
-    c, o = w.shape[:2]
-    w = graph.reshape(w, (c, o, *(n for pair in zip(steps, strides) for n in pair)))
-    w = graph.permute(w, (0, 1, *range(3, 2 + 2 * rank, 2), *range(2, 2 + 2 * rank, 2)))
-    w = _flipped(graph, graph.reshape(w, (c, o * math.prod(strides), *steps)), groups, 2)
-    edge = tuple(n - 1 for n in steps)
-    x = padded(graph, x, 2, edge, edge)
-    y = correlate(op, graph, windows(op, graph, x, 2, steps, (1,) * rank, (1,) * rank), w, groups)
-    y = graph.reshape(y, (y.shape[0], groups * o, *strides, *y.shape[2:]))
-    return _between(graph, y, tuple(t.padding for t in axes), lengths)
+def _in_bands(op: str, graph: Graph, x: Node, w: Node, groups: int, axes: Sequence[Taps],
+              lengths: Sequence[Dim]) -> Node:
+    """A correlation for all phases that as many taps reach: they are its channels."""
+    places = tuple(n - 1 - (-t.kernel // t.stride) for t, n in zip(axes, x.shape[2:]))
+
+    def joined(*chosen: Band) -> Node:
+        axis = len(chosen)
+        if axis == len(axes):
+            return _band(op, graph, x, w, groups, chosen, places)
+        return graph.concat([joined(*chosen, b) for b in axes[axis].bands()], 2 + axis)
+
+    return _between(graph, joined(), [t.padding for t in axes], lengths)
+
+
+def _band(op: str, graph: Graph, x: Node, w: Node, groups: int, bands: Sequence[Band],
+          places: Sequence[Dim]) -> Node:
+    rank, (c, o) = len(bands), w.shape[:2]
+    phases = tuple(b.phases for b in bands)
+    shape = (x.shape[0], groups * o, *phases, *places)
+    if not all(b.count for b in bands):
+        return graph.full(0, x.dtype, shape)
+    for i, (b, q) in enumerate(zip(bands, places)):
+        w = graph.narrow(w, 2 + 2 * i, b.first, (b.count - 1) * b.stride + b.phases)
+        w = graph.op("Window", w, 2 + 2 * i, b.count, 1, b.stride)
+        x = padded(graph, x, 2 + i, (b.count - 1,), (q - x.shape[2 + i],))
+    w = graph.permute(w, (0, 1, *range(2, 2 + 2 * rank, 2), *range(3, 2 + 2 * rank, 2)))
+    w = graph.reshape(w, (c, o * math.prod(phases), *w.shape[2 + rank:]))
+    taps = windows(op, graph, x, 2, [b.count for b in bands], (1,) * rank, (1,) * rank)
+    return graph.reshape(correlate(op, graph, taps, _flipped(graph, w, groups, 2), groups), shape)
 
 
 def _by_phases(op: str, graph: Graph, x: Node, w: Node, groups: int, axes: Sequence[Taps],
-               more: Sequence[int]) -> Node:
-    """A correlation for each place within a stride, with the taps that reach it."""
-    places = tuple(t.positions(n, m) for t, n, m in zip(axes, x.shape[2:], more))
-    lengths = tuple(t.results(n, m) for t, n, m in zip(axes, x.shape[2:], more))
+               lengths: Sequence[Dim]) -> Node:
+    """A correlation for each phase, with the taps that reach it."""
+    places = tuple(t.strides(n, r) for t, n, r in zip(axes, x.shape[2:], lengths))
     lead = (x.shape[0], groups * w.shape[1])
     parts = []
     for phases in product(*(t.phases() for t in axes)):

@@ -28,10 +28,11 @@ class Taps:
         return ((n - 1) * self.stride + self.dilation * (self.kernel - 1) + 1
                 - 2 * self.padding + more)
 
-    def positions(self, n: Dim, more: int) -> Dim:
-        """Strides that the results fill, the last one not always."""
-        rest = self.dilation * (self.kernel - 1) + 1 - 2 * self.padding + more
-        return n - 1 + -(-rest // self.stride)
+    def strides(self, n: Dim, results: Dim) -> Dim:
+        """Strides that the results of n elements fill, the last one not always."""
+        rest = results - (n - 1) * self.stride
+        assert isinstance(rest, int), "results are a stride apart"
+        return n - 1 - (-rest // self.stride)
 
     def phases(self) -> Iterator[Phase | None]:
         """What reaches the results at each place of a stride; None: nothing does."""
@@ -43,6 +44,24 @@ class Taps:
             yield None if first is None else Phase(
                 first, every, -(-(self.kernel - first) // every), self.dilation // common,
                 (place + self.padding - self.dilation * first) // self.stride)
+
+    def bands(self) -> list[Band]:
+        """The phases by how many taps reach them, where nothing is dilated or left out."""
+        most, more = divmod(self.kernel, self.stride)
+        found = (Band(self.stride, 0, more, most + 1),
+                 Band(self.stride, more, self.stride - more, most))
+        return [b for b in found if b.phases]
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """``out[stride q + first + r] += x[q - j] w[first + r + stride j]`` for r below ``phases`` and
+    j below ``count``."""
+
+    stride: int
+    first: int
+    phases: int
+    count: int
 
 
 @dataclass(frozen=True, slots=True)
