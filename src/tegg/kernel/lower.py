@@ -9,6 +9,7 @@ from typing import Protocol
 from tegg.dim import Dim, Poly, product, symbols
 from tegg.dtype import DType
 from tegg.ir.graph import Graph, Node
+from tegg.kernel import across
 from tegg.kernel.ahead import ahead
 from tegg.kernel.code import KernelCode, Launch, Stage, Temporary, Work
 from tegg.kernel.domain import Write, settle
@@ -151,14 +152,23 @@ class Lowering:
         write = _pieces if len(targets) == 1 and self.limits.vector else _writes
         self.stage(lambda p: [w for slot, node in targets for w in write(p, slot, node)], copy)
 
-    def stage(self, write: Callable[[Propagation], list[Write]],
-              copy: tuple[int, int] | None = None) -> None:
-        """One function that does some writes."""
+    def settled(self, write: Callable[[Propagation], list[Write]]
+                ) -> tuple[Propagation, list[Write]]:
+        """Writes whose loops are split where their indices ask for it."""
         def propagation(splits: Splits) -> Propagation:
             return Propagation(self.graph, self.language.native, splits, self.stored,
                                doubles=self.language.doubles)
 
-        p, writes = settle(propagation, write)
+        return settle(propagation, write)
+
+    def written(self, node: Node) -> list[Write]:
+        """How a node would be written whole."""
+        return self.settled(lambda p: _writes(p, 0, node))[1]
+
+    def stage(self, write: Callable[[Propagation], list[Write]],
+              copy: tuple[int, int] | None = None) -> None:
+        """One function that does some writes."""
+        p, writes = self.settled(write)
         while found := splittable(writes):
             slots = [self.temporary(partial_dtype(v), partial_size(v)) for v in found]
             self._function(p, [partial_write(p, v, slot) for v, slot in zip(found, slots)])
@@ -232,6 +242,8 @@ def _lowered(graph: Graph, outputs: Sequence[Node], name: str, language: Languag
     inputs = max([len(graph.inputs)] + [n.attrs[0] + 1 for n in graph.reachable(outputs)
                                         if n.op.name == "Input"])
     low = Lowering(graph, name, language, limits or Limits(), inputs, tuple(outputs))
+    if low.limits.vector:
+        _turned_stages(low)
     for node in graph.reachable(outputs):
         if node.op.kind == "scan":
             _scan_stages(low, node)
@@ -285,6 +297,19 @@ def _pieces(p: Propagation, slot: int, node: Node) -> list[Write]:
         out.append(Write(slot, tuple(piece if v == along else v for v in vars),
                          p.algebra.flatten(at, shape), p.at(node, at)))
     return out
+
+
+# ---- across rows
+def _turned_stages(low: Lowering) -> None:
+    """What lies across the rows that are taken as a whole is written along them before."""
+    for node in list(across.operands(low.graph, low.outputs, low.written)):
+        _in_memory(low, node)
+        low.notes.append("turned an operand that lies across rows")
+    for output, source in list(across.results(low.graph, low.outputs, low.written)):
+        read = low.stored | {source.id: low.inputs + len(low.outputs) + len(low.temporaries)}
+        if any(map(across.lies_across, replace(low, stored=read).written(output))):
+            _in_memory(low, source)
+            low.notes.append("turned rows that an output lies across")
 
 
 # ---- along an axis
