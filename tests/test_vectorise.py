@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from kernels import check
+from tegg.testing.draw import Draw
 
 import tegg
 from spatial_reference import pool_places, pooled
@@ -40,6 +42,17 @@ def test_a_short_row_is_summed_along_itself_where_lanes_would_be_gathered():
     # too short for a vector: several rows at once
     g = tegg.compile(lambda x: x.sum(-1), cache=False)
     assert "vf_hadd(" not in _source(g, np.ones((5000, 5), np.float32))
+
+
+def test_a_window_of_places_is_summed_along_them_and_not_along_few_taps():
+    """The gradient of depthwise filters: three taps would fill no vector."""
+    g = Draw()
+    x = g.pad(g.x(6, 28, 28), (0, 1, 1), (0, 1, 1))
+    x = g.op("Window", g.op("Window", x, 1, 28, 1, 1), 3, 28, 1, 1)
+    d = g.reshape(g.x(6, 28, 28), (6, 1, 28, 1, 28))
+    y = g.mul(x, g.expand(d, (6, 3, 28, 3, 28)))
+    code = check(g, [g.total(g.total(y, 4), 2)], width=8)
+    assert "vf_hadd(" in code.source
 
 
 def test_the_last_pass_has_lanes_where_sums_went_over_other_loops():

@@ -16,7 +16,7 @@ _GATHER = 16.0     # score of an access that goes lane by lane
 _RUN = 2.0         # of a gathered index that mostly runs from neighbour to neighbour
 _HALVED = 4.0      # of a load of every other element: two loads and a shuffle
 _INNER_HINT = 64   # a nested reduction shorter than this is no better place for the lanes, but
-                   # where they would be gathered: then one that fills a vector is
+                   # where they would be gathered, or too few: then one that fills a vector is
 
 
 class Vectoriser:
@@ -73,7 +73,8 @@ class Vectoriser:
         if inside:
             inner = {w: self.score(w, bodies, stores) for w in inside}
             w = min(sorted(inside, key=lambda w: (hint(w.extent), w.number)), key=inner.__getitem__)
-            long = self.lanes.width if scores[best] >= _GATHER else _INNER_HINT
+            poor = scores[best] >= _GATHER or hint(best.extent) < self.lanes.width
+            long = self.lanes.width if poor else _INNER_HINT
             if inner[w] < scores[best] and hint(w.extent) >= long:
                 return None
         return best
