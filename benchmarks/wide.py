@@ -115,6 +115,7 @@ WIDE = (
     _depthwise(32, 112, 3), _depthwise(96, 112, 3, 2), _depthwise(960, 7, 3),
     _depthwise(240, 28, 5), _depthwise(96, 56, 7),
     _conv("pointwise_112", 32, 112, 64, 1), _conv("pointwise_14", 256, 14, 512, 1),
+    _conv("pointwise_56_s2", 256, 56, 512, 1, stride=2),
     _conv("grouped_28", 256, 28, 256, 3, padding=1, groups=32),
     _conv("dilated_28", 256, 28, 256, 3, padding=2, dilation=2),
     _conv("stem_7x7", 3, 224, 64, 7, padding=3, stride=2),

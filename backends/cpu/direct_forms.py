@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 # Places of a row by vectors of filters, by families of registers.
 _TILES = {"many": {2: 14, 4: 6, 1: 14}, "few": {2: 6, 1: 8}, "neon": {2: 9, 4: 5, 1: 14}}
 _LATENCY = 8         # issue slots until a sum can be used again
+_CHANNEL = 20.0      # issue slots in which what a tile reads of a channel comes from L2
+_NEAR = 1 << 13      # elements that L1 holds
+_LINE = 16           # elements of a cache line
 _FILLING = 4.0       # operations that putting an element where it is read from counts as
 _STORING = 2.0       # and one result in its place, before what becomes of it
 _LAID = 1.0          # the same of results that lie side by side already
@@ -100,11 +103,13 @@ class _Executes:
             whole, left = -(-filters // d.rows), 0
         else:
             whole, left = divmod(-(-filters // self.width), d.vectors)
-        slots = whole * _slots(d.rows, d.vectors) + (_slots(d.rows, left) if left else 0)
+        taps = max(1, hint(product(tuple(s.taps for s in d.slides))))
+        least = _CHANNEL / taps if _channel(d) * e.k // taps > _NEAR else 0.0
+        slots = whole * max(least, _slots(d.rows, d.vectors))
+        slots += max(least, _slots(d.rows, left)) if left else 0
         panels = whole + bool(left)
         multiplied = whole * d.columns + left * self.width  # filters
         padded = lines * -(-across.places // d.places) * d.places
-        taps = max(1, hint(product(tuple(s.taps for s in d.slides))))
         deep = e.k if d.held is None else taps * -(-e.k // (taps * d.held.group)) * d.held.group
         packed = e.batch * deep * panels * d.columns
         read = lines * across.places * product(tuple(min(s.stride, s.taps) for s in d.slides))
@@ -117,6 +122,15 @@ class _Executes:
                          packed, beside=beside, packs=f,
                          itemsize=d.held.itemsize if d.held else 0,
                          rate="CpuDirect" if d.turned else "")
+
+
+def _channel(d: Direct) -> int:
+    """Elements of a channel that a row of places and a panel of filters read: cache lines of rows,
+    and the taps of its filters."""
+    *above, across = d.slides
+    down = hint(product(tuple(s.taps for s in above)))
+    row = across.places * min(across.stride, across.taps) + across.dilation * (across.taps - 1)
+    return down * (-(-row // _LINE) * _LINE + across.taps * d.columns)
 
 
 def _slots(rows: int, vectors: int) -> float:
