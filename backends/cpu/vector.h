@@ -300,8 +300,6 @@ FLOATS(d, vd, double, vl, 0x7fffffffffffffffll, )
 #define INTEGERS(L, V, T, SIGNED) \
   INL T s##L##_div(T a, T b) { return b == 0 ? 0 : SIGNED && b == (T)-1 ? (T)(0 - a) : (T)(a / b); } \
   INL T s##L##_mod(T a, T b) { return b == 0 || (SIGNED && b == (T)-1) ? 0 : (T)(a % b); } \
-  INL V v##L##_div(V a, V b) { V r; FOR_LANES r[k] = s##L##_div(a[k], b[k]); return r; } \
-  INL V v##L##_mod(V a, V b) { V r; FOR_LANES r[k] = s##L##_mod(a[k], b[k]); return r; } \
   INL T s##L##_max(T a, T b) { return a > b ? a : b; } \
   INL T s##L##_min(T a, T b) { return a < b ? a : b; } \
   INL V v##L##_abs(V a) { \
@@ -313,6 +311,26 @@ INTEGERS(l, vl, int64_t, 1)
 INTEGERS(u, vu, uint8_t, 0)
 INTEGERS(c, vc, int8_t, 1)
 #undef INTEGERS
+
+// No processor divides vectors of integers. A quotient of two of 32 bits, rounded to a double, is below
+// the next integer if it was, and so is one of two of 8 bits that is rounded to a float.
+INL vi vi_div(vi a, vi b) {
+  const vi none = b == 0, back = b == -1, by = (b & ~(none | back)) | ((none | back) & 1);
+  const vi q = vd_to_i(vi_to_d(a) / vi_to_d(by));
+  return ((q & ~back) | (-a & back)) & ~none;
+}
+INL vi vi_mod(vi a, vi b) { return (a - vi_div(a, b) * b) & ~(b == 0); }
+#define BYTES(L, V) \
+  INL V v##L##_div(V a, V b) { \
+    const vi y = v##L##_to_i(b), none = y == 0; \
+    const vf q = vi_to_f(v##L##_to_i(a)) / vi_to_f(y | (none & 1)); \
+    return vi_to_##L(vf_to_i(q) & ~none); \
+  } \
+  INL V v##L##_mod(V a, V b) { return (a - v##L##_div(a, b) * b) & ~(V)(b == 0); }
+BYTES(u, vu) BYTES(c, vc)
+#undef BYTES
+INL vl vl_div(vl a, vl b) { vl r; FOR_LANES r[k] = sl_div(a[k], b[k]); return r; }
+INL vl vl_mod(vl a, vl b) { vl r; FOR_LANES r[k] = sl_mod(a[k], b[k]); return r; }
 
 #define EXTREMES(L, V) \
   INL V v##L##_max(V a, V b) { return v##L##_sel(v##L##_test(v##L##_less(b, a)), a, b); } \
