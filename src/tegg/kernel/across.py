@@ -25,7 +25,7 @@ def operands(graph: Graph, outputs: Sequence[Node], written: Written) -> Iterato
     """Operands of whole rows that lie across them, where what is read or written beside lies along
     them: else lanes go across too."""
     nodes = graph.reachable(outputs)
-    for shape in _rows(nodes):
+    for shape in _rows(nodes) if _permuted(nodes) else ():
         found = {n: _lies(written(n)) for n in _operands(nodes, shape) if n not in outputs}
         if "along" in found.values() or any(o.shape == shape and o.op.kind != "movement"
                                             for o in outputs):
@@ -40,10 +40,15 @@ def results(graph: Graph, outputs: Sequence[Node], written: Written) -> Iterator
         while source.op.kind == "movement":
             (source,) = source.args
         below = graph.reachable([source])
-        if (source is not o and source.shape in _rows(below)
+        if (_permuted(graph.reachable([o])) and source is not o and source.shape in _rows(below)
                 and not any(n.op.kind == "scan" or n.op.staged for n in below)
                 and any(_lies(written(n)) == "along" for n in _operands(below, source.shape))):
             yield o, source
+
+
+def _permuted(nodes: Sequence[Node]) -> bool:
+    """Whether anything could lie across at all, which takes a look at each operand to see."""
+    return any(n.op.name == "Permute" for n in nodes)
 
 
 def _rows(nodes: Sequence[Node]) -> list[Shape]:
