@@ -44,10 +44,13 @@ class Text(Words):
                                               self.hooks.dialect.width)
 
     # ---- B
-    def kinds_of_b(self, along_k: bool) -> tuple[str, str]:
+    def kinds_of_b(self, along_k: bool) -> tuple[str, ...]:
         """Suffixes of the functions that B is read with."""
-        grouped = self.params.form == "packed" and self.params.held
-        return ("_n", "_n_left") if not along_k else ("_k", "" if grouped else "_k_left")
+        if not along_k:
+            return "_n", "_n_left"
+        if self.params.form != "packed":
+            return "_k", "_k_left"
+        return ("_k", "") if self.params.held else ("_k",) if self._whole_k() else ("_k", "_k_left")
 
     def operand_b(self, term: Term, axis: Axis, along_k: bool, also: str = "") -> str:
         """``also``: what is done beside where each column of B that is read along k begins."""

@@ -16,12 +16,6 @@ static inline __attribute__((always_inline)) vf k_b0_k(const float *const b0, co
   const vf v8_0 = vf_load(b1 + (k0 + n0 * 48));
   return v8_0;
 }
-static inline __attribute__((always_inline)) vf k_b0_k_left(const float *const b0, const float *const b1, const float *const b2, float *const b3, int64_t z0, int64_t n0, int64_t k0, const int left) {
-  const int mask = (1 << left) - 1; (void)mask;
-  const vi lanes = lane_range(0, left - 1); (void)lanes;
-  const vf v8_0 = vf_loadm(b1 + (k0 + n0 * 48), mask);
-  return v8_0;
-}
 static inline __attribute__((always_inline)) void k_out0_n(const float *const b0, const float *const b1, const float *const b2, float *const b3, int64_t z0, int64_t m0, int64_t n0, const vf s0) {
   const vf v4_0 = vf_load(b2 + n0);
   const vf v5_0 = (s0 + v4_0);
