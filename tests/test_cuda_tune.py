@@ -120,7 +120,8 @@ def test_what_the_target_refuses_is_left_out(monkeypatch):
     assert [k.name for k in plan.kernels] == [f"tune{i}" for i in range(len(taken))]
 
 
-@pytest.mark.parametrize("architecture", [75, 80, 90])
+@pytest.mark.parametrize("architecture", [
+    *(pytest.param(n, marks=pytest.mark.long) for n in (75, 80)), 90])
 def test_the_kernels_compile(architecture):
     if nvrtc.find() is None:
         pytest.skip("NVRTC is not installed")

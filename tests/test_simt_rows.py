@@ -42,7 +42,7 @@ def alike(found, kit: Kit) -> None:
             agree(unit, c, number % 3, 4)
 
 
-@pytest.mark.parametrize("half", (0, 1))
+@pytest.mark.parametrize("half", (0, pytest.param(1, marks=pytest.mark.long)))
 def test_fragments(half):
     found = []
     for name in sorted(CASES)[half::2]:
