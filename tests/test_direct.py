@@ -335,6 +335,18 @@ def test_threads_share_the_filters_of_one_line() -> None:
     assert line.pieces == 12 and lines.pieces == 2 * 56 * 3
 
 
+def test_one_tap_is_as_slow_as_channels_come_that_lie_beyond_l1() -> None:
+    op, *_ = direct_templates(8)
+
+    def speed(windows: str, channels: int, taps: int) -> float:
+        e = Extents(1, 512, 28 * 28, channels * taps, tegg.f32)
+        return op.template((None, None, 0, windows, 6, 2), e).speed
+
+    one, nine = "28.1.2.1/28.1.2.1", "28.3.2.1/28.3.2.1"
+    assert speed(one, 256, 1) < 0.7 * speed(one, 64, 1)
+    assert speed(nine, 256, 9) == speed(nine, 64, 9) == speed(one, 64, 1)
+
+
 def test_an_image_that_was_pooled_is_read_along_its_rows() -> None:
     """The pool's result has no axis of images where there is one: that is no reason to divide."""
     rng = np.random.default_rng(0)

@@ -218,6 +218,16 @@ def test_parts_set_their_sums_aside():
     assert parts.aside == 4 * 2 * 12 * 64 and parts.kept == 0 and parts.packed == whole.packed
 
 
+def test_panels_that_are_not_full_are_slower_and_less_so_the_deeper_they_are():
+    def speed(n, k):
+        return ROWS["CpuPacked"].template(("", (), 6, 2, 1), Extents(1, 60, n, k, f32)).speed
+
+    columns = 2 * WIDE.width * 100
+    full, loose = (speed(columns, 32), speed(columns - WIDE.width, 32))
+    assert loose < 0.95 * full and 0.99 * full < speed(columns - WIDE.width, 1024) < full
+    assert speed(columns, 1024) == full
+
+
 def test_nothing_is_offered_that_registers_do_not_hold():
     shapes = _Operand((100, 100), f32), _Operand((100, 1000), f32), "a,k;k,b;a,b"
     for registers in (WIDE, Registers(8), Registers(4), Registers(4, neon=True)):
