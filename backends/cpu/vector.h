@@ -121,11 +121,25 @@ INL vi vb_splat(int x) { return -(x != 0) + (vi){0}; }
 // lane by lane: AVX-512 has an instruction for each, and elsewhere bytes go by way of 16 bits.
 #define TO(A, VA, B, VB) \
   INL VB v##A##_to_##B(VA x) { return __builtin_convertvector(x, VB); }
-TO(f, vf, d, vd) TO(f, vf, i, vi) TO(f, vf, l, vl)
+TO(f, vf, i, vi) TO(f, vf, l, vl)
 TO(d, vd, f, vf) TO(d, vd, i, vi) TO(d, vd, l, vl)
-TO(i, vi, f, vf) TO(i, vi, d, vd) TO(i, vi, l, vl)
+TO(i, vi, f, vf)
 TO(l, vl, f, vf) TO(l, vl, d, vd) TO(l, vl, i, vi)
 TO(u, vu, c, vc) TO(c, vc, u, vu)
+#if V_ONE && V_REGISTER && TEGG_LANES == 4 && __has_builtin(__builtin_ia32_cvtps2pd256)
+INL vd vf_to_d(vf x) { return __builtin_ia32_cvtps2pd256(x); }
+INL vd vi_to_d(vi x) { return __builtin_ia32_cvtdq2pd256(x); }
+INL vl vi_to_l(vi x) { return (vl)__builtin_ia32_pmovsxdq256(x); }
+#elif V_ONE && V_REGISTER && TEGG_LANES == 8 && __has_builtin(__builtin_ia32_cvtps2pd512_mask)
+INL vd vf_to_d(vf x) { return __builtin_ia32_cvtps2pd512_mask(x, (vd){0}, -1, 4); }
+INL vd vi_to_d(vi x) { return __builtin_ia32_cvtdq2pd512_mask(x, (vd){0}, -1); }
+INL vl vi_to_l(vi x) {
+  typedef long long to_ __attribute__((vector_size(sizeof(vl))));
+  return (vl)__builtin_ia32_pmovsxdq512_mask(x, (to_){0}, -1);
+}
+#else
+TO(f, vf, d, vd) TO(i, vi, d, vd) TO(i, vi, l, vl)
+#endif
 #undef TO
 #if TEGG_LANES == 16 && defined(__AVX512F__) && __has_builtin(__builtin_ia32_pmovzxwd512_mask)
 #define BY(A, VA, BUILTIN, T, B, VB, TB) \
