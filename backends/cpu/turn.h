@@ -28,7 +28,8 @@
           s##REGISTER##_store(t + j * pitch + k, k < rows ? s##L##_load(p + k * stride + j) : 0); \
       return; \
     } \
-    for (int k = 0; k < TEGG_LANES; k++) __builtin_prefetch((const char *)(p + k * stride) + (pitch < 0 ? -64 : 64)); \
+    for (int k = 0; k < TEGG_LANES; k++) \
+      __builtin_prefetch((const char *)(p + k * stride) + (pitch < 0 ? -64 : 64)); \
     for (int j = 0; j < TEGG_LANES; j += N) \
       for (int k = 0; k < TEGG_LANES; k += N) { \
         V a[N], b[N]; \
