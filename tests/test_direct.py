@@ -301,6 +301,23 @@ def test_where_it_is_chosen(how, chosen) -> None:
     np.testing.assert_allclose(f(x), want, atol=1e-5 * float(np.abs(want).max()))
 
 
+@pytest.mark.parametrize(("filters", "name"), ((64, "CpuDirect"), (4, "CpuPlaces")))
+@pytest.mark.parametrize(("axes", "order"), (
+    ((1, -1, 40, 40), (0, 2, 3, 1)), ((1, -1, 2, 2, 40, 40), (0, 1, 4, 2, 5, 3))),
+    ids=("channels last", "pixel shuffle"))
+def test_results_in_another_order_are_moved_after_it(filters, name, axes, order) -> None:
+    """Its vectors are of places, or of filters that are turned: neither would lie in a run."""
+    x, w = (np.random.default_rng(0).standard_normal(s, np.float32)
+            for s in ((1, 32, 40, 40), (filters, 32, 3, 3)))
+    f = tegg.compile(lambda x: tegg.conv2d(x, w, padding=1).relu().reshape(axes).permute(*order),
+                     cache=False)
+    kernels = re.findall(r"(?m)^k\d+ (\S+)", f.program(x).explain())
+    assert kernels == [name, "elementwise"]
+    assert [r["what"] for r in f.profile(x)] == kernels
+    want = _slow(x, w, padding=1).reshape(axes).transpose(order)
+    np.testing.assert_allclose(f(x), want, atol=1e-5 * float(np.abs(want).max()))
+
+
 def _slow(x, w, stride: int = 1, padding: int = 0, groups: int = 1) -> np.ndarray:
     x = np.pad(x.astype(np.float64), ((0, 0), (0, 0), *[(padding, padding)] * 2))
     v = np.lib.stride_tricks.sliding_window_view(x, w.shape[2:], (2, 3))[:, :, ::stride, ::stride]

@@ -55,6 +55,18 @@ def test_one_product_or_row_is_taken_in_and_no_second_one():
     assert len(extract(classes, COSTS).kernels) == 2
 
 
+def test_what_is_heavy_is_no_part_of_a_kernel_that_joins_pieces_of_it():
+    """A product that is rolled rests in memory; movement that follows it does not."""
+    for rolled in (True, False):
+        g = Graph()
+        a = contract(g, g.input("x", (16, 16), "f32"), g.input("w", (16, 16), "f32"),
+                     "m,k;n,k;m,n", (16, 16))
+        b = g.concat([g.narrow(a, 0, 3, 13), g.narrow(a, 0, 0, 3)], 0) if rolled \
+            else g.permute(a, (1, 0))
+        g.outputs["y"] = g.op("Sin", b)
+        assert (a.id in inner_of(g)) != rolled
+
+
 def test_long_chains_keep_borders():
     g = Graph()
     x = g.input("x", (8,), "f32")

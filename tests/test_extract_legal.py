@@ -7,7 +7,7 @@ from eclass_graphs import classes_of, contract, row
 from extraction import Stages, ops
 
 from tegg.dtype import f32
-from tegg.extract import Limits
+from tegg.extract import Limits, legal
 from tegg.ir.graph import Graph, Node
 
 
@@ -49,6 +49,8 @@ LEGAL = {
     "a product and what follows it": lambda g: g.op("Sin", g.permute(product(g, matrix(g)),
                                                                      (1, 0))),
     "a product of rows": lambda g: product(g, row(g, "Softmax", matrix(g), 1)),
+    "a product whose last axis was as short": lambda g: g.permute(product(g, matrix(g), n=2),
+                                                                  (1, 0)),
     "a gate of two products": lambda g: gate(g, matrix(g)),
     "a scatter": lambda g: g.op("Scatter", matrix(g), g.input("i", (2,), "i32"),
                                 matrix(g, "u", (2, 16)), 0, "last"),
@@ -69,6 +71,8 @@ ILLEGAL = {
         product(g, matrix(g)), g.expand(product(g, matrix(g, "y"), "v", 1), (16, 24))),
     "a sum that is read at two indices": lambda g: mirrored(g, product(g, matrix(g))),
     "a sum that is expanded": lambda g: g.expand(product(g, matrix(g)), (3, 16, 24)),
+    "a product in runs of two": lambda g: g.permute(
+        g.reshape(product(g, matrix(g)), (16, 2, 12)), (0, 2, 1)),
     "columns below a product of rows": lambda g: product(g, row(g, "Softmax", matrix(g), 0)),
     "something after a scatter": lambda g: g.op("Sin", LEGAL["a scatter"](g)),
     "a scatter of rows": lambda g: g.op(
@@ -102,6 +106,19 @@ def test_a_target_may_refuse_rows_below_products():
 def test_a_target_may_refuse_a_gate():
     g = Graph()
     assert not fits(g, LEGAL["a gate of two products"](g), siblings=1)
+
+
+def test_a_template_may_be_bound_to_an_order():
+    """As one that has vectors of the last axis of a result, and no other."""
+    g = Graph()
+    a = product(g, matrix(g))
+    moved, kept = g.permute(a, (1, 0)), g.permute(g.reshape(a, (4, 4, 24)), (1, 0, 2))
+    g.outputs["y"], g.outputs["z"] = moved, kept
+    classes = classes_of(g)
+    for out, followed in ((moved, False), (kept, True)):
+        (node,) = classes.nodes[out.id]
+        assert legal.followed(classes, out.id, node, True, Limits()) == followed
+        assert legal.followed(classes, out.id, node, False, Limits())
 
 
 def test_names_of_the_ops_of_a_body():

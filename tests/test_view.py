@@ -14,9 +14,10 @@ from click.testing import CliRunner
 from tegg.cli import main
 from tegg.errors import ArgumentError, LoweringError
 from tegg.explain import page
+from tegg.explain.explanation import explain
 from tegg.ir.graph import Graph
 from tegg.planning.target import find
-from tegg.rewrite.compiler import Generic
+from tegg.rewrite.compiler import Generic, lowering
 
 BROWSER = next(filter(None, map(shutil.which, (
     "chromium", "chromium-browser", "google-chrome", "chrome"))), None)
@@ -115,18 +116,27 @@ def test_a_browser_shows_it(text, tmp_path):
     assert "<title>stolen" not in out and not re.search(r"<b>&amp;\"'", out)
 
 
-def test_a_kernel_that_the_target_refuses_is_said(monkeypatch):
-    target = find("cpu")
+def test_a_form_that_the_target_refuses_is_not_shown():
+    """What is shown and explained is what is compiled in its place."""
+    target, refused = find("cpu"), []
 
     class Refusing:
         def __getattr__(self, name):
             return getattr(target, name)
 
-        def lower(self, *args):
-            raise LoweringError("too large")
+        def lower(self, fragment, *args):
+            if fragment.anchors and fragment.anchors[0].op.name == best:
+                refused.append(fragment)
+                raise LoweringError("too large")
+            return target.lower(fragment, *args)
 
-    text = page.view(graph(), (Generic(),), Refusing(), "t")
-    assert "refused, so that another cover is chosen when it is compiled: too large" in text
+    g, stack = Graph(), (Generic(), lowering(target))
+    (g.tensor((2, 64), name="x") @ g.tensor((64, 256), name="w")).output("y")
+    best = re.search(r"k0 (Cpu\w+)", explain(g, stack, target).show())[1]
+    text, told = page.view(g, (Generic(),), Refusing(), "t"), explain(g, stack, Refusing()).show()
+    instead = re.search(r"k0 (Cpu\w+)", told)[1]
+    assert len(refused) >= 2 and instead != best
+    assert f"<b>{instead}</b>" in text and f"<b>{best}</b>" not in text
 
 
 PROGRAM = "import tegg\ngraph = tegg.Graph()\n(graph.tensor((3,)) * 2).output('y')\n"

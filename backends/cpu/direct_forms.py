@@ -166,11 +166,11 @@ def direct_templates(width: int) -> tuple[Op, ...]:
     """The rows for a vector width."""
     return (
         template("CpuDirect", _OWN, _Executes(width, DIRECT["CpuDirect"]),
-                 "windows read where they lie, against vectors of filters"),
+                 "windows read where they lie, against vectors of filters", in_order=True),
         template("CpuDirectPairs", _OWN, _Executes(width, DIRECT["CpuDirectPairs"]),
-                 "the same of bfloat16, two channels and their sum at once"),
+                 "the same of bfloat16, two channels and their sum at once", in_order=True),
         template(PLACES, _OWN, _Executes(width, turned=True),
-                 "vectors of places read where they lie, against few filters"))
+                 "vectors of places read where they lie, against few filters", in_order=True))
 
 
 @dataclass(frozen=True, slots=True)

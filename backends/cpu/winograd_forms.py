@@ -116,7 +116,7 @@ def winograd_row(width: int) -> Op:
     """The row for a vector width."""
     return template("CpuWinograd", (("filters", "int"), ("down", "int"), ("across", "int"),
                                     ("rows", "int"), ("vectors", "int")), _Executes(width),
-                    "3 x 3 taps in transformed tiles of 4 x 4 results")
+                    "3 x 3 taps in transformed tiles of 4 x 4 results", in_order=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tegg.extract import extract
 from tegg.ir.classes import Cover, EClasses, KernelSpec
 from tegg.ir.graph import Graph
+from tegg.planning.choose import choose
 from tegg.planning.target import Target, on_device
 from tegg.rewrite.compiler import Compiler, op_costs
 from tegg.rewrite.egraph import Saturated, saturate
@@ -67,9 +67,8 @@ def explain(graph: Graph, stack: Sequence[Compiler], target: Target,
     done = saturate(on_device(graph, target), stack, precision=precision, trace=True,
                     features=(target.name, *target.features))
     costs = target.costs().with_ops(op_costs(stack, graph.table))
-    cover = extract(done.classes, costs, lowerable=target.unsupported,
-                    target=target.name, budget_s=budget_s, runners_s=RUNNERS_S)
-    return explanation(done, cover)
+    return explanation(done, choose(done.classes, target, costs, budget_s=budget_s,
+                                    runners_s=RUNNERS_S).cover)
 
 
 def explanation(done: Saturated, cover: Cover) -> Explanation:

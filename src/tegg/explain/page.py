@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -12,11 +11,11 @@ from string import Template
 from tegg.bits import value_of
 from tegg.display import counted, of_graph
 from tegg.drawing import as_svg
-from tegg.errors import LoweringError
 from tegg.explain.explanation import RUNNERS_S, Explanation, KernelStory, explanation
-from tegg.extract import extract, fragment
+from tegg.extract import fragment
 from tegg.ir.classes import Cover, EClasses, ENode, KernelSpec
 from tegg.ir.graph import Graph
+from tegg.planning.choose import choose
 from tegg.planning.target import Target, on_device
 from tegg.rewrite.compiler import Compiler, lowering, op_costs, stack as stacked
 from tegg.rewrite.egraph import saturate
@@ -44,14 +43,13 @@ def view(graph: Graph, stack: Sequence[Compiler], target: Target, title: str,
     costs = target.costs().with_ops(op_costs(stack, graph.table))
     done = saturate(on_device(graph, target), stack, precision=precision, trace=True,
                     features=(target.name, *target.features))
-    start = time.perf_counter()
-    cover = extract(done.classes, costs, lowerable=target.unsupported,
-                    target=target.name, budget_s=budget_s, runners_s=RUNNERS_S)
-    chosen = time.perf_counter()
-    sources = [_source(spec, done.classes, target, i) for i, spec in enumerate(cover.kernels)]
+    chosen = choose(done.classes, target, costs, budget_s=budget_s, runners_s=RUNNERS_S)
+    cover, stats = chosen.cover, chosen.plan.stats
+    sources = [_source(spec, chosen.classes, target, i) for i, spec in enumerate(cover.kernels)]
     bars = [*_bars(done.report),
-            Bar("extract", (chosen - start) * 1e3, 0.0, counted(len(cover.kernels), "kernel")),
-            Bar("print", (time.perf_counter() - chosen) * 1e3, 0.0, "kernels as source text")]
+            Bar("extract", stats["extract_seconds"] * 1e3, 0.0,
+                counted(len(cover.kernels), "kernel")),
+            Bar("print", stats["lower_seconds"] * 1e3, 0.0, "kernels as source text")]
     told = explanation(done, cover)
     laws = {name: r.short_law for name, r in stacked(stack, graph.table).rules.items()}
     return Template(_template()).substitute(
@@ -112,14 +110,11 @@ def _drawing(graph: Graph) -> str:
 
 # ---- kernels
 def _source(spec: KernelSpec, classes: EClasses, target: Target, number: int) -> str:
-    """What the target makes of a kernel, or why it refuses."""
+    """What the target makes of a kernel."""
     weights = {c: s.kind == "weight" for slot, s in enumerate(classes.graph.inputs)
                for c in _input_classes(classes, slot)}
     fixed = frozenset(i for i, c in enumerate(spec.leaves) if weights.get(c, False))
-    try:
-        return target.lower(fragment(spec, classes), f"k{number}", fixed).source
-    except LoweringError as e:
-        return f"refused, so that another cover is chosen when it is compiled: {e}"
+    return target.lower(fragment(spec, classes), f"k{number}", fixed).source
 
 
 def _input_classes(classes: EClasses, slot: int) -> list[int]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tegg.ir.classes import ENode
 from tegg.ir.op import PRODUCTS
+from tegg.extract.legal import followed
 from tegg.extract.limits import Limits
 from tegg.extract.roles import Roles
 from tegg.ir.demand import Values
@@ -43,8 +44,8 @@ def inner(roles: Roles, values: Values, limits: Limits) -> frozenset[int]:
         absorbed: set[int] = set()
         refused: set[int] = set()
         for n in roles.nodes[c]:
-            mine = {b for b, _ in roles.references(n)
-                    if free and _joins(roles, values, b, c)} - refused
+            mine = {b for b, _ in roles.references(n) if free and _joins(roles, values, b, c)
+                    and _follows(roles, b, n, limits)} - refused
             while mine and not _fits(_least(roles, c, n, mine, least), limits):
                 refused.add(max(mine, key=lambda b: (least[b].heavy, least[b].values, b)))
                 mine -= refused
@@ -62,6 +63,18 @@ def _joins(roles: Roles, values: Values, b: int, user: int) -> bool:
             and values.dtype[user].itemsize <= values.dtype[b].itemsize
             and (b in roles.ahead) == (user in roles.ahead)
             and all(not n.op.staged for n in roles.nodes[b]))
+
+
+def _follows(roles: Roles, b: int, user: ENode, limits: Limits) -> bool:
+    """Whether an e-node can be in the kernel of a value that it reads. What is heavy is read at one
+    index, which a template follows: where parts of it are joined, as in what is rolled, each would
+    be computed anew."""
+    if all(n.op.kind not in HEAVY for n in roles.nodes[b]):
+        return True
+    ways = [way for base, way in roles.references(user) if base == b]
+    in_order = any(n.op.in_order for n in roles.nodes[b])
+    return len(ways) == 1 and all(
+        followed(roles.classes, m, roles.nodes[m][0], in_order, limits) for m in ways[0])
 
 
 def _least(roles: Roles, c: int, node: ENode, absorbed: set[int],

@@ -7,14 +7,14 @@ from types import MappingProxyType
 
 from tegg.ir.classes import EClasses, ENode
 from tegg.contraction import Spec
-from tegg.dim import Dim, Shape, product
+from tegg.dim import Dim, Shape, hint, product
 from tegg.extract.limits import Limits
 from tegg.ir.op import PRODUCTS
 from tegg.ir.demand import axis_of
 from tegg.ir.work import WorkModel
 
 Space = tuple
-ONE_TO_ONE = ("Permute", "Reshape", "Flip")  # movement that a template's epilogue can follow
+ONE_TO_ONE = ("Permute", "Reshape", "Flip")  # movement that reads each element, and reads it once
 
 
 class Legality:
@@ -106,6 +106,7 @@ class Legality:
         """How each value that is computed from anchors is moved against them; None where it is
         more than moved one to one. What is ``closed`` only an anchor may read."""
         index: dict[int, tuple] = dict.fromkeys(anchors, ())
+        in_order = any(body[c].op.in_order for c in anchors)
         for c, n in body.items():
             if c not in index and any(a in closed for a in n.args):
                 return None
@@ -120,7 +121,7 @@ class Legality:
                 (at,) = seen
                 if n.op.kind == "elementwise":
                     index[c] = at
-                elif n.op.name in ONE_TO_ONE:
+                elif followed(self.classes, c, n, in_order, self.limits):
                     index[c] = (*at, c)
                 else:
                     return None
@@ -227,6 +228,19 @@ class Legality:
                     runs.append((i in reduced, [d]))
             self.spaces[key] = tuple((flag, product(tuple(ds))) for flag, ds in runs)
         return self.spaces[key]
+
+
+def followed(classes: EClasses, c: int, node: ENode, in_order: bool, limits: Limits) -> bool:
+    """Whether what a template computes can be stored where an e-node moves it: each element once,
+    and another axis last only where the template is not bound to an order, and where it leaves runs
+    of some length (``Limits.runs``)."""
+    if node.op.name != "Permute":
+        return node.op.name in ONE_TO_ONE
+    before, after = classes.shape[node.args[0]], classes.shape[c]
+    last = max((i for i, d in enumerate(before) if d != 1), default=0)
+    now = max((i for i, d in enumerate(after) if d != 1), default=0)
+    return (not after or node.attrs[0][now] == last
+            or not in_order and hint(after[now]) >= min(limits.runs, hint(before[last])))
 
 
 def _run(shape: Shape, first: int, last: int | None = None) -> tuple[Dim, Dim]:

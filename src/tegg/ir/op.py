@@ -47,6 +47,7 @@ class Op:
     tolerance: multiple of the dtype's own tolerance that a backend may differ by.
     staged: whether a kernel writes the result whole before anything can read it.
     alone: of a template, whether a kernel of its form makes no other product.
+    in_order: of a template, whether the last axis of what it computes is last where that is stored.
     same_bits: whether it gives the bits of its expansion, up to the order of sums and products
       along an axis, which is free.
     """
@@ -66,6 +67,7 @@ class Op:
     doc: str = ""
     staged: bool = False
     alone: bool = False
+    in_order: bool = False
     same_bits: bool = False
     template: Callable | None = None
     code: tuple[Code, ...] = ()

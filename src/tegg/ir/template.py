@@ -66,13 +66,15 @@ class Execution:
 def template(name: str, attrs: tuple[tuple[str, str], ...],
              executes: Callable[[tuple, Extents], Execution], doc: str,
              of: str = "Contract", staged: bool = False, alone: bool = False,
+             in_order: bool = False,
              holding: Callable[[tuple], tuple[DType, ...]] | None = None) -> Op:
     """The row of a template: a Contract in all but its name, its own attributes and its price; or
     another op of that kind.
 
     ``executes`` is given the template's own attributes. ``staged``: nothing is computed on the way
     in or out, as of a library's function: operands lie in memory, moved or widened at most.
-    ``alone``: a kernel of this form makes no other product.
+    ``alone``: a kernel of this form makes no other product. ``in_order``: it stores results with
+    their last axis last, however else they are moved.
     ``holding``: dtypes whose values alone the operands may hold, by its own attributes; others wrap
     around to them.
     """
@@ -92,7 +94,7 @@ def template(name: str, attrs: tuple[tuple[str, str], ...],
 
     return Op(name, whole.kind, whole.arity, whole.shape, whole.dtype, means,
               (*whole.attrs, *attrs), expanded, whole.domains, whole.cost,
-              whole.tolerance, False, doc, staged=staged, alone=alone,
+              whole.tolerance, False, doc, staged=staged, alone=alone, in_order=in_order,
               template=lambda t, e: executes(t[OWN:], e))
 
 

@@ -6,22 +6,20 @@ import pickle
 import sys
 import time
 import warnings
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tegg.runtime.buckets import Buckets, hinted
 from tegg.cache import Cache, content_key, default
 from tegg.collecting import deferred
-from tegg.ir.classes import Cover, EClasses, KernelSpec
+from tegg.ir.classes import Cover, EClasses
 from tegg.rewrite.compiler import Compiler, Generic, lowering, op_costs
 from tegg.env import DEBUG
 from tegg.errors import ArgumentError, LimitWarning
 from tegg.ir.fingerprint import describe
 from tegg.ir.graph import Graph
-from tegg.ir.op import PRODUCTS
 from tegg.planning.plan import Plan
 from tegg.runtime.compiled import Compiled
 from tegg.runtime.weighing import data_of, weighed
@@ -37,7 +35,6 @@ if TYPE_CHECKING:
 
 
 SEARCHES = ("cost", "measure")
-_PATIENCE = 3  # contractions for which a template is refused before a program goes without it
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,63 +215,16 @@ def _planned(classes: EClasses, signature: Signature, target: Target, costs: Cos
              options: Options, others: Wanted | None = None
              ) -> list[tuple[Plan, tuple[str, ...]]]:
     """The plan of the cheapest cover whose kernels the target takes, and of others, each with what
-    its kernels are.
-
-    Where it cannot lower a kernel, the choice is made again: with another form for the contraction
-    in it, or, where that has no other, without that kernel and all that are like it.
-    """
-    from tegg.extract import extract, fragment
-    from tegg.planning.make import KernelRefused, structure
-    refused: dict[tuple, str] = {}
-    templates: Counter[str] = Counter()
-
-    def accepts(spec: KernelSpec) -> str | None:
-        return refused.get(structure(fragment(spec, classes))) if refused else None
-
-    while True:
-        start = time.perf_counter()
-        cover = extract(classes, costs, lowerable=target.unsupported, accepts=accepts,
-                        target=target.name, budget_s=options.budget_s, others=others)
-        middle = time.perf_counter()
-        try:
-            plan = _lowered(classes, cover, signature, target)
-        except KernelRefused as e:
-            others_left = _without_template(classes, e.spec, templates)
-            if others_left is None:
-                refused[e.structure] = e.reason
-            else:
-                classes = others_left
-            continue
-        plan.stats.update(extract_seconds=middle - start,
-                          lower_seconds=time.perf_counter() - middle)
-        found = [(plan, _kernels(cover))]
-        for c in cover.others:
-            with suppress(KernelRefused):
-                found.append((_lowered(classes, c, signature, target), _kernels(c)))
-        return found
-
-
-def _without_template(classes: EClasses, spec: KernelSpec,
-                      refused: Counter[str]) -> EClasses | None:
-    """The classes without the form of a kernel's one contraction; None where it has none, or
-    several, or no other form stands for it: one kernel is the only candidate that computes a value
-    from some others, so that to take it out would take out its other forms too. A template that was
-    ``refused`` often is left out everywhere, for each choice takes time."""
-    anchors = [c for c, n in spec.body.items() if n.op.kind in PRODUCTS]
-    if len(anchors) != 1:
-        return None
-    (c,) = anchors
-    form = spec.body[c]
-    name, nodes = form.op.name, dict(classes.nodes)
-    refused[name] += 1
-    often = refused[name] >= _PATIENCE
-    for k in (c, *nodes) if often else (c,):
-        kept = [n for n in nodes[k] if n.op.name != name or not often and n != form]
-        if any(n.op.template and n.op.kind in PRODUCTS for n in kept):
-            nodes[k] = kept
-        elif k == c:
-            return None
-    return replace(classes, nodes=nodes)
+    its kernels are."""
+    from tegg.planning.choose import choose, planned
+    from tegg.planning.make import KernelRefused
+    symbols = tuple(s.name for s in signature.symbols)
+    chosen = choose(classes, target, costs, symbols, budget_s=options.budget_s, others=others)
+    found = [(chosen.plan, _kernels(chosen.cover))]
+    for cover in chosen.cover.others:
+        with suppress(KernelRefused):
+            found.append((planned(chosen.classes, cover, target, symbols), _kernels(cover)))
+    return found
 
 
 def _kernels(cover: Cover) -> tuple[str, ...]:
@@ -287,19 +237,11 @@ def _kernels(cover: Cover) -> tuple[str, ...]:
     return tuple(out)
 
 
-def _lowered(classes: EClasses, cover: Cover, signature: Signature, target: Target) -> Plan:
-    """The plan of a cover. Raises KernelRefused where the target cannot lower a kernel."""
-    from tegg.extract import fragment
-    from tegg.planning.make import make_plan
-    return make_plan(classes, cover, tuple(s.name for s in signature.symbols),
-                     lambda s: fragment(s, classes), target.lower)
-
-
 def picture(graph: Graph, what: str, compilers: Sequence[Compiler] = ()) -> Picture:
     """The e-graph or the plan of a graph, for display. Raises ArgumentError for another one."""
     from tegg.display import of_classes, of_cover
     from tegg.rewrite.egraph import saturate
-    from tegg.extract import extract
+    from tegg.planning.choose import choose
     if what not in ("egraph", "plan"):
         raise ArgumentError(f"display shows 'graph', 'egraph' or 'plan', not {what!r}")
     stack, target = resolve(Options(tuple(compilers)))
@@ -307,6 +249,5 @@ def picture(graph: Graph, what: str, compilers: Sequence[Compiler] = ()) -> Pict
                        features=(target.name, *target.features)).classes
     if what == "egraph":
         return of_classes(classes)
-    costs = target.costs().with_ops(op_costs(stack, graph.table))
-    return of_cover(classes, extract(classes, costs, lowerable=target.unsupported,
-                                     target=target.name))
+    chosen = choose(classes, target, target.costs().with_ops(op_costs(stack, graph.table)))
+    return of_cover(chosen.classes, chosen.cover)
