@@ -46,6 +46,9 @@ LEGAL = {
     "rows under other names": lambda g: g.add(
         g.op("SumReduce", matrix(g), 1),
         g.reshape(g.op("SumReduce", matrix(g, "y", (4, 4, 16)), 2), (16, 1))),
+    "sums of axes that one of them has as one": lambda g: g.add(
+        g.op("SumReduce", g.op("SumReduce", matrix(g, "x", (12, 16)), 1), 0),
+        g.reshape(g.op("SumReduce", matrix(g, "y", (192,)), 0), (1, 1))),
     "a product and what follows it": lambda g: g.op("Sin", g.permute(product(g, matrix(g)),
                                                                      (1, 0))),
     "a product of rows": lambda g: product(g, row(g, "Softmax", matrix(g), 1)),
@@ -60,6 +63,9 @@ LEGAL = {
 }
 
 ILLEGAL = {
+    "sums of two shapes with as many elements": lambda g: g.add(
+        g.op("SumReduce", g.op("SumReduce", matrix(g, "x", (12, 16)), 1), 0),
+        g.op("SumReduce", g.op("SumReduce", matrix(g, "y", (16, 12)), 1), 0)),
     "rows and columns": lambda g: row(g, "Softmax", row(g, "Softmax", matrix(g), 1), 0),
     "rows of different lengths": lambda g: g.add(
         g.op("SumReduce", matrix(g), 1), g.op("SumReduce", matrix(g, "y", (16, 8)), 1)),

@@ -181,7 +181,8 @@ class Legality:
         return True
 
     def _one_space(self, rows: list[int], body: Mapping[int, ENode]) -> bool:
-        """Reductions share a kernel where they close the same axes of the same rows.
+        """Reductions share a kernel where they close the same axes of the same rows, cut into axes
+        alike: of two shapes with as many elements, one would be walked across its rows.
 
         A reduction whose only readers are reductions of its kind is part of theirs: a sum over
         two axes is one sum.
@@ -190,21 +191,21 @@ class Legality:
         for c, n in body.items():
             for a in n.args:
                 readers.setdefault(a, []).append(c)
-        first: Space | None = None
+        spaces: list[Space] = []
         for c in rows:
             over = readers.get(c)
             if over and all(body[u].op is body[c].op and body[c].op.kind == "reduce"
                             for u in over):
                 continue
             space = self._space(c, body)
-            if first is None:
-                first = space
-            elif space != first:
+            if not all(_alike(space, other) for other in spaces):
                 return False
+            spaces.append(space)
         return True
 
     def _space(self, c: int, body: Mapping[int, ENode]) -> Space:
-        """Runs of kept and reduced axes of a chain of reductions, with their sizes."""
+        """Runs of kept and reduced axes of a chain of reductions; of each, how many elements its
+        first axis has, its first two, and so on."""
         axes = []
         node = body[c]
         while True:
@@ -226,7 +227,9 @@ class Legality:
                     runs[-1][1].append(d)
                 else:
                     runs.append((i in reduced, [d]))
-            self.spaces[key] = tuple((flag, product(tuple(ds))) for flag, ds in runs)
+            self.spaces[key] = tuple(
+                (flag, tuple(product(tuple(ds[:i + 1])) for i in range(len(ds))))
+                for flag, ds in runs)
         return self.spaces[key]
 
 
@@ -241,6 +244,13 @@ def followed(classes: EClasses, c: int, node: ENode, in_order: bool, limits: Lim
     now = max((i for i, d in enumerate(after) if d != 1), default=0)
     return (not after or node.attrs[0][now] == last
             or not in_order and hint(after[now]) >= min(limits.runs, hint(before[last])))
+
+
+def _alike(a: Space, b: Space) -> bool:
+    """Whether two spaces differ at most in that axes of one are cut into several in the other."""
+    return len(a) == len(b) and all(
+        kept == also and one[-1] == other[-1] and (set(one) <= set(other) or set(other) <= set(one))
+        for (kept, one), (also, other) in zip(a, b))
 
 
 def _run(shape: Shape, first: int, last: int | None = None) -> tuple[Dim, Dim]:
