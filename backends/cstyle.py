@@ -197,7 +197,7 @@ class Printer(Memory):
             self.line(f"const int64_t {x} = {at};")
             if short:
                 left = f"(int)({dim(n)} - {x})" if rest is None else number(short)
-                self.line(f"const int left = {left}, mask = (1 << left) - 1;")
+                self.line(f"const int left = {left}, mask = (int)((1u << left) - 1);")
                 self.line(f"const {self.dialect.vector['b']} lanes = lane_range(0, left - 1);")
                 self.line("(void)mask; (void)lanes;")
             self.block(s.body)

@@ -67,6 +67,28 @@ def _covariance(f, x):
     return centred.permute(1, 0) @ centred / (x.shape[0] - 1)
 
 
+def _variation(f, x):
+    return (f.abs(x[:, :, 1:] - x[:, :, :-1]).mean()
+            + f.abs(x[:, :, :, 1:] - x[:, :, :, :-1]).mean())
+
+
+def _shuffled(f, x, w):
+    y = f.conv2d(x, w, padding=1)
+    return y.reshape(1, 3, 2, 2, 180, 240).permute(0, 1, 4, 2, 5, 3).reshape(1, 3, 360, 480)
+
+
+def _shifted_windows(f, x, wq, wo, bias):
+    """Attention of Swin's in windows of 7 x 7, shifted by 3, of 3 heads of 32."""
+    h = f.roll(f.layer_norm(x, (96,)), (-3, -3), (1, 2))
+    h = h.reshape(1, 8, 7, 8, 7, 96).permute(0, 1, 3, 2, 4, 5).reshape(64, 49, 96)
+    q, k, v = (f.linear(h, wq).reshape(64, 49, 3, 3, 32).permute(2, 0, 3, 1, 4)[i]
+               for i in range(3))
+    h = f.softmax(q @ k.permute(0, 1, 3, 2) * 32 ** -0.5 + bias, -1) @ v
+    h = f.linear(h.permute(0, 2, 1, 3).reshape(64, 49, 96), wo)
+    h = h.reshape(1, 8, 8, 7, 7, 96).permute(0, 1, 3, 2, 4, 5).reshape(1, 56, 56, 96)
+    return x + f.roll(h, (3, 3), (1, 2))
+
+
 def _norm(f, x, g, b):
     return x * g[None, :, None, None] + b[None, :, None, None]
 
@@ -161,6 +183,11 @@ WIDE = (
         drawn(512, 1024).astype(np.float64)),
     _of("counted", "how many of each row of 2048 x 2048 are positive",
         lambda f, x: (x > 0).sum(1), drawn(*_WIDE)),
+    _of("bool_and", "two of 1024 x 1024", lambda f, x, y: x & y, drawn(1024, 1024) > 0,
+        drawn(1024, 1024, seed=1) > 0),
+    _of("maximum_of_bytes", "two of 1024 x 1024", lambda f, x, y: f.maximum(x, y),
+        *(np.abs(drawn(1024, 1024, seed=i) * 80).astype(np.uint8) for i in (0, 1))),
+    _of("total_variation", "3 x 512 x 512", _variation, drawn(1, 3, 512, 512)),
     _of("sum_of_short_rows", "sums of 100000 rows of 32", lambda f, x: x.sum(-1),
         drawn(100000, 32)),
     _of("softmax_of_short_rows", "softmax of 100000 rows of 10", lambda f, x: f.softmax(x, -1),
@@ -197,6 +224,14 @@ WIDE = (
         lambda f, x: f.clip(f.round(x * 255), 0, 255), np.abs(drawn(*_ROWS))),
     _of("pixels", "8 x 224 x 224 x 3 bytes to float32, channels first",
         lambda f, x: (x.float() / 255 - 0.45).permute(0, 3, 1, 2) * 4.0, _IMAGES),
+    Case("pixel_shuffle", "32 x 180 x 240 to 12 filters, 3 x 3 taps, to twice the size",
+         (drawn(1, 32, 180, 240),), (drawn(12, 32, 3, 3),), _shuffled),
+    Case("channels_last", "64 x 56 x 56 to 64, 3 x 3 taps, stored channels last",
+         (drawn(4, 64, 56, 56),), (drawn(64, 64, 3, 3),),
+         lambda f, x, w: f.conv2d(x, w, padding=1).permute(0, 2, 3, 1).reshape(-1)),
+    Case("shifted_windows", "attention of Swin's at 56 x 56 x 96, windows of 7 x 7",
+         (drawn(1, 56, 56, 96),), (drawn(288, 96), drawn(96, 96), drawn(3, 49, 49)),
+         _shifted_windows),
     Case("inverted_residual", "MobileNetV2's at 24 x 56 x 56", (drawn(1, 24, 56, 56),),
          (drawn(144, 24, 1, 1), drawn(144), drawn(144), drawn(144, 1, 3, 3),
           drawn(24, 144, 1, 1), drawn(24), drawn(24)), _inverted),

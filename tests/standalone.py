@@ -14,6 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
+from tegg.backends.cpu.library import headers
 from tegg.dim import evaluate as size_of
 from tegg.ir.graph import Graph, Node
 from tegg.kernel.code import KernelCode
@@ -21,7 +22,6 @@ from tegg.testing.kernels import check_results, random_inputs
 
 FLAGS = ("-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fwrapv",
          "-fno-strict-aliasing", "-std=gnu11", "-w")
-HEADERS = ("vector.h", "gather.h", "vecmath.h", "turn.h", "weave.h", "running.h", "stream.h")
 _HEAD = """#include <stdio.h>
 #include <stdlib.h>
 #include <stdint.h>
@@ -103,7 +103,7 @@ class Standalone:
         table = ", ".join("{" + ", ".join(s.function for s in f.code.stages) + ", 0}"
                           for f in self.fragments)
         parts = [f"#define TEGG_LANES {self.width}", _HEAD,
-                 *(f'#include "{h}"' for h in HEADERS),
+                 *(f'#include "{h}"' for h in headers(self.width)),
                  *(f.code.source for f in self.fragments), _MAIN % table]
         text = self.place / "kernels.c"
         text.write_text("\n".join(parts))

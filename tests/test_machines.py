@@ -27,7 +27,7 @@ from test_kernel_segments import CASES as SEGMENTS
 from test_kernel_strips import CASES as STRIPS
 from test_kernel_tile import BACKWARDS
 from test_kernel_weave import CASES as WOVEN
-from test_kernel_wide import HALVED, kernel
+from test_kernel_widths import HALVED, SMALL, kernel
 from test_winograd import SIZES as TRANSFORMED, SLACK, convolution as same_size
 from attentions import causal
 
@@ -36,7 +36,7 @@ from tegg.backends.cpu.attention_forms import Blocks
 from tegg.backends.cpu.contraction import lower_contraction
 from tegg.backends.cpu.direct import lower_direct
 from tegg.backends.cpu.direct_forms import direct_tiles
-from tegg.backends.cpu.emit import C
+from tegg.backends.cpu.emit import BYTES as LANES_OF_BYTES, C
 from tegg.backends.cpu.library import prelude
 from tegg.backends.cpu.winograd import lower_winograd
 from tegg.backends.cpu.winograd_forms import Tiles
@@ -94,6 +94,11 @@ def loops(names, width: int, cases=KERNELS) -> list[Fragment]:
         outputs = cases[name](g)
         out.append(Fragment(g, outputs, lower(g, outputs, f"k{i}", C(width))))
     return out
+
+
+def other_lanes(cases, width: int) -> list[Fragment]:
+    return [Fragment(*kernel(*cases[name], width=width, name=f"k{i}"))
+            for i, name in enumerate(cases)]
 
 
 def products(names, forms: dict[str, Tile], width: int) -> list[Fragment]:
@@ -275,9 +280,12 @@ def test_what_is_cut_touches_only_its_memory(cases: str, width: int) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("width", (16, 8))
 def test_loops_of_half_as_many_lanes_touch_only_their_memory(width: int) -> None:
-    made = [Fragment(*kernel(*HALVED[name], width=width, name=f"k{i}"))
-            for i, name in enumerate(HALVED)]
-    check_all(Standalone(made, width // 2, sanitised()), off=8)
+    check_all(Standalone(other_lanes(HALVED, width), width // 2, sanitised()), off=8)
+
+
+@pytest.mark.long
+def test_loops_of_bytes_touch_only_their_memory() -> None:
+    check_all(Standalone(other_lanes(SMALL, 8), LANES_OF_BYTES, sanitised()), off=8)
 
 
 @pytest.mark.long
@@ -352,6 +360,12 @@ def test_products_on_neon(name: str) -> None:
 def test_loops_on_neon(part: int) -> None:
     compiler, runner = arm()
     check_all(Standalone(loops(list(KERNELS)[part::3], 4), 4, compiler, runner), threads=(2,))
+
+
+@pytest.mark.long
+def test_loops_of_bytes_on_neon() -> None:
+    compiler, runner = arm()
+    check_all(Standalone(other_lanes(SMALL, 4), LANES_OF_BYTES, compiler, runner), threads=(2,))
 
 
 @pytest.mark.long

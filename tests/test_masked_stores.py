@@ -30,6 +30,7 @@ def _machines():
         for flag in ("-march=haswell", "-march=znver2"):
             yield pytest.param(8, flag, id=f"8 {flag}")
     yield pytest.param(4, "", id="4")
+    yield pytest.param(32, "", id="bytes")
 
 
 @pytest.mark.parametrize("lanes, flag", _machines())

@@ -20,12 +20,13 @@ from tegg.kernel.lower import Template
 from tegg.kernel.loops import Function
 from tegg.kernel.registers import Registers
 
-_LEAST = 4  # lanes, which the headers are written for
+_LEAST = 4   # lanes, which the headers are written for
+BYTES = 32   # lanes of kernels that compute in bytes alone: a register of AVX2, two of NEON
 
 _SCALAR = MappingProxyType({"f": "float", "d": "double", "i": "int32_t", "l": "int64_t",
                             "u": "uint8_t", "c": "int8_t", "b": "int"})
 _VECTOR = MappingProxyType({"f": "vf", "d": "vd", "i": "vi", "l": "vl", "u": "vu", "c": "vc",
-                            "b": "vi"})
+                            "b": "vb"})
 _MEMORY = MappingProxyType({**_SCALAR, "h": "uint16_t", "g": "uint16_t", "b": "uint8_t"})
 
 
@@ -46,6 +47,11 @@ class C:
     def half(self) -> C | None:
         """The dialect with half as many lanes; None where a register has no more than four."""
         return replace(self, width=self.width // 2) if self.width > _LEAST else None
+
+    @property
+    def bytes(self) -> C:
+        """The dialect with lanes of bytes, masks included."""
+        return replace(self, width=BYTES)
 
     @property
     def native(self) -> frozenset[str]:

@@ -13,11 +13,11 @@ from tegg.cores import available
 from tegg.kernel.code import KernelCode
 
 from . import toolchain
+from .emit import BYTES
 from .objects import Objects, Place, anonymous
 from .runtime import runtime, text
 from .toolchain import Toolchain
 
-_HEADERS = ("vector.h", "gather.h", "vecmath.h", "turn.h", "weave.h", "running.h", "stream.h")
 _UNIT = 12_000  # characters of kernels below which a unit of its own costs more than it saves
 _BINDING = """const struct rt_table *tegg_rt;
 void tegg_bind(const struct rt_table *t) { tegg_rt = t; }
@@ -39,6 +39,13 @@ class Library:
         return "\n".join(k.source for k in self.kernels)
 
 
+def headers(lanes: int) -> tuple[str, ...]:
+    """What kernels of so many lanes may call; those of bytes are simple."""
+    if lanes == BYTES:
+        return ("vector.h", "stream.h")
+    return ("vector.h", "gather.h", "vecmath.h", "turn.h", "weave.h", "running.h", "stream.h")
+
+
 @cache
 def prelude(lanes: int) -> str:
     """What stands above the kernels of a unit: the runtime's table and the vector headers."""
@@ -48,7 +55,7 @@ def prelude(lanes: int) -> str:
                       "#define rt_scratch(bytes) tegg_rt->scratch(bytes)",
                       "#define rt_pieces(tid, nt, each) tegg_rt->pieces(tid, nt, each)",
                       "#define rt_next(share) tegg_rt->next(share)",
-                      *(text(h) for h in _HEADERS),
+                      *(text(h) for h in headers(lanes)),
                       "#pragma GCC visibility push(default)"])
 
 

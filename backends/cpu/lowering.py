@@ -30,7 +30,8 @@ def lower_fragment(fragment: Fragment, name: str, constant: frozenset[int],
         language = replace(language, own=own)
     first = fragment.anchors[-1] if fragment.anchors else None
     if first is None or first.op is loops_row():
-        made = lower(graph, outputs, name, language, half=language.half)
+        made = lower(graph, outputs, name, language, half=language.half,
+                     bytes=language.bytes)
     elif first.op.kind == "attention":
         made = lower_attention(graph, outputs, fragment.anchors, name, language,
                                blocks_of(first.attrs))

@@ -61,5 +61,5 @@ STREAM(u, uint8_t, vu)
 STREAM(c, int8_t, vc)
 STREAM(h, uint16_t, vf)
 STREAM(g, uint16_t, vf)
-STREAM(b, uint8_t, vi)
+STREAM(b, uint8_t, vb)
 #undef STREAM

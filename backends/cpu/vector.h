@@ -2,7 +2,8 @@
 //
 // Registers are named by a letter: f float, d double, i int32, l int64, u uint8, c int8, b bool
 // (a mask of int32 lanes, 0 or -1; a scalar bool is 0 or 1). Memory has two more: h float16 and
-// g bfloat16, which are float registers. v_ functions take vectors, s_ ones scalars.
+// g bfloat16, which are float registers. v_ functions take vectors, s_ ones scalars. With TEGG_BYTES
+// lanes, in kernels that compute in bytes alone, the lanes of masks of b, u and c are int8.
 #pragma once
 #include <stdint.h>
 #include <string.h>
@@ -38,6 +39,8 @@
 #else
 #define V_ONE 0
 #endif
+
+#define TEGG_BYTES 32
 
 #define INL static inline __attribute__((always_inline, unused))
 #define VECTOR(T, NAME) \
@@ -94,7 +97,6 @@ INL int64_t floor_mod(int64_t a, int64_t b) { int64_t r = a % b; return r < 0 ? 
 #define IOTA(V) ({ V v_; FOR_LANES v_[k] = k; v_; })
 INL vi vi_iota(void) { return IOTA(vi); }
 INL vl vl_iota(void) { return IOTA(vl); }
-#undef IOTA
 
 // The lanes low .. high, as bits and as a vector.
 INL int lane_mask(int64_t low, int64_t high) {
@@ -102,11 +104,20 @@ INL int lane_mask(int64_t low, int64_t high) {
   if (high > TEGG_LANES - 1) high = TEGG_LANES - 1;
   return low > high ? 0 : (int)((2u << high) - (1u << low));
 }
-INL vi lane_range(int64_t low, int64_t high) {
-  int a = low < 0 ? 0 : low > TEGG_LANES ? TEGG_LANES : (int)low;
-  int b = high < -1 ? -1 : high > TEGG_LANES ? TEGG_LANES : (int)high;
-  return (vi_iota() >= a) & (vi_iota() <= b);
+#if TEGG_LANES == TEGG_BYTES
+typedef vc vb;
+INL vb vb_iota(void) { return IOTA(vb); }
+#else
+typedef vi vb;
+#define vb_iota vi_iota
+#endif
+INL vb lane_range(int64_t low, int64_t high) {
+  int8_t a = low < 0 ? 0 : low > TEGG_LANES ? TEGG_LANES : (int8_t)low;
+  int8_t b = high < -1 ? -1 : high > TEGG_LANES ? TEGG_LANES : (int8_t)high;
+  return (vb_iota() >= a) & (vb_iota() <= b);
 }
+
+#undef IOTA
 
 INL vf vf_splat(float x) { return x - (vf){0}; }
 INL vd vd_splat(double x) { return x - (vd){0}; }
@@ -114,7 +125,7 @@ INL vi vi_splat(int32_t x) { return x + (vi){0}; }
 INL vl vl_splat(int64_t x) { return x + (vl){0}; }
 INL vu vu_splat(uint8_t x) { return x + (vu){0}; }
 INL vc vc_splat(int8_t x) { return x + (vc){0}; }
-INL vi vb_splat(int x) { return -(x != 0) + (vi){0}; }
+INL vb vb_splat(int x) { return (int8_t)-(x != 0) + (vb){0}; }
 
 // ---- conversions between registers
 // gcc widens in two halves, and makes a conversion to lanes of four times the size, or of a quarter,
@@ -156,9 +167,27 @@ INL vc vi_to_c(vi x) { return (vc)vi_to_u(x); }
 #else
 #define BY(A, VA, HALF, B, VB) \
   INL VB v##A##_to_##B(VA x) { return __builtin_convertvector(__builtin_convertvector(x, HALF), VB); }
-BY(u, vu, vs, i, vi) BY(c, vc, vw, i, vi) BY(i, vi, vs, u, vu) BY(i, vi, vw, c, vc)
-#undef BY
+#if TEGG_LANES == 8 && defined(__AVX2__) && __has_builtin(__builtin_ia32_pmovzxbd256)
+#define OF(A, VA, BUILTIN) \
+  INL vi v##A##_to_i(VA x) { \
+    typedef long long pair_ __attribute__((vector_size(16))); \
+    typedef char from_ __attribute__((vector_size(16))); \
+    long long low; \
+    memcpy(&low, &x, 8); \
+    return __builtin_ia32_##BUILTIN##256((from_)(pair_){low, 0}); \
+  }
+OF(u, vu, pmovzxbd) OF(c, vc, pmovsxbd)
+#undef OF
+INL vi vs_to_i(vs x) {
+  typedef short from_ __attribute__((vector_size(16)));
+  return __builtin_ia32_pmovzxwd256((from_)x);
+}
+#else
+BY(u, vu, vs, i, vi) BY(c, vc, vw, i, vi)
 INL vi vs_to_i(vs x) { return __builtin_convertvector(x, vi); }
+#endif
+BY(i, vi, vs, u, vu) BY(i, vi, vw, c, vc)
+#undef BY
 INL vs vi_to_s(vi x) { return __builtin_convertvector(x, vs); }
 #endif
 #define BYTES(A, VA, B, VB) \
@@ -221,7 +250,7 @@ HALVES(vl, vl_less, <) HALVES(vl, vl_less_equal, <=) HALVES(vl, vl_equal, ==)
 #define sc_less_equal LESS_EQUAL
 #define sc_equal EQUAL
 
-// ---- selection: the mask has int32 lanes whatever is selected
+// ---- selection: the mask is a bool, whatever is selected
 INL vf vf_sel(vi m, vf a, vf b) { return (vf)(((vi)a & m) | ((vi)b & ~m)); }
 INL vi vi_sel(vi m, vi a, vi b) { return (a & m) | (b & ~m); }
 INL vl vl_sel(vi m, vl a, vl b) {
@@ -229,12 +258,17 @@ INL vl vl_sel(vi m, vl a, vl b) {
   return (a & w) | (b & ~w);
 }
 INL vd vd_sel(vi m, vd a, vd b) { return (vd)vl_sel(m, (vl)a, (vl)b); }
-INL vc vc_sel(vi m, vc a, vc b) {
+#if TEGG_LANES == TEGG_BYTES
+INL vc vc_sel(vb m, vc a, vc b) { return (a & m) | (b & ~m); }
+#define vb_sel vc_sel
+#else
+INL vc vc_sel(vb m, vc a, vc b) {
   vc w = vi_to_c(m);
   return (a & w) | (b & ~w);
 }
-INL vu vu_sel(vi m, vu a, vu b) { return (vu)vc_sel(m, (vc)a, (vc)b); }
 #define vb_sel vi_sel
+#endif
+INL vu vu_sel(vb m, vu a, vu b) { return (vu)vc_sel(m, (vc)a, (vc)b); }
 #define SCALAR_SEL(c, a, b) ((c) ? (a) : (b))
 #define sf_sel SCALAR_SEL
 #define sd_sel SCALAR_SEL
@@ -244,13 +278,17 @@ INL vu vu_sel(vi m, vu a, vu b) { return (vu)vc_sel(m, (vc)a, (vc)b); }
 #define sc_sel SCALAR_SEL
 #define sb_sel SCALAR_SEL
 
-// ---- the result of a comparison as a mask of int32 lanes, or as 0 or 1
+// ---- the result of a comparison as a bool
 #define vf_test(m) (m)
 #define vi_test(m) (m)
 #define vd_test(m) __builtin_convertvector(m, vi)
 #define vl_test(m) __builtin_convertvector(m, vi)
-#define vu_test(m) vc_to_i((vc)(m))
+#if TEGG_LANES == TEGG_BYTES
+#define vc_test(m) (m)
+#else
 #define vc_test(m) vc_to_i(m)
+#endif
+#define vu_test(m) vc_test((vc)(m))
 #define sf_test(x) (x)
 #define sd_test(x) (x)
 #define si_test(x) (x)
@@ -434,8 +472,8 @@ INL float vf_hmax(vf a) {
   for (int n = TEGG_LANES / 2; n; n /= 2) a = vf_max(a, vf_rotate(a, n));
   return a[0];
 }
-INL int vb_hand(vi a) { int r = 1; FOR_LANES r &= a[k] != 0; return r; }
-INL int vb_hor(vi a) { int r = 0; FOR_LANES r |= a[k]; return r != 0; }
+INL int vb_hand(vb a) { int r = 1; FOR_LANES r &= a[k] != 0; return r; }
+INL int vb_hor(vb a) { int r = 0; FOR_LANES r |= a[k]; return r != 0; }
 
 #define REVERSE(L, V) \
   INL V v##L##_reverse(V a) { V r = a; FOR_LANES r[k] = a[TEGG_LANES - 1 - k]; return r; }
@@ -446,15 +484,21 @@ REVERSE(l, vl)
 REVERSE(u, vu)
 REVERSE(c, vc)
 #undef REVERSE
-#define vb_reverse vi_reverse
 
 // ---- conversions of what comparisons give, and of scalars
+#if TEGG_LANES == TEGG_BYTES
+#define vb_reverse vc_reverse
+#define vb_to_c(m) (-(m))
+#define vb_to_u(m) ((vu)-(m))
+#else
+#define vb_reverse vi_reverse
 #define vb_to_i(m) (-(m))
 #define vb_to_f(m) vi_to_f(-(m))
 #define vb_to_d(m) vi_to_d(-(m))
 #define vb_to_l(m) vi_to_l(-(m))
 #define vb_to_u(m) vi_to_u(-(m))
 #define vb_to_c(m) vi_to_c(-(m))
+#endif
 #define SCALAR_TO(A, TA) \
   INL float s##A##_to_f(TA x) { return (float)x; } \
   INL double s##A##_to_d(TA x) { return (double)x; } \
@@ -630,6 +674,22 @@ INL void vs_storem(uint16_t *p, vs x, int m) {
 }
 INL vc vc_loadm(const int8_t *p, int m) { return (vc)vu_loadm((const uint8_t *)p, m); }
 INL void vc_storem(int8_t *p, vc x, int m) { vu_storem((uint8_t *)p, (vu)x, m); }
+#elif TEGG_LANES == TEGG_BYTES  // mostly the first lanes, and so many that one by one would take long
+INL vu vu_loadm(const uint8_t *p, int m) {
+  vu r = {0};
+  if (m & (m + 1)) {
+    FOR_LANES { if (m >> k & 1) r[k] = p[k]; APART; }
+  } else memcpy(&r, p, (size_t)__builtin_popcount((unsigned)m));
+  return r;
+}
+INL void vu_storem(uint8_t *p, vu x, int m) {
+  if (m & (m + 1)) {
+    FOR_LANES { if (m >> k & 1) p[k] = x[k]; APART; }
+  } else memcpy(p, &x, (size_t)__builtin_popcount((unsigned)m));
+}
+INL vc vc_loadm(const int8_t *p, int m) { return (vc)vu_loadm((const uint8_t *)p, m); }
+INL void vc_storem(int8_t *p, vc x, int m) { vu_storem((uint8_t *)p, (vu)x, m); }
+MASKED(s, vs, uint16_t)
 #else
 MASKED(u, vu, uint8_t)
 MASKED(c, vc, int8_t)
@@ -650,10 +710,10 @@ HALF(h)
 HALF(g)
 #undef HALF
 // Compared as bytes: gcc 12 widens what it loads one by one.
-INL vi vb_load(const uint8_t *p) { return vc_to_i((vc)(vu_load(p) != 0)); }
-INL vi vb_loadm(const uint8_t *p, int m) { return vc_to_i((vc)(vu_loadm(p, m) != 0)); }
-INL void vb_store(uint8_t *p, vi x) { vu_store(p, vi_to_u(-x)); }
-INL void vb_storem(uint8_t *p, vi x, int m) { vu_storem(p, vi_to_u(-x), m); }
+INL vb vb_load(const uint8_t *p) { return vc_test((vc)(vu_load(p) != 0)); }
+INL vb vb_loadm(const uint8_t *p, int m) { return vc_test((vc)(vu_loadm(p, m) != 0)); }
+INL void vb_store(uint8_t *p, vb x) { vu_store(p, vb_to_u(x)); }
+INL void vb_storem(uint8_t *p, vb x, int m) { vu_storem(p, vb_to_u(x), m); }
 #define SCALAR_MEMORY(L, T) \
   INL T s##L##_load(const T *p) { return *p; } \
   INL void s##L##_store(T *p, T x) { *p = x; }

@@ -35,7 +35,7 @@ from tegg.kernel.segments import segments
 from tegg.kernel.stored import left_to_stores
 from tegg.kernel.value import reachable
 from tegg.kernel.vectorise import Vectoriser
-from tegg.kernel.wide import Widths
+from tegg.kernel.widths import Widths
 from tegg.kernel.work import measure
 
 
@@ -224,17 +224,20 @@ class Lowering:
 
 
 def lower(graph: Graph, outputs: Sequence[Node], name: str, language: Language,
-          limits: Limits | None = None, half: Language | None = None) -> KernelCode:
+          limits: Limits | None = None, half: Language | None = None,
+          bytes: Language | None = None) -> KernelCode:
     """The kernel that computes ``outputs``, which read Input slot i from buffer i.
 
     Outputs follow the inputs in ``buffers``, then the temporaries. half: the language with half as
-    many lanes, if it has such, for kernels that mostly compute in 64 bits.
+    many lanes, if it has such, for kernels that mostly compute in 64 bits; bytes: the one with
+    lanes of bytes, for those that compute in nothing else.
     Raises LoweringError where the loop nest would be too large.
     """
     low = _lowered(graph, outputs, name, language, limits)
-    if half is None or not low.widths.halved:
+    other = half if low.widths.halved else bytes if low.widths.bytes else None
+    if other is None:
         return low.code()
-    return replace(_lowered(graph, outputs, name, half, limits).code(), lanes=half.width)
+    return replace(_lowered(graph, outputs, name, other, limits).code(), lanes=other.width)
 
 
 def _lowered(graph: Graph, outputs: Sequence[Node], name: str, language: Language,

@@ -8,7 +8,7 @@ static inline __attribute__((always_inline)) vf k_a_k(const float *const b0, con
 }
 static inline __attribute__((always_inline)) vf k_a_k_left(const float *const b0, const float *const b1, const float *const b2, float *const b3, int64_t z0, int64_t m0, int64_t k0, const int left) {
   const int mask = (1 << left) - 1; (void)mask;
-  const vi lanes = lane_range(0, left - 1); (void)lanes;
+  const vb lanes = lane_range(0, left - 1); (void)lanes;
   const vf v7_0 = vf_loadm(b0 + (k0 + m0 * 48), mask);
   return v7_0;
 }
@@ -24,7 +24,7 @@ static inline __attribute__((always_inline)) void k_out0_n(const float *const b0
 }
 static inline __attribute__((always_inline)) void k_out0_n_left(const float *const b0, const float *const b1, const float *const b2, float *const b3, int64_t z0, int64_t m0, int64_t n0, const vf s0, const int left) {
   const int mask = (1 << left) - 1; (void)mask;
-  const vi lanes = lane_range(0, left - 1); (void)lanes;
+  const vb lanes = lane_range(0, left - 1); (void)lanes;
   const vf v4_0 = vf_loadm(b2 + n0, mask);
   const vf v5_0 = (s0 + v4_0);
   const vf v6_0 = vf_relu(v5_0);

@@ -22,8 +22,8 @@ void k_0(void *const *buffers, const int64_t *sizes, int tid, int nt) {
       }
       {
         const int64_t i1 = 64;
-        const int left = 4, mask = (1 << left) - 1;
-        const vi lanes = lane_range(0, left - 1);
+        const int left = 4, mask = (int)((1u << left) - 1);
+        const vb lanes = lane_range(0, left - 1);
         (void)mask; (void)lanes;
         const vf v0_0 = vf_load(b0 + (i1 + i0 * 100));
         const vf v0_1 = vf_load(b0 + ((i1 + 16) + i0 * 100));
@@ -66,8 +66,8 @@ void k_0(void *const *buffers, const int64_t *sizes, int tid, int nt) {
       }
       {
         const int64_t i1 = 64;
-        const int left = 4, mask = (1 << left) - 1;
-        const vi lanes = lane_range(0, left - 1);
+        const int left = 4, mask = (int)((1u << left) - 1);
+        const vb lanes = lane_range(0, left - 1);
         (void)mask; (void)lanes;
         const vf v0_0 = vf_load(b0 + (i1 + i0 * 100));
         const vf v0_1 = vf_load(b0 + ((i1 + 16) + i0 * 100));
@@ -106,8 +106,8 @@ void k_0(void *const *buffers, const int64_t *sizes, int tid, int nt) {
       }
       {
         const int64_t i1 = 64;
-        const int left = 4, mask = (1 << left) - 1;
-        const vi lanes = lane_range(0, left - 1);
+        const int left = 4, mask = (int)((1u << left) - 1);
+        const vb lanes = lane_range(0, left - 1);
         (void)mask; (void)lanes;
         const vf v7_0 = vf_load(t1 + i1);
         const vf v7_1 = vf_load(t1 + ((i1 + 16)));
