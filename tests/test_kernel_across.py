@@ -34,6 +34,12 @@ def beside_what_lies_along(g):
     return [(turned(a) * b).sum(1).node]
 
 
+def summed_whole(g):
+    """The same, summed along their columns first: the trace of a product."""
+    a, b = g.tensor((170, 100), name="a"), g.tensor((100, 170), name="b")
+    return [(turned(a) * b).sum().node]
+
+
 def running(g):
     return [g.op("CumSum", turned(g.tensor((140, 130))).node, 1)]
 
@@ -51,8 +57,8 @@ def channels(g):
     return [y.node]
 
 
-OPERANDS = {f.__name__: f for f in (softmax, of_what_is_computed, beside_what_lies_along, running,
-                                    heads, channels)}
+OPERANDS = {f.__name__: f for f in (softmax, of_what_is_computed, beside_what_lies_along, summed_whole,
+                                    running, heads, channels)}
 
 
 @pytest.mark.parametrize("width", (4, 8, 16))

@@ -56,8 +56,20 @@ def whole_rows(g):
     return [g.pad(g.x(20, 64), (3, 0), (1, 0))]
 
 
+def stacked(g):
+    """Windows of one operand, side by side along an axis that is not the last."""
+    x = g.tensor((4, 200, 24), name="x")
+    return [tegg.stack([x[:, 32 * i:32 * i + 64] * 2.0 for i in range(5)], 1).node]
+
+
+def joined_outside(g):
+    """Of different lengths, and with nothing between two of them."""
+    parts = [g.tensor((n, 40, 30), name=f"x{i}") for i, n in enumerate((1, 3, 2))]
+    return [tegg.concat([parts[0], tegg.pad(parts[1], (0, 0, 0, 0, 1, 0)), parts[2]], 0).node]
+
+
 CASES = {f.__name__: f for f in (padded, whole_rows, turned_over, inside_of_more, of_different_lengths,
-                                 of_parts_of_rows)}
+                                 of_parts_of_rows, stacked, joined_outside)}
 
 
 @pytest.mark.parametrize("width", (4, 8, 16))
@@ -87,6 +99,9 @@ def _softmax(g):
     lambda g: joined(g, 64, 31),                       # short
     lambda g: joined(g, *(32,) * 9),                   # many
     lambda g: joined(g, 64, dim("n", 32, 64)),         # where one ends is not known
+    lambda g: tegg.stack([g.tensor((4, 20), name=f"x{i}") for i in range(5)], 1).node,  # small
+    lambda g: tegg.concat([g.tensor((4, 40, 24), name=f"x{i}") for i in range(2)], 1).node,  # two
+    lambda g: g.pad(g.x(6, 40, 60), (1, 0, 1), (2, 0, 1), 1.5),  # nothing is joined
     _sum, _softmax,                                    # rows are read again, or summed
 ))
 def test_what_is_not_taken_apart(make, monkeypatch) -> None:
@@ -95,6 +110,18 @@ def test_what_is_not_taken_apart(make, monkeypatch) -> None:
     code = check(g, outputs, {"n": 40}, width=8)
     monkeypatch.setattr(tegg.kernel.lower, "segments", lambda w: None)
     assert lower(g, outputs, "k", C(8)).source == code.source
+
+
+def test_what_is_joined_of_many_is_no_operand_of_a_product() -> None:
+    """Which would ask for each of them everywhere."""
+    x, w = (np.random.default_rng(0).standard_normal(s, np.float32)
+            for s in ((8, 600, 64), (64, 64)))
+    for parts, count in ((2, 1), (12, 2)):
+        f = tegg.compile(lambda x, w, n=parts: tegg.stack(
+            [x[:, 32 * i:32 * i + 64] for i in range(n)], 1) @ w, cache=False)
+        want = np.stack([x[:, 32 * i:32 * i + 64] for i in range(parts)], 1) @ w
+        np.testing.assert_allclose(f(x, w), want, atol=1e-4)
+        assert len(f.plan.kernels) == count
 
 
 def test_what_says_where_a_part_ends_is_no_kernel() -> None:

@@ -54,8 +54,16 @@ def _permuted(nodes: Sequence[Node]) -> bool:
 def _rows(nodes: Sequence[Node]) -> list[Shape]:
     """Shapes whose rows, along the last axis, are taken as a whole."""
     return list(dict.fromkeys(
-        n.args[0].shape for n in nodes if _of_rows(n) and hint(n.args[0].shape[-1]) >= _LEAST
-        and hint(product(n.args[0].shape)) >= _WORTH))
+        shape for n in nodes if _of_rows(n) and hint((shape := _reduced(n))[-1]) >= _LEAST
+        and hint(product(shape)) >= _WORTH))
+
+
+def _reduced(n: Node) -> Shape:
+    """The shape of what is reduced, over other axes first or not."""
+    (a, *_) = n.args
+    while a.op.kind == "reduce":
+        (a,) = a.args
+    return a.shape
 
 
 def _of_rows(n: Node) -> bool:

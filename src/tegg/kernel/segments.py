@@ -1,4 +1,4 @@
-"""Rows that are made of pieces, such as what is concatenated or padded along them: a nest for each.
+"""What is made of pieces, such as what is concatenated or padded: a nest for each.
 
 In one loop over all of a row each vector of each piece has a mask. In a loop of its own a piece is
 read as it lies, and what it is not made of is not there.
@@ -6,35 +6,53 @@ read as it lies, and what it is not made of is not there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
+from tegg.dim import hint, product
 from tegg.kernel.domain import Write, all_forms
 from tegg.kernel.index import Guard, Var
 from tegg.kernel.value import reachable
 
-LEAST = 32  # elements of the shortest piece: a shorter one costs a loop more than masks do
-MOST = 8    # pieces
+LEAST = 32     # elements of the shortest piece of a row: a loop for less costs more than masks
+MOST = 8       # pieces of a row
+OUTER = 32     # pieces of what is joined along another axis
+LARGE = 1024   # elements of each of those
 
 
 def segments(w: Write) -> tuple[Var, list[tuple[int, int]]] | None:
-    """The variable along which memory is written, and the bounds of pieces of its range in each of
-    which every guard that tests it alone holds everywhere or nowhere. None where that is all of it,
-    where a piece is short, where the variable is yet to be divided, since guards of whole rows cost
-    nothing, or where values of a row would be computed again for each."""
+    """A variable, and the bounds of pieces of its range in each of which every guard that tests it
+    alone holds everywhere or nowhere: of that along which memory is written, or of another along
+    which several values are joined, all of which would be asked for everywhere. None where that is
+    all of it, where a piece is short, where a variable is yet to be divided, or where values of a
+    row would be computed again for each."""
     along = next((v for v in w.vars if w.form.coefficient(v) == 1), None)
     values = reachable(w.needs())
-    if (along is None or not isinstance(along.extent, int) or w.mode != "store" or w.ordered
+    if (along is None or w.mode != "store" or w.ordered
             or any(v.op in ("red", "scan") for v in values)
             or any(f.divisors() for f in all_forms([w]))):
         return None
-    guards = [g for v in values if v.op == "load" for g in v.attr.guards]
-    guards += [g for v in values if v.op == "cond" for g in v.attr]
-    inside = {n for g in guards for n in _ends(g, along) if 0 < n < along.extent}
-    bounds = list(pairwise((0, *sorted(inside), along.extent)))
-    if not 1 < len(bounds) <= MOST or any(b - a < LEAST for a, b in bounds):
-        return None
-    return along, bounds
+    guards = [v.attr.guards if v.op == "load" else v.attr for v in values
+              if v.op in ("load", "cond")]
+    bounds = _bounds(guards, along)
+    if 1 < len(bounds) <= MOST and all(b - a >= LEAST for a, b in bounds):
+        return along, bounds
+    for v in w.vars:
+        each = product(tuple(u.extent for u in w.vars if u is not v))
+        bounds = _bounds(guards, v)
+        if (v is not along and 2 < len(bounds) <= OUTER
+                and sum(len(_bounds([g], v)) > 1 for g in guards) >= len(bounds)
+                and all((b - a) * hint(each) >= LARGE for a, b in bounds)):
+            return v, bounds
+    return None
+
+
+def _bounds(guards: Iterable[Sequence[Guard]], v: Var) -> list[tuple[int, int]]:
+    """The pieces of a variable's range that guards cut."""
+    if not isinstance(v.extent, int):
+        return []
+    inside = {n for each in guards for g in each for n in _ends(g, v) if 0 < n < v.extent}
+    return list(pairwise((0, *sorted(inside), v.extent)))
 
 
 def _ends(g: Guard, along: Var) -> Iterable[int]:
