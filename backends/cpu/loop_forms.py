@@ -39,7 +39,8 @@ def _executes(own: tuple, e: Extents) -> Execution:
 def loops_row() -> Op:
     """The row of the form."""
     return template("CpuLoops", (("apart", "int"),), _executes,
-                    "few products: generated loops, whose vectors are results side by side")
+                    "few products: generated loops, whose vectors are results side by side",
+                    in_order=True)
 
 
 @dataclass(frozen=True, slots=True)
