@@ -34,7 +34,18 @@ ONE = (1, 1)
 def convolution(g: Draw, n: int, c: int, o: int, size: tuple[int, int], taps: tuple[int, int],
                 stride: tuple[int, int] = ONE, dilation: tuple[int, int] = ONE,
                 pad: int = 0) -> Node:
-    x = g.pad(g.x(n, c, *size), (0, 0, pad, pad), (0, 0, pad, pad), 0)
+    return windows(g, around(g, g.x(n, c, *size), pad), o, taps, stride, dilation)
+
+
+def around(g: Draw, x: Node, pad: int) -> Node:
+    """Images (n, c, down, across) with so many zeros on each side."""
+    return g.pad(x, (0, 0, pad, pad), (0, 0, pad, pad), 0)
+
+
+def windows(g: Draw, x: Node, o: int, taps: tuple[int, int], stride: tuple[int, int] = ONE,
+            dilation: tuple[int, int] = ONE) -> Node:
+    """The convolution of images."""
+    n, c = x.shape[:2]
     for i, axis in enumerate((2, 4)):
         x = g.op("Window", x, axis, taps[i], stride[i], dilation[i])
     return g.op("Contract", g.x(o, c, *taps), x, "o,c,k,l;n,c,p,k,q,l;n,o,p,q",

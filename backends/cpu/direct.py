@@ -14,6 +14,7 @@ from tegg.backends.cpu.c_templates import template
 from tegg.backends.cpu.direct_cut import CLOSE, cut
 from tegg.backends.cpu.direct_forms import Direct, Slide
 from tegg.backends.cpu.direct_held import held_words, words_of
+from tegg.backends.cpu.direct_lines import Lines, lines_of, turn
 from tegg.backends.cpu.emit import C
 from tegg.backends.cpu.winograd import args_of, params_of, places_of
 from tegg.dim import Dim, hint, product
@@ -140,9 +141,10 @@ class _Kernel:
             raise LoweringError("a direct convolution computes no reductions beside its own; store "
                                 "them, and read them in this kernel")
         hooks.operand_a(params, True, turned=False)
-        hooks.operand_b(params, term, column, (self._lanes, f"{self._lanes}_left"))
+        lines = self._lines(hooks)
+        lines.operand_b(hooks, params, term, column, w.channels)
         hooks.result(params, 0, group, column)
-        source = "\n".join([*hooks.lines, self._text(hooks, params)])
+        source = "\n".join([*hooks.lines, self._text(hooks, params, lines)])
         beside = reads_of([v for x in group.writes for v in x.needs()], {term.sum.id})
         stages = (Stage(f"{self.name}_filters", reads_of([term.a]), frozenset({self.temporary})),
                   Stage(self.name, reads_of([term.b]) | beside | {self.temporary},
@@ -151,11 +153,14 @@ class _Kernel:
         return KernelCode(self.name, source, stages, (Temporary(held, self._filters()),),
                           self.symbols, self._work(), (f"{self.tile}",))
 
-    @property
-    def _lanes(self) -> str:
-        """Along what a vector of a row is evaluated: places, or taps where places are apart."""
+    def _lines(self, h: Hooks) -> Lines:
+        """How lines are put in place: along places, or along taps where places are apart."""
         across = self.walks.across
-        return "_k" if across.stride > 1 and across.dilation == 1 else "_n"
+        kind = "_n" if across.stride == 1 else "_k" if across.dilation == 1 else "_apart"
+        if self.tile.held is not None:
+            return Lines(kind)  # lines of two channels at a time become one of words
+        along = across.tap if kind == "_k" else across.place
+        return lines_of(h, self.contraction.groups[0].terms[0], self.walks.channels, along, kind)
 
     # ---- sizes
     @property
@@ -201,7 +206,7 @@ class _Kernel:
         return max(1, (lines - down.dilation * (down.taps - 1) - 1) // down.stride + 1)
 
     # ---- text
-    def _text(self, h: Hooks, params: str) -> str:
+    def _text(self, h: Hooks, params: str, lines: Lines) -> str:
         t, walks = self.tile, self.walks
         down, across = walks.down, walks.across
         (columns,) = h.columns
@@ -214,7 +219,7 @@ class _Kernel:
         deep = _SUMMED if close else min(_SUMMED, _NEAR // t.columns)
         most = max(1, deep // taps)
         block = -(-self._deep // -(-self._deep // most))  # all blocks alike
-        lines = 0 if close else -(-block * taps * t.columns // _LINE)  # of filters, asked for ahead
+        coming = 0 if close else -(-block * taps * t.columns // _LINE)  # lines asked for ahead
         line = -(-(self._long + t.width) // _LINE) * _LINE
         outer = [(names[v], v.extent) for v in walks.images]
         inner = [(names[v], v.extent) for v in walks.channels]
@@ -238,19 +243,16 @@ class _Kernel:
             SD=str(down.stride), DD=str(down.dilation), SA=str(across.stride),
             DA=str(across.dilation), DOWN=str(down.dilation * line), LS=str(line),
             LONG=str(self._long), ahead=self._ahead(),
-            BLOCK=str(block), LINES=str(lines), TILES=str(tiles), AT=str(at),
-            ASKED=str(-(-lines // (at * tiles * block * down.taps))),
+            BLOCK=str(block), LINES=str(coming), TILES=str(tiles), AT=str(at),
+            ASKED=str(-(-coming // (at * tiles * block * down.taps))),
             SUMS=str(at * tiles * t.places), BAND=str(self._band(line)), PIECES=str(pieces.MOST),
             UNROLL=str(across.taps if across.taps <= _UNROLLED else 1),
             temporary=str(self.temporary), products=_products(h.name, self._wide()),
             choose=_choose(h.name, self._wide(), across.stride),
-            transpose=template("transpose").substitute(
-                k=h.name, V="vf", W=str(t.width), **_halves(t.width)))
+            transpose="" if t.turned and not lines.together else turn(h.name, t.width))
         words |= held_words(t.held, self._channels, words)
-        for part in ("line", "lines"):
-            kind = self._lanes if across.stride == 1 or across.dilation == 1 else "_apart"
-            kind = f"direct_line{kind}" if part == "line" else f"direct_lines{self._steps}"
-            words[part] = template(kind).substitute(words)
+        words |= lines.words(words, walks.channels, self._long, t.width)
+        words["lines"] = template(f"direct_lines{self._steps}").substitute(words)
         for part in ("product", "store", "stores"):
             kind = f"{'places' if t.turned else 'direct'}_{part}"
             words[part] = template(kind).substitute(words)
@@ -280,12 +282,6 @@ class _Kernel:
         direct = 2 * batch * m * n * k
         return Work(int(direct + above * batch * m * n), int(direct / 2 / self.tile.columns),
                     4 * batch * (m * k + n * self._channels), 4 * batch * m * n)
-
-
-def _halves(width: int) -> dict[str, str]:
-    """How two vectors are interleaved: lane i of the first, of the second, and so on."""
-    return {name: ", ".join(str(i // 2 + at + width * (i % 2)) for i in range(width))
-            for name, at in (("low_halves", 0), ("high_halves", width // 2))}
 
 
 def _products(name: str, wide: Sequence[int]) -> str:
