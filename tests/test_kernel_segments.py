@@ -68,8 +68,14 @@ def joined_outside(g):
     return [tegg.concat([parts[0], tegg.pad(parts[1], (0, 0, 0, 0, 1, 0)), parts[2]], 0).node]
 
 
+def turned_beside(g):
+    """Two of which one lies across."""
+    x, y = g.tensor((64, 90), name="x"), g.tensor((40, 64), name="y")
+    return [tegg.concat([x.transpose(0, 1), y], 0).node]
+
+
 CASES = {f.__name__: f for f in (padded, whole_rows, turned_over, inside_of_more, of_different_lengths,
-                                 of_parts_of_rows, stacked, joined_outside)}
+                                 of_parts_of_rows, stacked, joined_outside, turned_beside)}
 
 
 @pytest.mark.parametrize("width", (4, 8, 16))

@@ -23,9 +23,10 @@ LARGE = 1024   # elements of each of those
 def segments(w: Write) -> tuple[Var, list[tuple[int, int]]] | None:
     """A variable, and the bounds of pieces of its range in each of which every guard that tests it
     alone holds everywhere or nowhere: of that along which memory is written, or of another along
-    which several values are joined, all of which would be asked for everywhere. None where that is
-    all of it, where a piece is short, where a variable is yet to be divided, or where values of a
-    row would be computed again for each."""
+    which several values are joined, all of which would be asked for everywhere, or two, where one
+    lies across and can be turned by itself. None where that is all of it, where a piece is short,
+    where a variable is yet to be divided, or where values of a row would be computed again for
+    each."""
     along = next((v for v in w.vars if w.form.coefficient(v) == 1), None)
     values = reachable(w.needs())
     if (along is None or w.mode != "store" or w.ordered
@@ -37,10 +38,12 @@ def segments(w: Write) -> tuple[Var, list[tuple[int, int]]] | None:
     bounds = _bounds(guards, along)
     if 1 < len(bounds) <= MOST and all(b - a >= LEAST for a, b in bounds):
         return along, bounds
+    fewest = 2 if any(x.op == "load" and x.attr.form.coefficient(along) not in (-1, 0, 1)
+                      for x in values) else 3
     for v in w.vars:
         each = product(tuple(u.extent for u in w.vars if u is not v))
         bounds = _bounds(guards, v)
-        if (v is not along and 2 < len(bounds) <= OUTER
+        if (v is not along and fewest <= len(bounds) <= OUTER
                 and sum(len(_bounds([g], v)) > 1 for g in guards) >= len(bounds)
                 and all((b - a) * hint(each) >= LARGE for a, b in bounds)):
             return v, bounds
