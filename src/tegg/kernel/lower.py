@@ -31,7 +31,7 @@ from tegg.kernel.past import past
 from tegg.kernel.place import Limits, Placer
 from tegg.kernel.propagate import Propagation, Splits
 from tegg.kernel.scan import Blocks, Target, blocked, followers, scan_writes
-from tegg.kernel.segments import segments
+from tegg.kernel.segments import NESTS, segments
 from tegg.kernel.stored import left_to_stores
 from tegg.kernel.value import reachable
 from tegg.kernel.vectorise import Vectoriser
@@ -284,21 +284,23 @@ def _writes(p: Propagation, slot: int, node: Node) -> list[Write]:
 
 
 def _pieces(p: Propagation, slot: int, node: Node) -> list[Write]:
-    """The same, one for each piece of rows that are made of several."""
-    whole = _writes(p, slot, node)
-    found = segments(whole[0]) if whole else None
-    if found is None:
-        return whole
-    along, bounds = found
-    shape = p.shape(node)
-    vars, index = p.bind(shape, ())
-    fresh = 1 + max(v.number for v in vars)
-    out = []
-    for low, high in bounds:
-        piece = Var(high - low, fresh)
-        at = tuple(p.algebra.substitute(i, {along: variable(piece) + low}) for i in index)
-        out.append(Write(slot, tuple(piece if v == along else v for v in vars),
-                         p.algebra.flatten(at, shape), p.at(node, at)))
+    """The same, one for each piece of what is made of several, and of each piece again."""
+    shape, out = p.shape(node), []
+    todo = [] if 0 in shape else [p.bind(shape, ())]
+    while todo:
+        vars, index = todo.pop()
+        whole = Write(slot, vars, p.algebra.flatten(index, shape), p.at(node, index))
+        found = segments(whole) if len(out) + len(todo) < NESTS else None
+        if found is None:
+            out.append(whole)
+            continue
+        along, bounds = found
+        fresh = 1 + max(v.number for v in vars)
+        for low, high in reversed(bounds):
+            piece = Var(high - low, fresh)
+            at = {along: variable(piece) + low}
+            todo.append((tuple(piece if v == along else v for v in vars),
+                         tuple(p.algebra.substitute(i, at) for i in index)))
     return out
 
 

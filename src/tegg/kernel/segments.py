@@ -15,18 +15,19 @@ from tegg.kernel.index import Guard, Var
 from tegg.kernel.value import reachable
 
 LEAST = 32     # elements of the shortest piece of a row: a loop for less costs more than masks
+LONG = 64      # elements of a row in which shorter ones do not matter
 MOST = 8       # pieces of a row
 OUTER = 32     # pieces of what is joined along another axis
 LARGE = 1024   # elements of each of those
+NESTS = 32     # after which pieces are not cut again
 
 
 def segments(w: Write) -> tuple[Var, list[tuple[int, int]]] | None:
     """A variable, and the bounds of pieces of its range in each of which every guard that tests it
     alone holds everywhere or nowhere: of that along which memory is written, or of another along
-    which several values are joined, all of which would be asked for everywhere, or two, where one
-    lies across and can be turned by itself. None where that is all of it, where a piece is short,
-    where a variable is yet to be divided, or where values of a row would be computed again for
-    each."""
+    which values are joined, all of which would be asked for everywhere. None where that is all of
+    it, where a piece is short, where a variable is yet to be divided, or where values of a row
+    would be computed again for each."""
     along = next((v for v in w.vars if w.form.coefficient(v) == 1), None)
     values = reachable(w.needs())
     if (along is None or w.mode != "store" or w.ordered
@@ -36,14 +37,13 @@ def segments(w: Write) -> tuple[Var, list[tuple[int, int]]] | None:
     guards = [v.attr.guards if v.op == "load" else v.attr for v in values
               if v.op in ("load", "cond")]
     bounds = _bounds(guards, along)
-    if 1 < len(bounds) <= MOST and all(b - a >= LEAST for a, b in bounds):
+    if 1 < len(bounds) <= MOST and (hint(along.extent) >= LONG
+                                    or all(b - a >= LEAST for a, b in bounds)):
         return along, bounds
-    fewest = 2 if any(x.op == "load" and x.attr.form.coefficient(along) not in (-1, 0, 1)
-                      for x in values) else 3
     for v in w.vars:
         each = product(tuple(u.extent for u in w.vars if u is not v))
         bounds = _bounds(guards, v)
-        if (v is not along and fewest <= len(bounds) <= OUTER
+        if (v is not along and 1 < len(bounds) <= OUTER
                 and sum(len(_bounds([g], v)) > 1 for g in guards) >= len(bounds)
                 and all((b - a) * hint(each) >= LARGE for a, b in bounds)):
             return v, bounds

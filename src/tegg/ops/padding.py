@@ -87,20 +87,12 @@ def _around(graph: Graph, a: Node, axis: int, before: Dim, after: Dim, mode: str
             fail(ShapeError, f"pad: an axis of {n} is too short for a width of {width} with mode "
                              f"{mode!r}, or may be; {show(a.shape)}")
 
-    return graph.op("Gather", a, _source(graph, n, before, before + n + after, mode), axis)
-
-
-def _source(graph: Graph, n: Dim, before: Dim, total: Dim, mode: str) -> Node:
-    """(total,): which of the n elements each of the wider axis is."""
-    def negated(v: Node, start: Dim) -> Node:
-        return graph.broadcast("Add", graph.mul(v, -1), graph.size(start, i64))
-
-    at = graph.broadcast("Add", graph.iota(total, i64), graph.size(-before, i64))
     if mode == "replicate":
-        return at  # indices outside are clamped
+        at = graph.broadcast("Add", graph.iota(before + n + after, i64), graph.size(-before, i64))
+        return graph.op("Gather", a, at, axis)  # indices outside are clamped
     if mode == "reflect":
-        return graph.idiom("Abs", negated(graph.idiom("Abs", negated(at, n - 1)), n - 1))
-    late = graph.broadcast("Add", at, graph.size(-n, i64))
-    early = graph.broadcast("Add", at, graph.size(n, i64))
-    inside = graph.select(graph.less(late, 0), at, late)
-    return graph.select(graph.less(at, 0), early, inside)
+        ends = [graph.op("Flip", graph.narrow(a, axis, start, width), axis)
+                for start, width in ((1, before), (n - 1 - after, after))]
+    else:
+        ends = [graph.narrow(a, axis, n - before, before), graph.narrow(a, axis, 0, after)]
+    return graph.concat([ends[0], a, ends[1]], axis)
