@@ -137,7 +137,10 @@ def doubles():
     random = np.random.default_rng(1)
     return np.concatenate([random.uniform(-720, 720, 20000), random.uniform(-2, 2, 20000),
                            random.uniform(0.5, 1, 6000) * 2.0 ** random.integers(-1070, 1020, 6000),
-                           1 + random.uniform(-1, 1, 2000) * 2.0**-20])
+                           1 + random.uniform(-1, 1, 2000) * 2.0**-20,
+                           random.uniform(-2.0**21, 2.0**21, 6000),
+                           np.arange(-6000, 6000) * (math.pi / 2),
+                           random.integers(-2**20, 2**20, 6000) * (math.pi / 2)])
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -4,7 +4,7 @@
 //   vd_...  of double,   s_...  of one float,   sd_...  of one double
 //
 // Errors are below, in units of the last place: log 1; exp2, exp, log2, sin, cos 2; tanh, sigmoid,
-// erf 3; sqrt, and in double sin, cos and erf, are as good as the CPU's and libm's (1/2 to 1).
+// erf 3; in double sin and cos 1; sqrt, and in double erf, are as good as the CPU's and libm's (1/2 to 1).
 // NaN gives NaN, infinities their limits, exp2(-inf) is 0. Results of exp2 and exp below the least
 // normal number are 0 (those of sigmoid, too, where exp(-x) overflows): denormal ones would cost a
 // hundred cycles each where a softmax is masked.
@@ -303,6 +303,45 @@ INL vf mf_sincos(vf x, int turn) {
 MF_TRIG(v_sin, __builtin_sinf, 0)
 MF_TRIG(v_cos, __builtin_cosf, 1)
 
+// In double q is below 2^20, and its products with two parts of pi/2 of 33 bits are exact: what is left
+// is r + s, of which s is what r has been rounded by, with an error of q 2^-118. Where almost all
+// cancels, libm is asked.
+#define MD_LARGE 0x1p20
+#define MD_CLOSE 0x1p-60
+INL vd md_sincos(vd x, int turn, vl *apart) {
+  vd t = x * 0x1.45f306dc9c883p-1 + MD_ROUND, n = t - MD_ROUND;
+  vl q = (vl)t + turn;
+  vd a = x - n * 0x1.921fb54400000p+0, b = n * 0x1.0b4611a600000p-34, w = a - b;
+  vd c = n * 0x1.3198a2e037073p-69 - ((a - w) - b), r = w - c, s = (w - r) - c;
+  vl large = vd_less(M_SPLAT(vd, MD_LARGE), vd_abs(x)) | ~vd_equal(x, x);
+  *apart = large | vd_less(vd_abs(r), vd_abs(n) * MD_CLOSE);
+  // sin r = r + r z p and cos r = 1 - z/2 + z^2 p, with z = r^2, each with the first order of s.
+  vd z = r * r, v = z * r, p = M_SPLAT(vd, 0x1.5d8fba8a065d3p-33);
+  Q(z, -0x1.ae5e5a440544ap-26); Q(z, 0x1.71de3567735f8p-19); Q(z, -0x1.a01a019bfd840p-13);
+  Q(z, 0x1.111111110f7cdp-7);
+  vd sine = r - ((z * (0.5 * s - v * p) - s) - v * -0x1.5555555555548p-3);
+  p = M_SPLAT(vd, -0x1.8fa47ffc042c8p-37);
+  Q(z, 0x1.1ee9d783bcbacp-29); Q(z, -0x1.27e4f7ea7e2d5p-22); Q(z, 0x1.a01a019c83f03p-16);
+  Q(z, -0x1.6c16c16c14f8ep-10); Q(z, 0x1.555555555554bp-5);
+  vd half = 0.5 * z, one = 1. - half, cosine = one + (((1. - one) - half) + (z * (z * p) - r * s));
+  p = md_sel(vl_equal(q & 1, (vl){0}), md_sel(vd_equal(x, (vd){0}), x, sine), cosine);
+  return (vd)((vl)p ^ ((q & 2) << 62));
+}
+
+#define MD_TRIG(NAME, LIBM, TURN) \
+  static __attribute__((noinline, cold, unused)) void NAME##_apart(const vd *x, const vl *m, vd *y) { \
+    for (int k = 0; k < TEGG_LANES; k++) \
+      if ((*m)[k]) (*y)[k] = LIBM((*x)[k]); \
+  } \
+  INL vd NAME(vd x) { \
+    vl apart; \
+    vd y = md_sincos(x, TURN, &apart); \
+    if (__builtin_expect(m_any(__builtin_convertvector(apart, vi)), 0)) NAME##_apart(&x, &apart, &y); \
+    return y; \
+  }
+MD_TRIG(vd_sin, __builtin_sin, 0)
+MD_TRIG(vd_cos, __builtin_cos, 1)
+
 // ---- remainders, exact
 // Quotients of 29 bits by 24 bits have 53: in double nothing is rounded but the quotient, and where that
 // is one too many the remainder is below 0.
@@ -366,11 +405,9 @@ INL vf v_erf(vf x) {
   return (vf)((vi)p | ((vi)x & (int32_t)0x80000000));
 }
 
-// ---- by the lane: in double these are libm's, and a square root is one instruction
+// ---- by the lane: in double this is libm's, and a square root is one instruction
 #define MD_LANES(NAME, LIBM) \
   INL vd NAME(vd x) { vd y; for (int k = 0; k < TEGG_LANES; k++) y[k] = LIBM(x[k]); return y; }
-MD_LANES(vd_sin, __builtin_sin)
-MD_LANES(vd_cos, __builtin_cos)
 MD_LANES(vd_erf, __builtin_erf)
 MD_LANES(vd_sqrt, __builtin_sqrt)
 INL vf v_sqrt(vf x) {
@@ -449,8 +486,8 @@ INL float s_sin(float x) { return v_sin(M_SPLAT(vf, x))[0]; }
 INL float s_cos(float x) { return v_cos(M_SPLAT(vf, x))[0]; }
 INL float s_erf(float x) { return v_erf(M_SPLAT(vf, x))[0]; }
 INL float s_sqrt(float x) { return __builtin_sqrtf(x); }
-INL double sd_sin(double x) { return __builtin_sin(x); }
-INL double sd_cos(double x) { return __builtin_cos(x); }
+INL double sd_sin(double x) { return vd_sin(M_SPLAT(vd, x))[0]; }
+INL double sd_cos(double x) { return vd_cos(M_SPLAT(vd, x))[0]; }
 INL double sd_erf(double x) { return __builtin_erf(x); }
 INL double sd_sqrt(double x) { return __builtin_sqrt(x); }
 #undef P
