@@ -237,7 +237,10 @@ def lower(graph: Graph, outputs: Sequence[Node], name: str, language: Language,
     other = half if low.widths.halved else bytes if low.widths.bytes else None
     if other is None:
         return low.code()
-    return replace(_lowered(graph, outputs, name, other, limits).code(), lanes=other.width)
+    again = _lowered(graph, outputs, name, other, limits)
+    if other is bytes and not again.widths.bytes:  # axes that such vectors are longer than
+        return low.code()
+    return replace(again.code(), lanes=other.width)
 
 
 def _lowered(graph: Graph, outputs: Sequence[Node], name: str, language: Language,
@@ -285,7 +288,8 @@ def _writes(p: Propagation, slot: int, node: Node) -> list[Write]:
 
 def _pieces(p: Propagation, slot: int, node: Node) -> list[Write]:
     """The same, one for each piece of what is made of several, and of each piece again."""
-    shape, out = p.shape(node), []
+    shape = p.shape(node)
+    out: list[Write] = []
     todo = [] if 0 in shape else [p.bind(shape, ())]
     while todo:
         vars, index = todo.pop()

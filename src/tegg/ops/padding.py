@@ -25,16 +25,17 @@ _MODES = {"constant": "constant", "reflect": "reflect", "replicate": "replicate"
 
 
 @public(keywords={"pad": "widths", "pad_width": "widths", "constant_values": "value"})
-def pad(x: Operand, widths: Sequence, mode: Mode = "constant", value: float | bool = 0) -> Tensor:
+def pad(x: Operand, widths: Sequence, mode: Mode = "constant",
+        value: float | bool | None = None) -> Tensor:
     """x with something around it.
 
     ``widths``: PyTorch's flat tuple (before, after of the last axis, then of the one before it,
     ...), or NumPy's pair (before, after) for each axis. They are at least 0 and may be symbolic.
-    ``mode``: ``"constant"`` for ``value`` (of bools True or False); ``"reflect"`` for the elements
-    mirrored at the outermost one, which is not repeated; ``"replicate"`` (NumPy's ``"edge"``) for
-    the outermost one; ``"circular"`` (``"wrap"``) for the other end. Any dtype. Raises ShapeError
-    for widths that do not fit, and where an axis is too short to be reflected (width < size) or
-    wrapped (width <= size).
+    ``mode``: ``"constant"`` for ``value`` (of bools True or False; by default 0, or False);
+    ``"reflect"`` for the elements mirrored at the outermost one, which is not repeated;
+    ``"replicate"`` (NumPy's ``"edge"``) for the outermost one; ``"circular"`` (``"wrap"``) for the
+    other end. Any dtype. Raises ShapeError for widths that do not fit, and where an axis is too
+    short to be reflected (width < size) or wrapped (width <= size).
 
     >>> tegg.pad(x, (1, 1, 2, 0), "reflect")   # (3, 8, 8)
     Tensor((3, 10, 10), f32, ...)
@@ -46,6 +47,8 @@ def pad(x: Operand, widths: Sequence, mode: Mode = "constant", value: float | bo
                             f"{remedy}")
     low, high = _widths(a.shape, widths)
     if mode == "constant":
+        if value is None:
+            value = False if a.dtype.kind == "bool" else 0
         _check_value(graph, a, value)
         return wrap(graph, graph.pad(a, low, high, value))
     for axis, (before, after) in enumerate(zip(low, high)):
