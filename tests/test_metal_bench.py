@@ -26,7 +26,7 @@ SPEC.loader.exec_module(bench)
 
 
 @pytest.fixture
-def gpu(monkeypatch, tmp_path):
+def gpu(monkeypatch, tmp_path, quick_cpu):
     monkeypatch.setenv("TEGG_CACHE", str(tmp_path))
     with fake_metal.installed():
         yield
