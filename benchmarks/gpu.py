@@ -59,21 +59,21 @@ def torch_seconds(torch: Any, f: Callable[[], Any], repeats: int) -> float:
     return statistics.median(out)
 
 
-def copy_bandwidth(device: Device, nbytes: int) -> float:
+def copy_bandwidth(device: Device, nbytes: int, repeats: int) -> float:
     """Bytes read and written a second by a copy on the device."""
     with device.current():
         a, b = device.allocate(nbytes), device.allocate(nbytes)
         times = []
-        for _ in range(REPEATS):
+        for _ in range(3 + repeats):
             begin = device.mark()
             device.copy(b.address, a.address, nbytes)
             times.append(device.seconds(begin, device.mark()))
     return 2 * nbytes / statistics.median(times[3:])
 
 
-def ceilings(device: Device, torch: Any, nbytes: int) -> dict[str, float]:
+def ceilings(device: Device, torch: Any, nbytes: int, repeats: int) -> dict[str, float]:
     """What the device can do: bytes a second, and operations a second of PyTorch's products."""
-    out = {"bandwidth": copy_bandwidth(device, nbytes)}
+    out = {"bandwidth": copy_bandwidth(device, nbytes, repeats)}
     for dtype, n in (("float32", 4096), ("float16", 8192), ("bfloat16", 8192)):
         if torch is not None:
             x = torch.randn(n, n, device="cuda", dtype=getattr(torch, dtype))
@@ -87,8 +87,8 @@ def as_torch(torch: Any, array: np.ndarray, dtype: str) -> Any:
     return torch.from_numpy(array).cuda()
 
 
-def measured(device: Device, w: Workload, at: Mapping[str, Path], torch: Any, reference: bool
-             ) -> dict[str, Any]:
+def measured(device: Device, w: Workload, at: Mapping[str, Path], torch: Any, reference: bool,
+             repeats: int) -> dict[str, Any]:
     """One workload: whether it is right, and how long everybody takes."""
     folder = at[f"bench_{w.name}"]
     program = Program(device, folder)
@@ -101,32 +101,32 @@ def measured(device: Device, w: Workload, at: Mapping[str, Path], torch: Any, re
         out["error"] = difference(decoded_output(program), kept)
         out["ok"] = out["error"] <= w.tolerance
     program.seconds(3)
-    out["tegg"] = statistics.median(program.seconds(REPEATS))
+    out["tegg"] = statistics.median(program.seconds(repeats))
     out["predicted"] = program.about["predicted_seconds"]
     out["kernels"] = [[n, s] for n, s in program.per_kernel()]
-    out["candidates"] = candidates(device, at, folder.name, program, w.tolerance)
+    out["candidates"] = candidates(device, at, folder.name, program, w.tolerance, repeats)
     if torch is not None:
         given = [as_torch(torch, drawn(s), s["dtype"]) for s in specs]
-        out |= others(torch, lambda *a: w.torch(torch, *a), given)
+        out |= others(torch, repeats, lambda *a: w.torch(torch, *a), given)
     return out
 
 
-def others(torch: Any, f: Callable[..., Any], given: Sequence[Any]) -> dict[str, Any]:
+def others(torch: Any, repeats: int, f: Callable[..., Any], given: Sequence[Any]) -> dict[str, Any]:
     """How long PyTorch takes: eager, compiled, and compiled with CUDA graphs."""
     with torch.no_grad():
-        out: dict[str, Any] = {"torch eager": torch_seconds(torch, lambda: f(*given), REPEATS)}
+        out: dict[str, Any] = {"torch eager": torch_seconds(torch, lambda: f(*given), repeats)}
         for name, mode in (("torch.compile", None), ("torch.compile graphs", "reduce-overhead")):
             try:
                 torch.compiler.reset()
                 made = torch.compile(f, mode=mode)
-                out[name] = torch_seconds(torch, lambda made=made: made(*given), REPEATS)
+                out[name] = torch_seconds(torch, lambda made=made: made(*given), repeats)
             except (RuntimeError, ImportError, OSError) as e:  # it needs a compiler and Triton
                 out[f"{name} says"] = f"{type(e).__name__}: {e}"[:300]
     return out
 
 
 def candidates(device: Device, at: Mapping[str, Path], name: str, reference: Program,
-               tolerance: float) -> list[dict[str, Any]]:
+               tolerance: float, repeats: int) -> list[dict[str, Any]]:
     """The plans of a workload that were not the best by prediction: their times, and whether they
     give what the best one gives."""
     want = decoded_output(reference)
@@ -143,7 +143,7 @@ def candidates(device: Device, at: Mapping[str, Path], name: str, reference: Pro
             out.append({"plan": number, "templates": program.about["templates"], "error": error,
                         "ok": error <= 2 * tolerance,
                         "predicted": program.about["predicted_seconds"],
-                        "tegg": statistics.median(program.seconds(REPEATS))})
+                        "tegg": statistics.median(program.seconds(repeats))})
         except BackendError as e:
             out.append({"plan": number, "ok": False, "says": str(e)})
 
@@ -154,17 +154,17 @@ def decoded_output(program: Program) -> np.ndarray:
     return got[places(got.size, COMPARED)].astype(np.float64)
 
 
-def model_row(device: Device, folder: Path, torch: Any) -> dict[str, Any]:
+def model_row(device: Device, folder: Path, torch: Any, repeats: int) -> dict[str, Any]:
     """A model, a run of which is one CUDA graph, beside PyTorch's on weights of the same sizes."""
     program = Program(device, folder)
     program.seconds(3)
     out: dict[str, Any] = {"about": "a model", "bytes": 0.0, "flops": 0.0,
-                           "tegg": statistics.median(program.seconds(REPEATS)),
+                           "tegg": statistics.median(program.seconds(repeats)),
                            "predicted": program.about["predicted_seconds"]}
     out["kernels"] = [[n, s] for n, s in program.per_kernel()]
     make = models(torch).get(folder.name) if torch is not None else None
     if make is not None:
-        out |= others(torch, *make())
+        out |= others(torch, repeats, *make())
     return out
 
 
@@ -189,10 +189,11 @@ def work(device: Device, at: Mapping[str, Path], options: argparse.Namespace
 
     def one(name: str) -> dict[str, Any]:
         if name == CEILINGS:
-            return ceilings(device, torch, options.copy_bytes)
+            return ceilings(device, torch, options.copy_bytes, options.repeats)
         if name in workloads:
-            return measured(device, workloads[name], at, torch, not options.no_reference)
-        return model_row(device, at[name], torch)
+            return measured(device, workloads[name], at, torch, not options.no_reference,
+                            options.repeats)
+        return model_row(device, at[name], torch, options.repeats)
 
     return one
 
@@ -211,6 +212,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--only", default="", help="workloads whose names contain this")
     parser.add_argument("--no-reference", action="store_true", help="times alone")
     parser.add_argument("--copy-bytes", type=int, default=1 << 29)
+    parser.add_argument("--repeats", type=int, default=REPEATS, help="runs that are timed")
     parser.add_argument("--seconds", type=float, default=600.0, help="that one workload may take")
     parser.add_argument("--worker", action="store_true", help="measure what stdin names")
     return parser.parse_args()
@@ -230,7 +232,8 @@ def main() -> int:
     if options.worker:
         return serve(work(device, at, options))
     dtypes, seen, top = wanted(at, options.only), [], dict[str, float]()
-    given = ["--copy-bytes", str(options.copy_bytes), *["--no-reference"] * options.no_reference]
+    given = ["--copy-bytes", str(options.copy_bytes), "--repeats", str(options.repeats),
+             *["--no-reference"] * options.no_reference]
     names = (CEILINGS, *dtypes)
     for name, row in zip(names, rows(Path(__file__), given, names, options.seconds)):
         if name == CEILINGS:

@@ -24,6 +24,16 @@ def pytest_addoption(parser):
 
 
 @pytest.fixture
+def quick_cpu(monkeypatch):
+    """Programs of the CPU compiled in less time, for tests that hold another device against them."""
+    from kernels import quick
+    from tegg.backends.cpu import runtime, toolchain
+    runtime.runtime()  # the process keeps it
+    found = quick()
+    monkeypatch.setattr(toolchain, "find", lambda: found)
+
+
+@pytest.fixture
 def gpu(monkeypatch, tmp_path):
     """The played driver, with an empty cache."""
     from simt import fake_driver

@@ -24,7 +24,7 @@ _FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_in
 
 
 @functools.cache
-def _quick() -> toolchain.Toolchain:
+def quick() -> toolchain.Toolchain:
     """The product's compiler and flags, but quick: what is tested is the text that it is given."""
     found = toolchain.find()
     return replace(found, flags=tuple("-O1" if f == "-O3" else f for f in found.flags))
@@ -34,8 +34,7 @@ def build(codes: KernelCode | Sequence[KernelCode], width: int,
           flags: tuple[str, ...] = ()) -> Library:
     """Compile kernels and load them, as the backend does. The same text is compiled once; its
     scratch memory is guarded. flags: of the compiler, beside its own."""
-    quick = _quick()
-    compiler = replace(quick, flags=(*quick.flags, *flags))
+    compiler = replace(quick(), flags=(*quick().flags, *flags))
     with guarded():
         return load((codes,) if isinstance(codes, KernelCode) else codes, compiler, lanes=width)
 

@@ -120,12 +120,13 @@ def test_what_the_target_refuses_is_left_out(monkeypatch):
     assert [k.name for k in plan.kernels] == [f"tune{i}" for i in range(len(taken))]
 
 
-@pytest.mark.parametrize("architecture", [
-    *(pytest.param(n, marks=pytest.mark.long) for n in (75, 80)), 90])
-def test_the_kernels_compile(architecture):
+@pytest.mark.parametrize("architecture, products", [
+    *(pytest.param(n, tuple(QUICK.products), marks=pytest.mark.long) for n in (75, 80, 90)),
+    (90, ("medium", "one row"))])  # a large one has no other forms than one of medium size
+def test_the_kernels_compile(architecture, products):
     if nvrtc.find() is None:
         pytest.skip("NVRTC is not installed")
-    small = replace(SMALL, products=QUICK.products)
+    small = replace(SMALL, products={n: QUICK.products[n] for n in products})
     plan, made = measure.plan_of(cases(Cuda(architecture), small), Cuda(architecture))
     code, _ = nvrtc.find().compile(source_of(plan), architecture)
     assert code and len(made) > 8
@@ -230,7 +231,9 @@ def test_tuning(quick, monkeypatch):
     assert target().costs().name == "cuda/generic"
 
 
-def test_the_library_is_timed_where_it_is(quick):
+def test_the_library_is_timed_where_it_is(quick, monkeypatch):
+    monkeypatch.setattr(measure, "QUICK", replace(SMALL, dtypes=("f32",), halves=(),
+                                                  products={"product": (40, 72, 64)}))
     plain = measure.with_all_forms(Cuda(90))
     with fake_cublas.installed() as blas:
         assert measure.with_all_forms(Cuda(90)).blas and not plain.blas

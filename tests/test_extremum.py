@@ -27,7 +27,7 @@ def test_first_of_ties_on_any_axis_and_view(name, data):
     np.testing.assert_array_equal(got, want)
 
 
-@settings(max_examples=examples(12))
+@settings(max_examples=examples(6))
 @given(n=st.sampled_from([32768, 40000, 65520, 50021]), seed=st.integers(0, 99),
        dtype=st.sampled_from(["f4", "f8", "i4", "u1", "bool"]), data=st.data())
 def test_one_long_row_is_looked_through_once(n, seed, dtype, data):

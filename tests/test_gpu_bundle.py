@@ -41,7 +41,7 @@ def bundle(maker, tmp_path_factory):
     wanted = {"softmax_short", "product_uneven", "gather", "symbolic", "elementwise_bf16"}
     found = [shrunk(c) for c in cases.FAMILIES if c.name in wanted]
     found += [c for c in gpu_workloads.cases() if c.name == "bench_tiny"]
-    found += [small_workload(), cases.decoder_step(layers=1, size=32, slots=8)]
+    found += [small_workload(), cases.decoder_step(layers=1, size=32, slots=8, words=200)]
     folder = tmp_path_factory.mktemp("gpu") / "bundle"
     size = maker.make(folder, found, (90,), fake_driver.Compiler().compile, prices=PRICES)
     assert 10_000 < size < 8 << 20
@@ -166,7 +166,8 @@ def test_which_machine_code_runs(bundle, maker, monkeypatch, tmp_path):
 
 
 def test_times_are_written(run, bundle, tmp_path):
-    done = run(bundle, "gpu.py", "--json", str(tmp_path / "r.json"), "--copy-bytes", "65536")
+    done = run(bundle, "gpu.py", "--json", str(tmp_path / "r.json"), "--copy-bytes", "65536",
+               "--repeats", "3")
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads((tmp_path / "r.json").read_text())
     rows = {r["name"]: r for r in found["workloads"]}
@@ -189,7 +190,7 @@ def test_other_plans_that_differ_are_found(run, bundle, tmp_path):
     at.write_text(json.dumps(about))
     try:
         done = run(bundle, "gpu.py", "--json", str(tmp_path / "r.json"), "--only", "matmul",
-                   "--copy-bytes", "65536")
+                   "--copy-bytes", "65536", "--repeats", "3")
     finally:
         at.write_text(kept)
     assert done.returncode == 1, done.stdout + done.stderr

@@ -26,7 +26,7 @@ SPEC.loader.exec_module(bench)
 
 
 @pytest.fixture
-def gpu(monkeypatch, tmp_path):
+def gpu(monkeypatch, tmp_path, quick_cpu):
     monkeypatch.setenv("TEGG_CACHE", str(tmp_path))
     with fake_metal.installed():
         yield
@@ -118,17 +118,11 @@ def test_models_are_timed(gpu, name):
     assert all(t > 0 for t in bench.metal_models.measure(name, 1, small=True).values())
 
 
-@pytest.mark.long
-def test_the_property_kit_at_length():
-    with fake_metal.installed():
-        report = check_backend(Metal("M2"), examples=16)
-    assert report.programs >= 12 and len(report.rows) > 40
-
-
+@pytest.mark.long  # its parts, a few examples of each, in every run: test_simulated.py
 def test_the_property_kit():
     with fake_metal.installed():
-        report = check_backend(Metal("M2"), examples=2)
-    assert len(report.rows) > 40 and report.classes > 20
+        report = check_backend(Metal("M2"), examples=16)
+    assert report.programs >= 12 and len(report.rows) > 40 and report.classes > 20
 
 
 # ---- what kernels look like at full size, of which nothing runs here

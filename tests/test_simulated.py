@@ -48,7 +48,7 @@ GPUS = (Gpu("cuda", Cuda(90), fake_driver.installed), Gpu("metal", Metal("M2"), 
 
 
 @pytest.fixture(params=GPUS, ids=lambda g: g.name)
-def gpu(request, monkeypatch, tmp_path):
+def gpu(request, monkeypatch, tmp_path, quick_cpu):
     monkeypatch.setenv("TEGG_CACHE", str(tmp_path))
     fake_metal.launched.clear()
     with request.param.installed():

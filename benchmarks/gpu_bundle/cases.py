@@ -143,11 +143,11 @@ def minilm(layers: int = 6, words: int = 30522, half: bool = False) -> Case:
                 2e-2 if half else 2e-4, (tegg.Fp16,) if half else ())
 
 
-def decoder_step(layers: int = 4, size: int = 1024, slots: int = 512,
-                 half: bool = False) -> Case:
+def decoder_step(layers: int = 4, size: int = 1024, slots: int = 512, half: bool = False,
+                 words: int = 8000) -> Case:
     """One token of a Llama with grouped heads, against caches that it writes to."""
     heads = max(2, size // 64)
-    model = Llama(LlamaConfig(vocab_size=8000, hidden_size=size, intermediate_size=3 * size,
+    model = Llama(LlamaConfig(vocab_size=words, hidden_size=size, intermediate_size=3 * size,
                               num_hidden_layers=layers, num_attention_heads=heads,
                               num_key_value_heads=heads // 2, max_position_embeddings=1024))
     drawn_weights(model)
@@ -158,7 +158,7 @@ def decoder_step(layers: int = 4, size: int = 1024, slots: int = 512,
 
     cache = Input((slots, 1, heads // 2, size // heads))
     return Case("decoder_step_f16" if half else "decoder_step", "models", step,
-                (Input((1, 1), "i64", 0, 8000), Input((1,), "i64", slots - 1, slots),
+                (Input((1, 1), "i64", 0, words), Input((1,), "i64", slots - 1, slots),
                  *[cache] * (2 * layers)), 2e-2 if half else 2e-4, (tegg.Fp16,) if half else ())
 
 

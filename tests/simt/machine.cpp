@@ -3,6 +3,7 @@
 // it, and which barriers stand between.
 #include "machine.h"
 #include <math.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,8 +18,12 @@ enum State { READY, AT_BARRIER, AT_WARP, AT_GROUP, DONE };
 enum { MOST = 1024, LANES = 32 };
 const size_t STACK = 128 << 10;
 
+// It outlives the block: a thread of the next one goes on where this has returned. Contexts are entered
+// once, as they ask the kernel for signals at each switch; jumps do not.
 struct Fiber {
   ucontext_t context;
+  jmp_buf at;
+  bool made, entered;
   State state;
   int line;
 };
@@ -61,7 +66,7 @@ Fiber fibers[MOST];
 std::vector<Copies> flights[MOST];  // the last group is not committed yet
 std::vector<uint32_t> shown[MOST];  // when a thread has shown its writes to products: epochs
 Warp warps[MOST / LANES];
-ucontext_t launcher;
+jmp_buf launcher;
 char *stacks;
 std::map<char *, Region> regions;  // by first byte
 Region *last;
@@ -69,6 +74,7 @@ char *shared_low, *shared_high;
 char *dynamic_low;  // memory of the block whose size the launch says
 size_t dynamic_size;
 std::vector<int> order;
+unsigned place[MOST];  // of a thread in the order
 unsigned thread_count, block_count, block, live, waiting;
 int me = -1, barrier_line;
 uint32_t epoch = 1, block_first, launch_first, seed;
@@ -82,15 +88,19 @@ uint64_t moved[2];  // bytes of device memory that threads have read and written
 void step_to(int to) {
   const int from = me;
   me = to;
-  swapcontext(from < 0 ? &launcher : &fibers[from].context,
-              to < 0 ? &launcher : &fibers[to].context);
+  if (_setjmp(from < 0 ? launcher : fibers[from].at)) return;
+  if (to >= 0 && !fibers[to].entered) {
+    fibers[to].entered = true;
+    setcontext(&fibers[to].context);
+  }
+  _longjmp(to < 0 ? launcher : fibers[to].at, 1);
 }
 int next_ready() {
-  const size_t at = me < 0 ? 0 : std::find(order.begin(), order.end(), me) - order.begin();
-  for (size_t k = 1; k <= order.size(); k++) {
-    const int f = order[(at + k) % order.size()];
-    if (fibers[f].state == READY) return f;
-  }
+  const size_t first = me < 0 ? 0 : place[me] + 1;
+  for (size_t at = first; at < order.size(); at++)
+    if (fibers[order[at]].state == READY) return order[at];
+  for (size_t at = 0; at < first; at++)
+    if (fibers[order[at]].state == READY) return order[at];
   return -1;
 }
 void deadlock() {
@@ -118,7 +128,7 @@ void release(unsigned w) {
   warp.arrived = 0;
   warp.turn ^= 1;
 }
-void run_fiber() {
+void run_thread() {
   body(arguments);
   const unsigned w = me / LANES;
   fibers[me].state = DONE;
@@ -131,6 +141,9 @@ void run_fiber() {
   const int n = next_ready();
   if (n < 0 && live) deadlock();
   step_to(n);
+}
+void run_fiber() {
+  for (;;) run_thread();
 }
 
 // ---- memory
@@ -218,6 +231,7 @@ void arrange(int how) {
     seed = seed * 1664525u + 1013904223u;
     std::swap(order[i - 1], order[(seed >> 8) % i]);
   }
+  for (unsigned i = 0; i < thread_count; i++) place[order[i]] = i;
 }
 void run_block() {
   block_first = device_since = shared_since = ++epoch;
@@ -231,6 +245,8 @@ void run_block() {
     Fiber &f = fibers[i];
     f.state = READY;
     warps[i / LANES].live |= 1u << i % LANES;
+    if (f.made) continue;
+    f.made = true, f.entered = false;
     getcontext(&f.context);
     f.context.uc_stack.ss_sp = stacks + i * STACK;
     f.context.uc_stack.ss_size = STACK;
@@ -254,6 +270,7 @@ void simt_fail(const char *format, ...) {
   vsnprintf(message + n, sizeof message - n, format, a);
   va_end(a);
   failed = true;
+  for (Fiber &f : fibers) f.made = false;  // they stand in the middle of a kernel
   step_to(-1);
   __builtin_trap();
 }

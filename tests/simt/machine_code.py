@@ -1,6 +1,7 @@
 """Kernels that tests emit for CUDA, given to NVIDIA's own compiler where it is installed: each once
-in a process, whatever it is called, for an architecture that its instructions are of; for every
-one in the long profile, and where a report is asked for.
+in a process, whatever it is called, for an architecture that its instructions are of, and of many
+that come together, such as a row for each op, every second. All, for every architecture, in the long
+profile, and where a report is asked for.
 
 None may spill because it has more values than registers. The assembler also spills a few bytes of its
 own accord, to let more blocks run at a time; it does not where it is told that one is enough.
@@ -22,6 +23,7 @@ from tegg.backends.cuda.program import prelude
 from tegg.backends.cuda.resources import Resources, resources_of
 
 ARCHITECTURES = (75, 80, 90)
+MANY = 8  # kernels that come together and are all compiled
 CHOSEN = 512  # bytes that the assembler may spill by its own choice, for more blocks at a time
 # Bytes that a kernel may spill though it has all registers: float tiles of large heads, on 7.5.
 _SPILLED = {75: 512}
@@ -63,15 +65,17 @@ def kernels(source: str) -> list[str]:
 
 def check(sources: Iterable[str], every: bool = LONG or REPORT in os.environ) -> None:
     """Compile the texts of kernels, each with nothing but the prelude above it, that have not been
-    compiled yet, for one or for ``every`` architecture. Raises AssertionError for kernels that spill."""
+    compiled yet, for ``every`` architecture; else each for one, and of many those that their digests
+    draw. Raises AssertionError for kernels that spill."""
     compiler = _real()
     if compiler is None:
         return
+    keys = {hashlib.sha256(unnamed(text).encode()).digest(): text for text in sources if text.strip()}
+    fresh = {key: text for key, text in keys.items() if key not in _seen}
+    _seen.update(fresh)
     batches: dict[int, list[str]] = {}
-    for text in sources:
-        key = hashlib.sha256(unnamed(text).encode()).digest()
-        if text.strip() and key not in _seen:
-            _seen.add(key)
+    for key, text in fresh.items():
+        if every or len(fresh) <= MANY or key[1] % 2:
             for architecture in admitted(text) if every else [drawn(text, key)]:
                 batches.setdefault(architecture, []).append(text)
     for architecture, texts in batches.items():

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
 
 from simt.metal_module import PLACES, Kernel, kernels, plain
 from simt.simulator import SimulatorError
@@ -26,6 +27,7 @@ _FORBIDDEN = {
     r"(?<!\w)\d+\.\d*(?:e[+-]?\d+)?(?![\d.fhe]|\.?\w)": "a literal of double",
 }
 _VARIABLE = re.compile(r"(?:static\s+)?(?:const\s+)?\w+\s+\w+(?:\[\d*\])?\s*=")
+_OPENED, _BRACE = re.compile(r"\bkernel\s+void\s+(\w+)\s*\([^{]*\)\s*\{"), re.compile("[{}]")
 _FUNCTION = re.compile(r"^(?!#)[\w\s\[\]():,*&]*?\b(?!if\b|while\b|switch\b)(\w+)\s*\(([^;{}]*)\)\s*\{", re.MULTILINE)
 
 
@@ -47,7 +49,7 @@ def broken_rules(source: str) -> list[str]:
               for m in _POINTER.finditer(text) if not any(s in m.group(1).split() for s in SPACES)]
     for k in heads:
         found += _head(k)
-        body = body_of(text, k.name)
+        body = bodies(source)[k.name]
         if threadgroup_bytes(source, k.name) > 32768:
             found.append(f"{k.name}: more than 32 KB of threadgroup memory")
         found += [f"{k.name}: threadgroup memory in an inner block: {line.strip()}"
@@ -85,15 +87,21 @@ def _head(k: Kernel) -> Iterator[str]:
             yield f"{k.name}: {p.name} [[{p.attribute}]] is of type {p.type}"
 
 
-def body_of(text: str, name: str) -> str:
-    """What stands between the braces of a kernel."""
-    m = re.search(rf"\bkernel\s+void\s+{name}\s*\([^{{]*\)\s*\{{", text)
-    assert m is not None
-    depth, at = 1, m.end()
-    while depth and at < len(text):
-        depth += {"{": 1, "}": -1}.get(text[at], 0)
-        at += 1
-    return text[m.end() - 1:at]
+@lru_cache(maxsize=8)  # every launch asks for the memory of its kernel
+def bodies(source: str) -> Mapping[str, str]:
+    """What stands between the braces of each kernel of a text, and they."""
+    text = _expanded(source)
+    return {m[1]: text[m.end() - 1:_closed(text, m.end())] for m in _OPENED.finditer(text)}
+
+
+def _closed(text: str, start: int) -> int:
+    """Where the brace ends that stands open before a place, or the text."""
+    depth = 1
+    for m in _BRACE.finditer(text, start):
+        depth += 1 if m[0] == "{" else -1
+        if not depth:
+            return m.end()
+    return len(text)
 
 
 def _depths(body: str) -> Iterator[tuple[str, int]]:
@@ -107,7 +115,7 @@ def threadgroup_bytes(source: str, name: str) -> int:
     """Threadgroup memory that a kernel declares."""
     total = 0
     for kind, names in re.findall(r"^\s*(?:SHARED|threadgroup)\s+(\w+)\s+([^;]*);",
-                                  body_of(_expanded(source), name), re.MULTILINE):
+                                  bodies(source)[name], re.MULTILINE):
         for one in re.split(r",(?![^\[]*\])", names):
             size = _SIZE[kind]
             for n in re.findall(r"\[(\d+)\]", one):
@@ -123,11 +131,7 @@ def _recursive(text: str) -> list[str]:
     calls: dict[str, set[str]] = {}
     names = {n for n, _ in spots}
     for n, at in spots:
-        depth, end = 1, at
-        while depth and end < len(text):
-            depth += {"{": 1, "}": -1}.get(text[end], 0)
-            end += 1
-        called = set(re.findall(r"(?<![\w:.])(\w+)\s*\(", text[at:end])) & names
+        called = set(re.findall(r"(?<![\w:.])(\w+)\s*\(", text[at:_closed(text, at)])) & names
         calls.setdefault(n, set()).update(called)
     return [n for n, called in calls.items() if n in _reached(called, calls)]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tegg.errors import RuleError
 
@@ -42,8 +43,7 @@ class Symbol:
     @property
     def is_name(self) -> bool:
         """Whether it is a word that could be a variable or a function."""
-        return not (self.is_string or self.is_int or self.text.startswith(":")
-                    or is_float(self.text))
+        return is_name(self.text)
 
     @property
     def string(self) -> str:
@@ -73,6 +73,13 @@ class List:
 
 
 Expr = Symbol | List
+
+
+# Rules have few words, and those who match terms ask of each again and again.
+@lru_cache(maxsize=4096)
+def is_name(text: str) -> bool:
+    """Whether a word could be a variable or a function."""
+    return not (text.startswith(('"', ":")) or is_int(text) or is_float(text))
 
 
 def is_int(text: str) -> bool:

@@ -149,7 +149,7 @@ class Instance:
         Raises AssertionError for a relation that nothing can draw.
         """
         says = next((p for p in self.providers
-                     if isinstance(p, Completing) and head in p.relations), None)
+                     if head in p.relations and isinstance(p, Completing)), None)
         if says is None:
             raise AssertionError(f"the relation {head} has no strategy in tegg.testing.guards, "
                                  f"and its provider no method 'completions'")
