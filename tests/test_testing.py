@@ -51,7 +51,7 @@ class Wrong(Cpu):
 
 
 class WrongC(C):
-    half = None  # no other number of lanes
+    half = bytes = None  # no other number of lanes
 
     def __init__(self, width: int, name: str, text: str) -> None:
         super().__init__(width)
