@@ -103,8 +103,9 @@ class Metal31(MetalModule):
 
 class ByClang(MetalModule):
     """By clang, of the wheel ziglang, another front end and another optimiser: MSL is a dialect of
-    its C++. For no processor in particular: for some it loads vectors of which it drops lanes."""
+    its C++. For no processor in particular: for some it loads vectors of which it drops lanes; with
+    passes, without which zig adds checks of its own."""
 
     COMPILER = (sys.executable, "-m", "ziglang", "c++")
     WARNINGS = (*(w for w in MetalModule.WARNINGS if w not in Module.WARNINGS),
-                "-Wno-unknown-attributes", "-Wno-unused-const-variable", "-mcpu=baseline")
+                "-Wno-unknown-attributes", "-Wno-unused-const-variable", "-mcpu=baseline", "-O1")
