@@ -14,7 +14,7 @@ help:            ## list the targets
 run: $(VENV)/.models  ## embed sentences with the real MiniLM, compiled for this machine
 	$(BIN)/python examples/minilm.py
 
-test: $(VENV)/.dev  ## the tests (12 to 25 minutes on 2 cores; half of it CUDA and Metal)
+test: $(VENV)/.dev  ## the tests (10 to 20 minutes on 2 cores; half of it CUDA and Metal)
 	$(BIN)/python -m pytest -n $(JOBS) -m "not long"
 
 test-long: $(VENV)/.dev  ## every test, with ten times the examples, new ones in each run (over an hour on 2 cores)
