@@ -89,6 +89,14 @@ def _shifted_windows(f, x, wq, wo, bias):
     return x + f.roll(h, (3, 3), (1, 2))
 
 
+def _sliding(f, q, k, v):
+    """Attention of blocks of 32 queries to the block before and their own."""
+    k, v = (f.pad(x, (0, 0, 32, 0)) for x in (k, v))
+    k, v = (f.stack([x[:, :, 32 * i:32 * i + 64] for i in range(16)], 2) for x in (k, v))
+    scores = q.reshape(1, 8, 16, 32, 64) @ k.permute(0, 1, 2, 4, 3)
+    return f.softmax(scores * 0.125, -1) @ v
+
+
 def _norm(f, x, g, b):
     return x * g[None, :, None, None] + b[None, :, None, None]
 
@@ -188,6 +196,8 @@ WIDE = (
     _of("maximum_of_bytes", "two of 1024 x 1024", lambda f, x, y: f.maximum(x, y),
         *(np.abs(drawn(1024, 1024, seed=i) * 80).astype(np.uint8) for i in (0, 1))),
     _of("total_variation", "3 x 512 x 512", _variation, drawn(1, 3, 512, 512)),
+    _of("trace_of_product", "512 x 512, the sum of x * y.T",
+        lambda f, x, y: (x * y.permute(1, 0)).sum(), drawn(512, 512), drawn(512, 512, seed=1)),
     _of("sum_of_short_rows", "sums of 100000 rows of 32", lambda f, x: x.sum(-1),
         drawn(100000, 32)),
     _of("softmax_of_short_rows", "softmax of 100000 rows of 10", lambda f, x: f.softmax(x, -1),
@@ -204,6 +214,12 @@ WIDE = (
         drawn(2048, 1024), drawn(2048, 1024, seed=1)),
     _of("joined_rows", "rows of 1024 beside rows of 512, 1024 times",
         lambda f, x, y: f.cat([x, y], 1), drawn(1024, 1024), drawn(1024, 512)),
+    _of("turned_above", "512 x 512 turned, above as many rows",
+        lambda f, x, y: f.cat([x.permute(1, 0), y], 0), drawn(512, 512), drawn(512, 512, seed=1)),
+    _of("rolled", "8 x 56 x 56 x 96 along two axes", lambda f, x: f.roll(x, (-3, -3), (1, 2)),
+        drawn(8, 56, 56, 96)),
+    _of("reflected", "4 x 16 x 64 x 64, two on each side",
+        lambda f, x: f.pad(x, (2, 2, 2, 2), "reflect"), drawn(4, 16, 64, 64)),
     _of("pairs", "two of 1024 x 1024, element by element", lambda f, x, y: f.stack([x, y], 2),
         drawn(1024, 1024), drawn(1024, 1024, seed=1)),
     _of("rotary_pairs", "rotary embedding of pairs, 8 x 128 x 64", _rotated, drawn(8, 128, 64),
@@ -219,6 +235,8 @@ WIDE = (
         (drawn(1024, 1024) * 1000).astype(np.int32)),
     _of("power", "x ** y, 1024 x 1024", lambda f, x, y: x ** y,
         np.abs(drawn(1024, 1024)), drawn(1024, 1024, seed=1)),
+    _of("sine_of_float64", "512 x 1024", lambda f, x: f.sin(x),
+        drawn(512, 1024).astype(np.float64)),
     _of("logarithm", "log, 4096 x 1024", lambda f, x: f.log(x), np.abs(drawn(*_ROWS)) + 0.1),
     _of("rounded", "round(x * 255) within 0 .. 255, 4096 x 1024",
         lambda f, x: f.clip(f.round(x * 255), 0, 255), np.abs(drawn(*_ROWS))),
@@ -232,6 +250,8 @@ WIDE = (
     Case("shifted_windows", "attention of Swin's at 56 x 56 x 96, windows of 7 x 7",
          (drawn(1, 56, 56, 96),), (drawn(288, 96), drawn(96, 96), drawn(3, 49, 49)),
          _shifted_windows),
+    _of("sliding_window", "attention of 8 heads of 64, 512 queries in blocks of 32", _sliding,
+        *(drawn(1, 8, 512, 64, seed=i) for i in range(3))),
     Case("inverted_residual", "MobileNetV2's at 24 x 56 x 56", (drawn(1, 24, 56, 56),),
          (drawn(144, 24, 1, 1), drawn(144), drawn(144), drawn(144, 1, 3, 3),
           drawn(24, 144, 1, 1), drawn(24), drawn(24)), _inverted),

@@ -11,54 +11,38 @@ from hypothesis import given, settings, strategies as st
 from profiles import examples
 
 import tegg
+from tegg.dtype import DTYPES
 
 LONGEST = {1: 3000, 2: 150, 3: 40, 4: 14}  # axes, by their number
-DTYPES = ("f32", "u8", "bool", "i8", "f64", "i64", "f16")
+NAMES = ("f32", "u8", "bool", "i8", "f64", "i64", "f16")
 MODES = {"constant": "constant", "reflect": "reflect", "circular": "wrap", "replicate": "edge"}
+
+
+def around(a, axis, low, high):
+    """Pairs of widths, of one axis."""
+    return [(low, high) if i == axis else (0, 0) for i in range(len(a.shape))]
 
 
 class Numpy:
     """The steps, of arrays."""
 
-    def cat(self, parts, axis):
-        return np.concatenate(parts, axis)
+    cat, flip, stack = np.concatenate, np.flip, np.stack
+    roll, turn = np.roll, np.transpose
 
-    def flip(self, a, axis):
-        return np.flip(a, axis)
-
-    def roll(self, a, by, axis):
-        return np.roll(a, by, axis)
-
-    def turn(self, a, order):
-        return a.transpose(order)
-
-    def pad(self, a, axis, low, high, mode):
-        return np.pad(a, [(low, high) if i == axis else (0, 0) for i in range(a.ndim)], MODES[mode])
-
-    def stack(self, parts, axis):
-        return np.stack(parts, axis)
+    @staticmethod
+    def pad(a, axis, low, high, mode):
+        return np.pad(a, around(a, axis, low, high), MODES[mode])
 
 
 class Tegg:
     """The steps, of tensors."""
 
-    def cat(self, parts, axis):
-        return tegg.concat(parts, axis)
+    cat, flip, stack = tegg.concat, tegg.flip, tegg.stack
+    roll, turn = tegg.roll, tegg.permute
 
-    def flip(self, a, axis):
-        return tegg.flip(a, (axis,))
-
-    def roll(self, a, by, axis):
-        return tegg.roll(a, by, axis)
-
-    def turn(self, a, order):
-        return a.permute(*order)
-
-    def pad(self, a, axis, low, high, mode):
-        return tegg.pad(a, [(low, high) if i == axis else (0, 0) for i in range(len(a.shape))], mode)
-
-    def stack(self, parts, axis):
-        return tegg.stack(parts, axis)
+    @staticmethod
+    def pad(a, axis, low, high, mode):
+        return tegg.pad(a, around(a, axis, low, high), mode)
 
 
 def part(a, axis, low, high):
@@ -67,19 +51,29 @@ def part(a, axis, low, high):
 
 def moved(how, a, steps):
     """An array, or a tensor, after some steps."""
-    for name, axis, *rest in steps:
-        if name == "cat":
-            a = how.cat([part(a, axis, 0, rest[0]), a, how.flip(a, axis)], axis)
-        elif name == "cut":
-            a = part(a, axis, *rest)
-        elif name == "stack":
-            a = how.stack([a, how.flip(a, 0)], axis)
-        elif name == "turn":
-            a = how.turn(a, rest[0])
-        else:
-            a = getattr(how, name)(a, *(rest if name == "roll" else ()), axis) \
-                if name in ("flip", "roll") else how.pad(a, axis, *rest)
+    for step in steps:
+        a = after(how, a, *step)
     return a
+
+
+def after(how, a, name, axis, *rest):
+    """The same after one: its name, its axis, and what else it takes."""
+    match name:
+        case "cat":
+            return how.cat([part(a, axis, 0, *rest), a, how.flip(a, axis)], axis)
+        case "cut":
+            return part(a, axis, *rest)
+        case "flip":
+            return how.flip(a, axis)
+        case "pad":
+            return how.pad(a, axis, *rest)
+        case "roll":
+            return how.roll(a, *rest, axis)
+        case "stack":
+            return how.stack([a, how.flip(a, 0)], axis)
+        case "turn":
+            return how.turn(a, *rest)
+    raise ValueError(name)
 
 
 @st.composite
@@ -107,26 +101,25 @@ def programs(draw, most: int = 200_000):
             n = step[3] - low
         elif name == "turn":
             step += (tuple(draw(st.permutations(range(len(shape))))),)
-        after = (*shape[:axis], n, *shape[axis + 1:])
+        wider = (*shape[:axis], n, *shape[axis + 1:])
         if name == "turn":
-            after = tuple(shape[i] for i in step[2])
+            wider = tuple(shape[i] for i in step[2])
         elif name == "stack":
-            after = (*shape[:axis], 2, *shape[axis:])
-        if prod(after) <= most and len(after) <= 4:
-            shape = after
+            wider = (*shape[:axis], 2, *shape[axis:])
+        if prod(wider) <= most and len(wider) <= 4:
+            shape = wider
             steps.append(step)
     return first, tuple(steps)
 
 
 def check(shape, steps, dtype: str) -> None:
-    x = np.random.default_rng(0).integers(-100, 100, shape).astype(getattr(tegg, dtype).numpy
-                                                                   if dtype != "bool" else bool)
-    f = tegg.compile(lambda x: moved(Tegg(), x, steps), cache=False)
-    np.testing.assert_array_equal(f(x), moved(Numpy(), x, steps))
+    x = np.random.default_rng(0).integers(-100, 100, shape).astype(DTYPES[dtype].numpy)
+    f = tegg.compile(lambda x: moved(Tegg, x, steps), cache=False)
+    np.testing.assert_array_equal(f(x), moved(Numpy, x, steps))
 
 
 @settings(max_examples=examples(16))
-@given(programs(), st.sampled_from(DTYPES))
+@given(programs(), st.sampled_from(NAMES))
 def test_any_steps(program, dtype) -> None:
     check(*program, dtype)
 

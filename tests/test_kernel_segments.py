@@ -9,7 +9,7 @@ from tegg.backends.cpu.emit import C
 from tegg.testing.draw import Draw
 
 import tegg
-import tegg.kernel.lower
+import tegg.kernel.segments
 from tegg.dim import dim
 from tegg.kernel.lower import lower
 
@@ -125,7 +125,7 @@ def test_what_is_not_taken_apart(make, monkeypatch) -> None:
     g = Draw()
     outputs = [make(g)]
     code = check(g, outputs, {"n": 40}, width=8)
-    monkeypatch.setattr(tegg.kernel.lower, "segments", lambda w: None)
+    monkeypatch.setattr(tegg.kernel.segments, "segments", lambda w: None)
     assert lower(g, outputs, "k", C(8)).source == code.source
 
 

@@ -14,8 +14,8 @@ class Limits:
     combinations: operand choices tried per e-node. inner: inner values a kernel may also store.
     siblings: contractions that one kernel may hold. store_prologue: whether a template can store
     what it computes while it packs. prologue_rows: whether a reduction over the rows that are
-    summed may stand in the prologue of a template. runs: elements side by side, at
-    least, in which a template stores results that are moved: a vector, or a sector of memory.
+    summed may stand in the prologue of a template. runs: elements side by side, at least, in which
+    a template stores results that are moved: a vector, or a sector of memory.
     """
 
     cuts: int = 12

@@ -29,6 +29,13 @@ def gathered(keys: Keys, apart: Collection[int]) -> float:
     return sum(n for (index, _), n in keys.items() if index in apart)
 
 
+def joins(node, body: Mapping) -> bool:
+    """Whether an e-node joins a part to what is joined of others. Beside a product all parts are
+    read under masks; loops have a nest for each."""
+    below = {body[a].op.name for a in node.args if a in body}
+    return node.op.name == "Select" and below >= {"Pad", "Select"}
+
+
 def anywhere(node, body: Mapping, values: Values) -> bool:
     """Whether neighbours in a Gather's result come from any place of a row."""
     x, which = (values.shape[a] for a in node.args)

@@ -24,7 +24,7 @@ from tegg.ir.masks import seen_share
 from tegg.ir.neighbours import Axes, axes_beside, stored
 from tegg.ir.op import PRODUCTS, Op
 from tegg.ir.products import product_of
-from tegg.ir.reading import Keys, anywhere, elements, gathered
+from tegg.ir.reading import Keys, anywhere, elements, gathered, joins
 from tegg.ir.reductions import Reductions
 from tegg.ir.split import parts
 from tegg.ir.updates import over_state
@@ -293,7 +293,7 @@ class _Walk:
             last = sum(n for (_, turn), n in keys.items() if turn == self.last)
             self.late += last * weight
             self.late_evaluations += last
-        if not self.keeps and self._joins(node):
+        if not self.keeps and joins(node, self.body):
             operations += JOINED * sum(keys.values())
         if not self.keeps and self._rows_apart(c, node):
             each = self.size[node.args[0]] / max(1, self.size[c])
@@ -310,12 +310,6 @@ class _Walk:
         (a, *_), shape = node.args, self.model.values.shape[node.args[0]]
         lies = self.beside[a] if a in self.beside else stored(shape)
         return axis_of(node) % max(1, len(shape)) not in lies
-
-    def _joins(self, node) -> bool:
-        """Whether an e-node joins a part to what is joined of others. Beside a product all parts
-        are read under masks; loops have a nest for each."""
-        below = {self.body[a].op.name for a in node.args if a in self.body}
-        return node.op.name == "Select" and below >= {"Pad", "Select"}
 
     def _closed(self, c: int, node) -> float:
         """Operations of a result of a reduction, beside those of its elements."""

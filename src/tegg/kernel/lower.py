@@ -14,7 +14,7 @@ from tegg.kernel.ahead import ahead
 from tegg.kernel.code import KernelCode, Launch, Stage, Temporary, Work
 from tegg.kernel.domain import Write, settle
 from tegg.kernel.fuse import fuse
-from tegg.kernel.index import Algebra, Form, Gathered, Guard, Var, variable
+from tegg.kernel.index import Algebra, Form, Gathered, Guard
 from tegg.kernel.lane import Lanes
 from tegg.kernel.lined import lined
 from tegg.kernel.loops import Function, Let, Turn, divisible, verify, walk, writes
@@ -31,7 +31,7 @@ from tegg.kernel.past import past
 from tegg.kernel.place import Limits, Placer
 from tegg.kernel.propagate import Propagation, Splits
 from tegg.kernel.scan import Blocks, Target, blocked, followers, scan_writes
-from tegg.kernel.segments import NESTS, segments
+from tegg.kernel.segments import pieces
 from tegg.kernel.stored import left_to_stores
 from tegg.kernel.value import reachable
 from tegg.kernel.vectorise import Vectoriser
@@ -149,7 +149,7 @@ class Lowering:
 
     def whole(self, targets: Sequence[Target], copy: tuple[int, int] | None = None) -> None:
         """A stage that writes nodes to slots; ``copy``: one, as it lies in another slot."""
-        write = _pieces if len(targets) == 1 and self.limits.vector else _writes
+        write = pieces if len(targets) == 1 and self.limits.vector else _writes
         self.stage(lambda p: [w for slot, node in targets for w in write(p, slot, node)], copy)
 
     def settled(self, write: Callable[[Propagation], list[Write]]
@@ -284,28 +284,6 @@ def _writes(p: Propagation, slot: int, node: Node) -> list[Write]:
         return []
     vars, index = p.bind(shape, ())
     return [Write(slot, vars, p.algebra.flatten(index, shape), p.at(node, index))]
-
-
-def _pieces(p: Propagation, slot: int, node: Node) -> list[Write]:
-    """The same, one for each piece of what is made of several, and of each piece again."""
-    shape = p.shape(node)
-    out: list[Write] = []
-    todo = [] if 0 in shape else [p.bind(shape, ())]
-    while todo:
-        vars, index = todo.pop()
-        whole = Write(slot, vars, p.algebra.flatten(index, shape), p.at(node, index))
-        found = segments(whole) if len(out) + len(todo) < NESTS else None
-        if found is None:
-            out.append(whole)
-            continue
-        along, bounds = found
-        fresh = 1 + max(v.number for v in vars)
-        for low, high in reversed(bounds):
-            piece = Var(high - low, fresh)
-            at = {along: variable(piece) + low}
-            todo.append((tuple(piece if v == along else v for v in vars),
-                         tuple(p.algebra.substitute(i, at) for i in index)))
-    return out
 
 
 # ---- across rows

@@ -10,8 +10,10 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from tegg.dim import hint, product
+from tegg.ir.graph import Node
 from tegg.kernel.domain import Write, all_forms
-from tegg.kernel.index import Guard, Var
+from tegg.kernel.index import Guard, Var, variable
+from tegg.kernel.propagate import Propagation
 from tegg.kernel.value import reachable
 
 LEAST = 32     # elements of the shortest piece of a row: a loop for less costs more than masks
@@ -20,6 +22,29 @@ MOST = 8       # pieces of a row
 OUTER = 32     # pieces of what is joined along another axis
 LARGE = 1024   # elements of each of those
 NESTS = 32     # after which pieces are not cut again
+
+
+def pieces(p: Propagation, slot: int, node: Node) -> list[Write]:
+    """The stores of a whole node, one for each piece of what is made of several, and of each piece
+    again; none where it has no element."""
+    shape = p.shape(node)
+    out: list[Write] = []
+    todo = [] if 0 in shape else [p.bind(shape, ())]
+    while todo:
+        vars, index = todo.pop()
+        whole = Write(slot, vars, p.algebra.flatten(index, shape), p.at(node, index))
+        found = segments(whole) if len(out) + len(todo) < NESTS else None
+        if found is None:
+            out.append(whole)
+            continue
+        along, bounds = found
+        fresh = 1 + max(v.number for v in vars)
+        for low, high in reversed(bounds):
+            piece = Var(high - low, fresh)
+            at = {along: variable(piece) + low}
+            todo.append((tuple(piece if v == along else v for v in vars),
+                         tuple(p.algebra.substitute(i, at) for i in index)))
+    return out
 
 
 def segments(w: Write) -> tuple[Var, list[tuple[int, int]]] | None:
