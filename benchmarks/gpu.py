@@ -31,6 +31,7 @@ from tegg.errors import BackendError
 
 REPEATS = 30
 CEILINGS = "ceilings"
+COMPILED = (("torch.compile", None), ("torch.compile graphs", "reduce-overhead"))
 COMPARED = 200_000  # elements of a result that are held against float64
 
 
@@ -87,15 +88,16 @@ def as_torch(torch: Any, array: np.ndarray, dtype: str) -> Any:
     return torch.from_numpy(array).cuda()
 
 
-def measured(device: Device, w: Workload, at: Mapping[str, Path], torch: Any, reference: bool,
-             repeats: int) -> dict[str, Any]:
+def measured(device: Device, w: Workload, at: Mapping[str, Path], torch: Any,
+             options: argparse.Namespace) -> dict[str, Any]:
     """One workload: whether it is right, and how long everybody takes."""
+    repeats = options.repeats
     folder = at[f"bench_{w.name}"]
     program = Program(device, folder)
     out: dict[str, Any] = {"about": w.about, "bytes": w.bytes, "flops": w.flops}
     specs = sorted(program.about["input"], key=lambda s: s["slot"])
     program.run()
-    if reference:
+    if not options.no_reference:
         want = w.numpy(*(decoded(drawn(s), s["dtype"]).astype(np.float64) for s in specs))
         kept = want.reshape(-1)[places(want.size, COMPARED)]
         out["error"] = difference(decoded_output(program), kept)
@@ -107,15 +109,17 @@ def measured(device: Device, w: Workload, at: Mapping[str, Path], torch: Any, re
     out["candidates"] = candidates(device, at, folder.name, program, w.tolerance, repeats)
     if torch is not None:
         given = [as_torch(torch, drawn(s), s["dtype"]) for s in specs]
-        out |= others(torch, repeats, lambda *a: w.torch(torch, *a), given)
+        out |= others(torch, options, lambda *a: w.torch(torch, *a), given)
     return out
 
 
-def others(torch: Any, repeats: int, f: Callable[..., Any], given: Sequence[Any]) -> dict[str, Any]:
+def others(torch: Any, options: argparse.Namespace, f: Callable[..., Any],
+           given: Sequence[Any]) -> dict[str, Any]:
     """How long PyTorch takes: eager, compiled, and compiled with CUDA graphs."""
+    repeats = options.repeats
     with torch.no_grad():
         out: dict[str, Any] = {"torch eager": torch_seconds(torch, lambda: f(*given), repeats)}
-        for name, mode in (("torch.compile", None), ("torch.compile graphs", "reduce-overhead")):
+        for name, mode in () if options.eager else COMPILED:
             try:
                 torch.compiler.reset()
                 made = torch.compile(f, mode=mode)
@@ -154,17 +158,18 @@ def decoded_output(program: Program) -> np.ndarray:
     return got[places(got.size, COMPARED)].astype(np.float64)
 
 
-def model_row(device: Device, folder: Path, torch: Any, repeats: int) -> dict[str, Any]:
+def model_row(device: Device, folder: Path, torch: Any,
+              options: argparse.Namespace) -> dict[str, Any]:
     """A model, a run of which is one CUDA graph, beside PyTorch's on weights of the same sizes."""
     program = Program(device, folder)
     program.seconds(3)
     out: dict[str, Any] = {"about": "a model", "bytes": 0.0, "flops": 0.0,
-                           "tegg": statistics.median(program.seconds(repeats)),
+                           "tegg": statistics.median(program.seconds(options.repeats)),
                            "predicted": program.about["predicted_seconds"]}
     out["kernels"] = [[n, s] for n, s in program.per_kernel()]
     make = models(torch).get(folder.name) if torch is not None else None
     if make is not None:
-        out |= others(torch, repeats, *make())
+        out |= others(torch, options, *make())
     return out
 
 
@@ -191,9 +196,8 @@ def work(device: Device, at: Mapping[str, Path], options: argparse.Namespace
         if name == CEILINGS:
             return ceilings(device, torch, options.copy_bytes, options.repeats)
         if name in workloads:
-            return measured(device, workloads[name], at, torch, not options.no_reference,
-                            options.repeats)
-        return model_row(device, at[name], torch, options.repeats)
+            return measured(device, workloads[name], at, torch, options)
+        return model_row(device, at[name], torch, options)
 
     return one
 
@@ -211,6 +215,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--json", type=Path, default=Path("results.json"))
     parser.add_argument("--only", default="", help="workloads whose names contain this")
     parser.add_argument("--no-reference", action="store_true", help="times alone")
+    parser.add_argument("--eager", action="store_true", help="beside PyTorch as it is alone")
     parser.add_argument("--copy-bytes", type=int, default=1 << 29)
     parser.add_argument("--repeats", type=int, default=REPEATS, help="runs that are timed")
     parser.add_argument("--seconds", type=float, default=600.0, help="that one workload may take")
@@ -233,7 +238,7 @@ def main() -> int:
         return serve(work(device, at, options))
     dtypes, seen, top = wanted(at, options.only), [], dict[str, float]()
     given = ["--copy-bytes", str(options.copy_bytes), "--repeats", str(options.repeats),
-             *["--no-reference"] * options.no_reference]
+             *["--no-reference"] * options.no_reference, *["--eager"] * options.eager]
     names = (CEILINGS, *dtypes)
     for name, row in zip(names, rows(Path(__file__), given, names, options.seconds)):
         if name == CEILINGS:

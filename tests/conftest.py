@@ -21,6 +21,14 @@ settings.load_profile("short")
 
 def pytest_addoption(parser):
     parser.addoption("--update-golden", action="store_true", help="rewrite the golden files")
+    parser.addoption("--gpu", action="store_true", help="kernels of CUDA tests run on this machine's "
+                     "GPU, not in the simulator")
+
+
+def pytest_configure(config):
+    if config.getoption("--gpu"):
+        from simt import on_gpu
+        on_gpu.using = True
 
 
 @pytest.fixture

@@ -205,7 +205,7 @@ def test_tiles_of_more_shared_memory_than_comes_by_itself(tile):
     less = replace(stage, launch=replace(stage.launch, shared=stage.launch.shared - 16))
     c.code = replace(c.code, stages=(less,))
     with pytest.raises(SimulatorError, match="shared memory|belongs to nobody|out of bounds|outside"):
-        cases.run(unit, c)
+        cases.run(cases.module([c.code], "// less\n"), c)
 
 
 def test_large_tiles_are_offered_where_there_is_work_for_them():

@@ -99,7 +99,7 @@ def test_tiles(tile):
     less = replace(stage, launch=replace(stage.launch, shared=stage.launch.shared - 1040))
     c.code = replace(c.code, stages=(less,))
     with pytest.raises(SimulatorError, match="shared memory|belongs to nobody|out of bounds|outside"):
-        cases.run(unit, c)
+        cases.run(cases.module([c.code], "// less\n"), c)
 
 
 def several_tiles() -> cases.Case:

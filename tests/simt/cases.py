@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 import numpy as np
-from simt import machine_code
+from simt import machine_code, on_gpu
 from tegg.testing.kernels import random_inputs
 from simt.metal_module import Metal31, MetalModule
+from simt.on_gpu import OnGpu
 from simt.simulator import Memory, Module, machine
 from tegg.backends.cuda.emit import CudaC
 from tegg.backends.metal.emit import DIRECT, Msl
@@ -45,9 +46,12 @@ def prelude(kit: Kit = CUDA) -> str:
     return files(f"tegg.backends.{kit.name}").joinpath("prelude.h").read_text(encoding="utf-8")
 
 
-def module(codes: Sequence[KernelCode], extra: str = "", kit: Kit = CUDA) -> Module:
-    """Kernels compiled together; those for CUDA by NVIDIA's compiler too."""
+def module(codes: Sequence[KernelCode], extra: str = "", kit: Kit = CUDA) -> Module | OnGpu:
+    """Kernels compiled together; those for CUDA by NVIDIA's compiler too. What ``extra`` changes
+    stays in the simulator, where bugs that are planted end nobody else."""
     if kit is CUDA and not extra:
+        if on_gpu.using:
+            return OnGpu("\n".join([prelude(), *(c.source for c in codes)]), codes)
         machine_code.check(c.source for c in codes)
     return kit.unit("\n".join([prelude(kit), extra, *(c.source for c in codes)]))
 
@@ -71,24 +75,38 @@ def case(name: str, graph: Graph, outputs: Sequence[Node], sizes: Mapping[str, i
     return Case(graph, outputs, sizes or {}, inputs, code)
 
 
-def run(unit: Module, c: Case, order: int = 0) -> list[np.ndarray]:
+def run(unit: Module | OnGpu, c: Case, order: int = 0) -> list[np.ndarray]:
     """The outputs of a case, on memory of its own for every buffer."""
     specs = [(s.shape, s.dtype) for s in c.graph.inputs]
     specs += [(n.shape, n.dtype) for n in c.outputs]
     specs += [((t.size,), t.dtype) for t in c.code.temporaries]
-    memory: list[Memory] = []
     first = len(c.graph.inputs)
+    arrays: list[np.ndarray | int] = []
     for slot, (shape, dtype) in enumerate(specs):
         count = int(np.prod([size_of(d, c.sizes) for d in shape], dtype=np.int64))
-        memory.append(Memory(count * dtype.itemsize, f"buffer {slot}"))
-        if slot in c.inputs and slot < first:
-            memory[-1].write(np.asarray(c.inputs[slot]).astype(dtype.numpy))
+        given = slot in c.inputs and slot < first
+        arrays.append(np.asarray(c.inputs[slot]).astype(dtype.numpy) if given else
+                      count * dtype.itemsize)
+    made = (unit.run(c.code, arrays, c.sizes, BLOCKS) if isinstance(unit, OnGpu) else
+            _simulated(unit, c, arrays, order))
+    return [raw.view(n.dtype.numpy).reshape(tuple(size_of(d, c.sizes) for d in n.shape))
+            for raw, n in zip(made[first:], c.outputs)]
+
+
+def _simulated(unit: Module, c: Case, arrays: Sequence[np.ndarray | int],
+               order: int) -> list[np.ndarray]:
+    """The bytes of each array after a run."""
+    memory: list[Memory] = []
+    for slot, given in enumerate(arrays):
+        nbytes = given if isinstance(given, int) else given.nbytes
+        memory.append(Memory(nbytes, f"buffer {slot}"))
+        if not isinstance(given, int):
+            memory[-1].write(given)
     try:
         launch(unit, c.code, [m.address for m in memory], c.sizes, order)
-        return [memory[first + i].bytes.view(n.dtype.numpy).copy().reshape(
-            tuple(size_of(d, c.sizes) for d in n.shape)) for i, n in enumerate(c.outputs)]
+        return [m.bytes.copy() for m in memory]
     finally:
-        for m in {id(m): m for m in memory}.values():
+        for m in memory:
             m.free()
 
 
