@@ -30,6 +30,7 @@ from tegg.backends.cuda.driver import Device, open_device
 from tegg.errors import BackendError
 
 REPEATS = 30
+TOGETHER = 2e-3     # seconds of runs that are timed together
 CEILINGS = "ceilings"
 COMPILED = (("torch.compile", None), ("torch.compile graphs", "reduce-overhead"))
 COMPARED = 200_000  # elements of a result that are held against float64
@@ -45,19 +46,29 @@ def torch_with_gpu() -> Any:
 
 
 def torch_seconds(torch: Any, f: Callable[[], Any], repeats: int) -> float:
-    """The median time on the device."""
-    for _ in range(3):
-        f()
-    torch.cuda.synchronize()
-    out = []
-    for _ in range(repeats):
+    """The median time of a run, measured as ``seconds`` measures ours."""
+    def taken(each: int) -> float:
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         begin.record()
-        f()
+        for _ in range(each):
+            f()
         end.record()
         end.synchronize()
-        out.append(begin.elapsed_time(end) * 1e-3)
-    return statistics.median(out)
+        return begin.elapsed_time(end) * 1e-3 / each
+
+    first = [taken(1) for _ in range(4)]
+    return statistics.median(taken(in_a_row(first[-1])) for _ in range(repeats))
+
+
+def seconds(program: Program, repeats: int) -> float:
+    """The median time of a run, of several one after the other."""
+    first = program.seconds(4)
+    return statistics.median(program.seconds(repeats, in_a_row(first[-1])))
+
+
+def in_a_row(took: float) -> int:
+    """Runs that are timed together: of short ones so many that waiting for the first is little."""
+    return max(1, min(20, int(TOGETHER / took)))
 
 
 def copy_bandwidth(device: Device, nbytes: int, repeats: int) -> float:
@@ -102,8 +113,7 @@ def measured(device: Device, w: Workload, at: Mapping[str, Path], torch: Any,
         kept = want.reshape(-1)[places(want.size, COMPARED)]
         out["error"] = difference(decoded_output(program), kept)
         out["ok"] = out["error"] <= w.tolerance
-    program.seconds(3)
-    out["tegg"] = statistics.median(program.seconds(repeats))
+    out["tegg"] = seconds(program, repeats)
     out["predicted"] = program.about["predicted_seconds"]
     out["kernels"] = [[n, s] for n, s in program.per_kernel()]
     out["candidates"] = candidates(device, at, folder.name, program, w.tolerance, repeats)
@@ -143,11 +153,10 @@ def candidates(device: Device, at: Mapping[str, Path], name: str, reference: Pro
             program = Program(device, folder)
             program.run()
             error = difference(decoded_output(program), want)
-            program.seconds(3)
             out.append({"plan": number, "templates": program.about["templates"], "error": error,
                         "ok": error <= 2 * tolerance,
                         "predicted": program.about["predicted_seconds"],
-                        "tegg": statistics.median(program.seconds(repeats))})
+                        "tegg": seconds(program, repeats)})
         except BackendError as e:
             out.append({"plan": number, "ok": False, "says": str(e)})
 
@@ -162,9 +171,8 @@ def model_row(device: Device, folder: Path, torch: Any,
               options: argparse.Namespace) -> dict[str, Any]:
     """A model, a run of which is one CUDA graph, beside PyTorch's on weights of the same sizes."""
     program = Program(device, folder)
-    program.seconds(3)
     out: dict[str, Any] = {"about": "a model", "bytes": 0.0, "flops": 0.0,
-                           "tegg": statistics.median(program.seconds(options.repeats)),
+                           "tegg": seconds(program, options.repeats),
                            "predicted": program.about["predicted_seconds"]}
     out["kernels"] = [[n, s] for n, s in program.per_kernel()]
     make = models(torch).get(folder.name) if torch is not None else None

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from ctypes import byref, c_float, c_int, c_size_t, c_uint64, c_void_p
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from tegg.errors import BackendError
@@ -23,14 +24,13 @@ from . import libcuda
 from .context import as_gpuarray, primary_context
 from .failures import explained
 from .libcuda import Libcuda, Refused
-from .replay import Launch, Replay, Step, start
+from .replay import Launch, Mark, Replay, Step, start
 
 if TYPE_CHECKING:
-    from .cublas import Cublas
+    from .cublas import Cublas, Product
 
 OLDEST = 70          # shuffles with masks and independent threads
 _BLOCKS_EACH = 32     # blocks of one kernel that a multiprocessor is given at most
-_PLAIN_SHARED = 48 << 10  # bytes of shared memory that a kernel gets without being asked for
 
 # CUdevice_attribute, CUfunction_attribute, CUpointer_attribute, CUmemPool_attribute
 _MULTIPROCESSORS, _L2, _SHARED, _POOLS, _MAJOR, _MINOR = 16, 38, 97, 115, 75, 76
@@ -141,12 +141,12 @@ class Device:
         return Module(self, self._driver, code, names)
 
     def allow_shared(self, function: int, nbytes: int) -> None:
-        """Let a kernel have more shared memory than it gets without being asked for."""
+        """Let a kernel have so much shared memory beside what it declares."""
         if nbytes > self.shared_bytes:
             raise BackendError(f"a kernel takes {nbytes:,} bytes of shared memory, and a block of "
                                f"{self.name} has {self.shared_bytes:,}; compile for this GPU, "
                                f"with tegg.Cuda() or device='cuda'")
-        if nbytes > _PLAIN_SHARED:
+        if nbytes:  # with what it declares it may be more than it gets by itself
             self._driver.cuFuncSetAttribute(function, _DYNAMIC_SHARED, nbytes)
 
     def start(self, step: Step, stream: int) -> None:
@@ -166,11 +166,16 @@ class Device:
 
     def can_replay(self, steps: Sequence[Step]) -> bool:
         """Whether steps can be a graph: their products have been started one by one before."""
-        return all(isinstance(s, Launch) or self.cublas().started(s) for s in steps)
+        return not self._new(steps)
 
-    def replay(self, steps: Sequence[Step], stream: int = 0) -> Replay:
+    def _new(self, steps: Sequence[Step | Mark]) -> list[Product]:
+        """Products that the library has not been asked for yet."""
+        return [s for s in steps if not isinstance(s, (Launch, Mark))
+                and not self.cublas().started(s)]
+
+    def replay(self, steps: Sequence[Step | Mark], stream: int = 0) -> Replay:
         """Steps as one graph, which this stream starts; any stream does, where all are kernels."""
-        if all(isinstance(s, Launch) for s in steps):
+        if all(isinstance(s, (Launch, Mark)) for s in steps):
             return Replay(self._driver, steps)
         from .capture import Recorder
         if self._through is None:
@@ -267,6 +272,24 @@ class Device:
         """What a stream is given from now on comes after what another has."""
         if first != then:
             self.after(then, self.mark(first))
+
+    def times(self, groups: Sequence[Sequence[Step]], stream: int = 0) -> list[float]:
+        """The seconds that each group of steps takes on the device, one after the other. All are
+        one graph with events between: launches one by one, with Python between them, are slower
+        than small kernels are."""
+        for product in self._new([s for group in groups for s in group]):
+            self.start(product, stream)
+        marks = [self.mark(stream) for _ in range(len(groups) + 1)]
+        steps: list[Step | Mark] = [Mark(marks[0].handle)]
+        for group, mark in zip(groups, marks[1:]):
+            steps += [*group, Mark(mark.handle)]
+        replay = self.replay(steps, stream)
+        try:
+            replay.start(stream)
+            self.wait(stream)  # an event that was recorded before would be there at once
+            return [self.seconds(a, b) for a, b in pairwise(marks)]
+        finally:
+            replay.close()
 
     def seconds(self, begin: Event, end: Event) -> float:
         """The time between two events; waits for the second."""

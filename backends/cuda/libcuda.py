@@ -69,6 +69,8 @@ _CALLS = MappingProxyType({
     "cuGraphAddKernelNode": (POINTER(c_void_p), c_void_p, POINTER(c_void_p), c_size_t, c_void_p),
     "cuGraphAddChildGraphNode": (POINTER(c_void_p), c_void_p, POINTER(c_void_p), c_size_t,
                                  c_void_p),
+    "cuGraphAddEventRecordNode": (POINTER(c_void_p), c_void_p, POINTER(c_void_p), c_size_t,
+                                  c_void_p),
     "cuGraphExecChildGraphNodeSetParams": (c_void_p, c_void_p, c_void_p),
     "cuGraphInstantiateWithFlags": (POINTER(c_void_p), c_void_p, c_uint64),
     "cuGraphExecKernelNodeSetParams": (c_void_p, c_void_p, c_void_p),

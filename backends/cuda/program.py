@@ -7,7 +7,6 @@ from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
-from itertools import pairwise
 from typing import Any
 
 from tegg.dim import Dim, Symbol
@@ -166,29 +165,26 @@ class Loaded:
 
     def profile(self, buffers: Any, sizes: Any,
                 resident: AbstractSet[int] = frozenset()) -> list[float]:
-        """Seconds of each call of the plan, by events between them."""
+        """Seconds of each call of the plan: of kernels by events between them, of copies by events
+        around each."""
         device = self._device
         with self._running(buffers, sizes, resident) as run:
-            marks = [device.mark(run.stream)]
-            for call in self.plan.run:
+            groups = [self._steps([call], run.addresses, run.sized) for call in self.plan.run]
+            out = device.times(groups, run.stream)
+            for i, call in enumerate(self.plan.run):
                 moves = self.plan.kernels[call.kernel].moves
                 if moves:  # once more, so that it is timed
+                    begin = device.mark(run.stream)
                     self._transfers.copy(moves, call.buffers[0], *run.given)
-                for step in self._steps([call], run.addresses, run.sized):
-                    device.start(step, run.stream)
-                marks.append(device.mark(run.stream))
-            return [device.seconds(a, b) for a, b in pairwise(marks)]
+                    out[i] = device.seconds(begin, device.mark(run.stream))
+            return out
 
     def timed(self, buffers: Any, sizes: Any, repeats: int,
               resident: AbstractSet[int] = frozenset()) -> list[float]:
-        """Seconds of each of several runs, by events around what ``run`` starts."""
-        device = self._device
+        """Seconds on the device of each of several runs, one after the other."""
         with self._running(buffers, sizes, resident) as run:
-            marks = [device.mark(run.stream)]
-            for _ in range(repeats):
-                self._start(run)
-                marks.append(device.mark(run.stream))
-            return [device.seconds(a, b) for a, b in pairwise(marks)]
+            steps = self._steps(self.plan.run, run.addresses, run.sized)
+            return self._device.times([steps] * repeats, run.stream)
 
     @contextmanager
     def _running(self, buffers: Any, sizes: Any,

@@ -32,6 +32,13 @@ class Launch:
     arguments: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A point in time between steps: the event that keeps it."""
+
+    event: int
+
+
 Step: TypeAlias = "Launch | Product"
 
 
@@ -60,7 +67,7 @@ def _node(launch: Launch) -> tuple[_Node, Parameters]:
                  ctypes.addressof(parameters.table), None), parameters
 
 
-def _kinds(steps: Sequence[Step]) -> list[int]:
+def _kinds(steps: Sequence[Step | Mark]) -> list[int]:
     """The kernel of each step; 0 for a product."""
     return [s.function if isinstance(s, Launch) else 0 for s in steps]
 
@@ -72,7 +79,7 @@ class Replay:
     started on.
     """
 
-    def __init__(self, driver: Libcuda, steps: Sequence[Step],
+    def __init__(self, driver: Libcuda, steps: Sequence[Step | Mark],
                  recorder: Recorder | None = None) -> None:
         self._driver, self._steps, self._recorder = driver, list(steps), recorder
         self._graph = driver.handle("cuGraphCreate", 0)
@@ -86,13 +93,15 @@ class Replay:
             self.close()
             raise
 
-    def _added(self, step: Step) -> int:
+    def _added(self, step: Step | Mark) -> int:
         """A node for a step, after the last."""
         after = (self._graph, (c_void_p * 1)(self._nodes[-1] if self._nodes else 0),
                  1 if self._nodes else 0)
         if isinstance(step, Launch):
             node, _keep = _node(step)
             return self._driver.handle("cuGraphAddKernelNode", *after, byref(node))
+        if isinstance(step, Mark):
+            return self._driver.handle("cuGraphAddEventRecordNode", *after, step.event)
         assert self._recorder is not None
         with self._recorder.graph(step) as inner:
             return self._driver.handle("cuGraphAddChildGraphNode", *after, inner)

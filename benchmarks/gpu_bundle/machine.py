@@ -120,27 +120,25 @@ class Program:
         with self._device.current():
             self._device.wait(0)
 
-    def seconds(self, repeats: int, graph: bool = True) -> list[float]:
-        """The time on the device of each of several runs."""
+    def seconds(self, repeats: int, each: int = 1) -> list[float]:
+        """The time of a run, several times: of ``each`` runs one after the other, by events around
+        them. What the host takes to start them counts where it is more than the device takes."""
         out = []
         for _ in range(repeats):
             with self._device.current():
                 begin = self._device.mark(0)
-            self.run(graph)
+            for _ in range(each):
+                self.run(len(self.about["run"]) > 1)
             with self._device.current():
-                out.append(self._device.seconds(begin, self._device.mark(0)))
+                out.append(self._device.seconds(begin, self._device.mark(0)) / each)
         return out
 
     def per_kernel(self) -> list[tuple[str, float]]:
-        """Each kernel of a run with the time that it takes by itself."""
+        """Each kernel of a run with the time that it takes on the device."""
+        launches = [self._launches([stage]) for stage in self.about["run"]]
         with self._device.current():
-            marks, names = [self._device.mark(0)], []
-            for stage in self.about["run"]:
-                self._launched([stage])
-                names.append(stage[0])
-                marks.append(self._device.mark(0))
-            return [(n, self._device.seconds(a, b))
-                    for n, a, b in zip(names, marks, marks[1:])]
+            times = self._device.times(launches)
+        return [(stage[0], t) for stage, t in zip(self.about["run"], times)]
 
     # ---- results
     def output(self, i: int) -> np.ndarray:

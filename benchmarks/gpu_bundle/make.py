@@ -297,6 +297,8 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--only", default="", help="cases whose names contain this")
     parser.add_argument("--wheels", type=Path, help="a folder with wheels of PyCUDA")
+    parser.add_argument("--architecture", type=int, choices=ARCHITECTURES,
+                        help="for GPUs of this compute capability times ten alone")
     options = parser.parse_args()
     compiler = nvrtc.find()
     if compiler is None:
@@ -305,7 +307,8 @@ def main() -> int:
     from gpu_workloads import cases as workloads
     wanted = [c for c in (*FAMILIES, *models(), *workloads()) if options.only in c.name]
     shutil.rmtree(options.folder, ignore_errors=True)
-    size = make(options.folder, wanted, ARCHITECTURES, compiler.compile if compiler else None,
+    architectures = (options.architecture,) if options.architecture else ARCHITECTURES
+    size = make(options.folder, wanted, architectures, compiler.compile if compiler else None,
                 options.wheels, None if options.only else FULL)
     print(f"{options.folder}: {size / 2**20:.1f} MB")
     return 0

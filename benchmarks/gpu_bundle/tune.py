@@ -81,17 +81,11 @@ def library_times(device: Device, wanted: Sequence[Mapping[str, Any]],
             numbers = {n: about[n] for n in ("kind", "batch", "m", "n", "k")}
             product = cublas.Product(**numbers, **sides)
             try:
-                times = [_seconds(device, product) for _ in range(rounds + 1)]
+                times = device.times([[product]] * (rounds + 1))
             except BackendError as e:
                 print(f"left out: {about['name']}, {e}")
                 continue
         yield about["name"], statistics.median(times[1:])
-
-
-def _seconds(device: Device, product: cublas.Product) -> float:
-    begin = device.mark(0)
-    device.start(product, 0)
-    return device.seconds(begin, device.mark(0))
 
 
 def main() -> int:

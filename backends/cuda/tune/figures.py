@@ -107,14 +107,9 @@ class _Bench:
     def median(self, name: str, blocks: int, arguments: Sequence[int], each: int = 1) -> float:
         """Seconds of a launch: the median of several, of ``each`` launches between events."""
         launch = Launch(self._module.functions[name], blocks, THREADS, 0, tuple(arguments))
-        times = []
         with self.device.current():
-            for _ in range(4 if self.quick else 20):
-                begin = self.device.mark()
-                for _ in range(each):
-                    self.device.start(launch, 0)
-                times.append(self.device.seconds(begin, self.device.mark()) / each)
-        return statistics.median(times[1:])
+            times = self.device.times([[launch] * each] * (4 if self.quick else 20))
+        return statistics.median(times[1:]) / each
 
     def memory(self, nbytes: int) -> Memory:
         """Memory that holds zeros."""

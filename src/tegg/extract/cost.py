@@ -136,10 +136,11 @@ class Costs:
         memory = slower * (sum(self.memory(b, threads) for b in loaded)
                            + sum(self.memory(b, threads, among) for b in resting))
         memory += sum(self.written(b, threads) for b in stored)
-        compute = sum(self.product(p) for p in work.products)
-        for dtype, operations in work.loops:
-            compute += operations * self.loop_dtypes.get(dtype.name, 1.0) / self.loop_rate
-        compute /= threads
+        compute = sum(operations * self.loop_dtypes.get(dtype.name, 1.0) / self.loop_rate
+                      for dtype, operations in work.loops) / threads
+        # what a kernel does beside a product may be shared by more threads than its tiles are
+        compute += sum(self.product(p) / (min(threads, p.execution.pieces) if p.execution
+                                          else threads) for p in work.products)
         memory += sum(self.copies(p, threads) for p in work.products)
         memory += sum(self.panels(p, threads, among) for p in work.products)
         stages = 1 + max(map(self.stages, work.products), default=0)
