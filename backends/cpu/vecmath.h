@@ -178,10 +178,10 @@ INL int m_any(vi m) {
 
 // ---- logarithms
 // x = 2^e m with m in [sqrt 1/2, sqrt 2), r = m - 1; below the least normal number by way of 2^23 x.
-#define LOG_SPECIAL(V, SEL, INF, y) \
+#define LOG_SPECIAL(V, SEL, INF, NONE, y) \
   SEL(V##_less((V){0}, x) & V##_less(x, M_SPLAT(V, INF)), y, \
       SEL(V##_equal(x, (V){0}), M_SPLAT(V, -INF), \
-          SEL(V##_less(x, (V){0}), M_SPLAT(V, __builtin_nan("")), x)))
+          SEL(V##_less(x, (V){0}), M_SPLAT(V, NONE), x)))
 // NAME is PART of the bits of x and of what its exponent is less than they say; what is no normal
 // positive number is seen to apart.
 #define MF_LOG(NAME, PART) \
@@ -189,7 +189,7 @@ INL int m_any(vi m) {
     const vf x = *at; \
     const vi low = x < 0x1p-126f; \
     const vf y = PART((vi)mf_sel(low, x * 0x1p23f, x), low & 23); \
-    *at = LOG_SPECIAL(vf, mf_sel, __builtin_inff(), y); \
+    *at = LOG_SPECIAL(vf, mf_sel, __builtin_inff(), __builtin_nanf(""), y); \
   } \
   INL vf NAME(vf x) { \
     vf y = PART((vi)x, (vi){0}); \
@@ -237,7 +237,7 @@ MF_LOG(v_log2, mf_log2)
 INL vd vd_log(vd x) {
   LOGD_REDUCED
   p = n * 0x1.62e42feep-1 - ((half - (p + n * 0x1.a39ef35793c76p-33)) - r);
-  return LOG_SPECIAL(vd, md_sel, __builtin_inf(), p);
+  return LOG_SPECIAL(vd, md_sel, __builtin_inf(), __builtin_nan(""), p);
 }
 
 // The head of log(1 + r) keeps 21 bits, so that its product with the head of log2 e is exact.
@@ -246,7 +246,7 @@ INL vd vd_log2(vd x) {
   vd head = (vd)((vl)(r - half) & ~0xffffffffll), tail = (r - head) - half + p;
   p = tail * 0x1.71547652b82fep+0 + head * 0x1.705fc2eefa200p-33;
   p = p + head * 0x1.71547652p+0 + n;
-  return LOG_SPECIAL(vd, md_sel, __builtin_inf(), p);
+  return LOG_SPECIAL(vd, md_sel, __builtin_inf(), __builtin_nan(""), p);
 }
 
 // ---- sine and cosine
