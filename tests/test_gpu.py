@@ -166,10 +166,13 @@ def test_memory_is_given_back():
             device.trim()
             return device.free_bytes()
 
-    before = free()
-    for _ in range(20):
-        f(x)
-    assert free() == before
+    left = []
+    for _ in range(3):  # other processes use the GPU meanwhile
+        before = free()
+        for _ in range(20):
+            f(x)
+        left.append(before - free())
+    assert min(left) < 16 << 20, "20 results of 16 MiB"
 
 
 def test_too_much_memory_is_said():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -10,10 +11,12 @@ from tegg.backends.cuda.mma_forms import MmaTile
 from tegg.backends.cuda.mma_operand import LETTERS, Operand
 from tegg.backends.simt.attention_block import AttentionBlock
 from tegg.backends.simt.attention_forms import AttentionForms, Blocks
+from tegg.backends.simt.products import below
 
 _ROWS = 128  # queries of a block: sixteen for each warp
 _WIDE = 64   # of heads whose sums two warps share
 _COLUMNS = 8  # neighbours of a row that a lane gets together
+_PLAIN = 8   # values that a score is made of at most, to have a text of its own for whole blocks
 _SINCE = MappingProxyType({"f16": 75, "bf16": 80})  # the architecture that multiplies a kind
 
 
@@ -236,22 +239,43 @@ class AttentionCores(AttentionBlock):
         p.line("UNROLL")
         with p.braces("for (int i = 0; i < 2; i++)"):
             p.line("float top = -__builtin_inff(), more = 0;")
-            for name in ("j", "e"):
-                p.line("UNROLL")
-                p.line(f"for (int {name} = {'2 * i' if name == 'e' else 0}; {name} < "
-                       f"{count if name == 'j' else '2 * i + 2'}; {name}++)")
-            with p.braces(""):
-                p.line(f"const int64_t at_m = m_from + {self.row('i')}, at_key = key_from + {key};")
-                self.score("s[j][e]")
+            if len(below([self.a.scores])) <= _PLAIN:
+                # most blocks are seen whole: no comparison for each score
+                with p.braces(f"if (from[i] <= key_from && key_from + {8 * count} <= to[i])"):
+                    self._scored(count, key, seen=True)
+                with p.braces("else"):
+                    self._scored(count, key)
+            else:
+                self._scored(count, key)
+            with self._each(count):
                 p.line("top = sf_max(top, s[j][e]);")
             self.raised(4)
-            p.line("UNROLL")
-            p.line(f"for (int j = 0; j < {count}; j++)")
-            p.line("UNROLL")
-            with p.braces("for (int e = 2 * i; e < 2 * i + 2; e++)"):
+            with self._each(count):
                 p.line(f"s[j][e] = {self.weight('s[j][e]')};")
                 p.line("more += s[j][e];")
             self.moved(4)
+
+    def _scored(self, count: int, key: str, seen: bool = False) -> None:
+        with self._each(count):
+            self.at.p.line(f"const int64_t at_m = m_from + {self.row('i')}, "
+                           f"at_key = key_from + {key};")
+            self.at.p.line("(void)at_m, (void)at_key;")
+            self.score("s[j][e]", seen)
+
+    @contextmanager
+    def _each(self, count: int) -> Iterator[None]:
+        """Every score of row ``i`` that a thread has."""
+        p = self.at.p
+        p.line("UNROLL")
+        p.line(f"for (int j = 0; j < {count}; j++)")
+        p.line("UNROLL")
+        with p.braces("for (int e = 2 * i; e < 2 * i + 2; e++)"):
+            yield
+
+    @property
+    def maths(self) -> str:
+        """Weights are rounded before they are multiplied."""
+        return "sq_"
 
 
 def _whole(n: int) -> int:

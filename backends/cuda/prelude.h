@@ -82,9 +82,16 @@ INL int64_t floor_mod(int64_t a, int64_t b) { int64_t r = a % b; return r < 0 ? 
 #define sb_equal EQUAL
 
 // ---- arithmetic; NaN propagates through max and min
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 800  // one instruction each
+INL float sf_max(float a, float b) { float y; asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b)); return y; }
+INL float sf_min(float a, float b) { float y; asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b)); return y; }
+#else
+INL float sf_max(float a, float b) { return a > b || a != a ? a : b; }
+INL float sf_min(float a, float b) { return a < b || a != a ? a : b; }
+#endif
+INL double sd_max(double a, double b) { return a > b || a != a ? a : b; }
+INL double sd_min(double a, double b) { return a < b || a != a ? a : b; }
 #define FLOATS(L, T, S) \
-  INL T s##L##_max(T a, T b) { return a > b || a != a ? a : b; } \
-  INL T s##L##_min(T a, T b) { return a < b || a != a ? a : b; } \
   INL T s##L##_abs(T a) { return fabs##S(a); } \
   INL T s##L##_floor(T a) { return floor##S(a); } \
   INL T s##L##_mod(T a, T b) { return fmod##S(a, b); } \
@@ -475,3 +482,11 @@ INL int64_t across(int64_t x, int d) { return __shfl_xor_sync(FULL, (long long)x
 RISING(s_, float, -__builtin_inff())
 RISING(sd_, double, -__builtin_inf())
 #undef RISING
+// The same where weights are rounded to halves next: 2^x to two units in the last place.
+#ifdef __CUDACC__
+INL float sq_exp2(float x) { float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+#else
+INL float sq_exp2(float x) { return exp2f(x); }
+#endif
+INL float sq_base(float top) { return s_base(top); }
+INL float sq_weight(float x, float base) { return sq_exp2((x - base) * 1.44269504f); }

@@ -30,7 +30,7 @@ _KINDS = ("f16", "bf16")
 _TILES = ((128, 256, DEPTH, 4), (128, 128, DEPTH, 4), (64, 128, DEPTH, 4))
 _READ = 20.0       # multiply-adds that reading an element of a tile's sides takes as long as
 _MEET = 4.0        # terms of the depth that a barrier takes as long as
-_PARTS = 16        # parts of a sum at most
+_PARTS = 64        # parts of a sum at most
 
 
 class WgmmaTile(MmaTile):

@@ -177,17 +177,19 @@ class AttentionBlock(ABC):
         p.line("low = -block_max_l(-low);")
         p.line("end = block_max_l(end);")
 
-    def score(self, name: str) -> None:
-        """What the sum of row ``i`` and a key becomes: -inf where the row does not see it."""
+    def score(self, name: str, seen: bool = False) -> None:
+        """What the sum of row ``i`` and a key becomes: -inf where the row does not see it. seen:
+        it is known to."""
         a, p = self.a, self.at.p
-        with p.braces("if (at_key >= from[i] && at_key < to[i])"):
+        with p.braces("" if seen else "if (at_key >= from[i] && at_key < to[i])"):
             self.at.unpack("at_m", a.second.m)
             self.at.unpack("at_key", a.keys)
             self.at.ensure([a.scores], (*a.second.batch, *a.second.m, *a.keys),
                            {a.product.id: name})
             p.line(f"{name} = {p.ref(a.scores)};")
             p.at.given = {}
-        p.line(f"else {name} = {self.lowest};")
+        if not seen:
+            p.line(f"else {name} = {self.lowest};")
 
     def raised(self, lanes: int) -> None:
         """The highest score of row ``i`` so far, from ``top`` of as many threads side by side."""

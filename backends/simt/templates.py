@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 TILES = ((128, 128, 8), (64, 64, 16), (32, 32, 32))
 BUSY = 264         # tiles that keep a device busy
 PARTS_DEEP = 256   # terms of a sum that a part has at least
-_PARTS = 32         # parts of a sum at most
+_PARTS = 64         # parts of a sum at most
 _READ = 2.0  # multiply-adds that a read of shared memory takes as long as
 
 

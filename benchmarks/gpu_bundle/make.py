@@ -46,8 +46,8 @@ ARCHITECTURES = (80, 90)
 LIMIT = 60 << 20   # bytes of the whole bundle
 KEPT = 50_000      # elements of a result that are compared
 ASSUMED = MappingProxyType({NAME: 0.05})  # of forms with no price, so that they are planned at all
-RUNTIME = ("__init__", "context", "cublas", "driver", "failures", "libcuda", "nvrtc", "replay",
-           "streams")
+RUNTIME = ("__init__", "capture", "context", "cublas", "driver", "failures", "libcuda", "nvrtc",
+           "replay", "streams")
 Compile = Callable[[str, int], tuple[bytes, str]]
 
 
