@@ -12,7 +12,7 @@ from tegg.backends.cuda.mma_operand import LETTERS, Operand
 from tegg.backends.simt.ends import Ends
 from tegg.backends.simt.evaluate import Evaluator, padded
 from tegg.backends.simt.printer import SimtPrinter
-from tegg.backends.simt.products import Products, loads, nothing, products_of, stage
+from tegg.backends.simt.products import Products, dealt_tiles, loads, nothing, products_of, stage
 from tegg.dim import Dim
 from tegg.dtype import f32
 from tegg.errors import LoweringError
@@ -68,13 +68,15 @@ class CoreKernel:
         groups = [self.product(g) for g in c.groups]
         p = self._printer()
         asked = self._room(p, max(x.bytes for g in groups for x in g.rooms()))
+        if len(groups) > 1:
+            p.line(f"{self.index} dealt = 0;")
         for group in groups:
             group.write(Evaluator(c.propagation, self.language, p))
         sums = {self.partial(t): f32 for g in c.groups for t in g.terms} if split else {}
         ends = loads(found.results, found.sums)
         made = [stage(self.language, self.name, found.symbols, p.lines,
                       {**loads(found.operands), **({} if split else ends)}, sums or found.writes,
-                      self._tiles(), blocks=1, shared=asked, index=self.index)]
+                      self._tiles(), blocks=1, shared=asked, index=self.index, beside=True)]
         if split:
             p = self._printer()
             for group in groups:
@@ -151,8 +153,7 @@ class CoreProduct:
                    f"across = ({n} + {t.columns - 1}) / {t.columns}, steps = "
                    f"({dim(c.depth)} + {t.depth - 1}) / {t.depth};")
             self._stand(at)
-            with p.braces(f"for ({index} tile = block_id(); tile < {t.parts} * {batch} * down * "
-                          "across; tile += block_count())"):
+            with dealt_tiles(p, f"{t.parts} * {batch} * down * across", len(c.groups) > 1):
                 p.line(f"const {index} item = tile / (down * across) % {batch};")
                 at.unpack("item", c.batch)
                 p.line(f"const {index} m_from = tile % down * {t.rows}, "

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tegg.backends.simt.contraction_before import Before, stored_reductions
 from tegg.backends.simt.indices import narrow_products
 from tegg.backends.simt.language import SimtC
+from tegg.backends.simt.printer import SimtPrinter
 from tegg.dim import Dim, hint
 from tegg.dtype import DType
 from tegg.ir.graph import Graph, Node
@@ -114,11 +116,27 @@ def loads(roots: Iterable[Val], taken: frozenset[int] = frozenset()) -> dict[int
 def stage(language: SimtC, name: str, symbols: Sequence[str], lines: Sequence[str],
           reads: dict[int, DType], writes: dict[int, DType],
           nests: tuple[tuple[Dim, int], ...], rooms: Sequence[str] = (), blocks: int = 0,
-          shared: int = 0, index: str = "int64_t") -> tuple[str, Stage]:
+          shared: int = 0, index: str = "int64_t", beside: bool = False) -> tuple[str, Stage]:
     """One function of these lines, and how it is called. rooms, blocks, index: of its head;
-    shared: of its launch."""
+    shared, beside: of its launch."""
     buffers = dict(sorted({**reads, **writes}.items()))
     head = language.head(name, buffers, symbols, rooms, index, blocks)
     source = "\n".join([*head, *lines, "}"]) + "\n"
     return source, Stage(name, frozenset(reads), frozenset(writes), True,
-                         Launch(THREADS, nests, tuple(buffers), shared))
+                         Launch(THREADS, nests, tuple(buffers), shared, beside))
+
+
+@contextmanager
+def dealt_tiles(p: SimtPrinter, count: str, more: bool) -> Iterator[None]:
+    """Every tile of one group of results, as many at a time as there are blocks. more: there are
+    several groups, of which ``dealt`` counts the tiles; a block begins where it comes to."""
+    index = p.dialect.index
+    first = "block_id()"
+    if more:
+        p.line(f"const {index} tiles = {count};")
+        first = "(block_id() + block_count() - dealt % block_count()) % block_count()"
+        count = "tiles"
+    with p.braces(f"for ({index} tile = {first}; tile < {count}; tile += block_count())"):
+        yield
+    if more:
+        p.line("dealt += tiles;")

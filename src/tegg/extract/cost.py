@@ -138,9 +138,9 @@ class Costs:
         memory += sum(self.written(b, threads) for b in stored)
         compute = sum(operations * self.loop_dtypes.get(dtype.name, 1.0) / self.loop_rate
                       for dtype, operations in work.loops) / threads
-        # what a kernel does beside a product may be shared by more threads than its tiles are
-        compute += sum(self.product(p) / (min(threads, p.execution.pieces) if p.execution
-                                          else threads) for p in work.products)
+        # what a kernel does beside products may be shared by more threads than their tiles are
+        tiles = sum(p.execution.pieces if p.execution else threads for p in work.products)
+        compute += sum(map(self.product, work.products)) / max(1, min(threads, tiles))
         memory += sum(self.copies(p, threads) for p in work.products)
         memory += sum(self.panels(p, threads, among) for p in work.products)
         stages = 1 + max(map(self.stages, work.products), default=0)

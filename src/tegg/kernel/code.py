@@ -36,19 +36,21 @@ class Launch:
     threads: of one block. nests: for each nest the points that are dealt out, and how many of them
     a block takes at a time. buffers: positions of the pointers among the kernel's buffers, in the
     order of the arguments; the kernel's sizes follow them. shared: bytes of memory of the block
-    that are set aside when it is started, beside what its text declares.
+    that are set aside when it is started, beside what its text declares. beside: each nest has
+    blocks of its own, where there are enough.
     """
 
     threads: int
     nests: tuple[tuple[Dim, int], ...]
     buffers: tuple[int, ...]
     shared: int = 0
+    beside: bool = False
 
     def blocks(self, sizes: Mapping[str, int], most: int) -> int:
-        """The blocks that the widest nest can use, at most ``most``; 0 where nothing is to do."""
-        wanted = max((-(-evaluate(points, sizes) // each) for points, each in self.nests),
-                     default=0)
-        return min(wanted, most)
+        """The blocks that the widest nest can use, or all of them side by side, at most ``most``;
+        0 where nothing is to do."""
+        wanted = [-(-evaluate(points, sizes) // each) for points, each in self.nests]
+        return min(sum(wanted) if self.beside else max(wanted, default=0), most)
 
 
 @dataclass(frozen=True, slots=True)
