@@ -31,7 +31,7 @@ def launches(record):
     (lambda g: g.slice(g.x(40, 77), (0, 40, 1), (1, 77, 1)), 3040, 1, 4),
     (lambda g: g.add(g.x(40, 76, dtype="f16"), g.x(76, dtype="f16")), 3040, 1, 4),
     (lambda g: g.add(g.x(40, 77), g.x(77)), 3080, 1, 1),        # rows begin anywhere
-    (lambda g: g.permute(g.x(40, 75), (1, 0)), 3000, 1, 1),           # read along, stored across
+    (lambda g: g.permute(g.x(12, 75), (1, 0)), 900, 1, 1),      # too few to turn: stored across
     (lambda g: g.total(g.x(500, 8), 1), 500, 1, 1),             # short rows: a thread makes one
     (lambda g: g.total(g.x(500, 100), 1), 500, WARP, 1),        # rows: a warp each
     (lambda g: g.softmax(g.x(500, 100), 1), 500, WARP, 1),
@@ -46,6 +46,15 @@ def launches(record):
 def test_teams(record, values, team, wide):
     (launch,), _ = launches(record)
     assert launch.nests == ((values, THREADS // team * wide),)
+
+
+def test_blocks_take_tiles_of_what_is_turned():
+    """Of symbolic sizes as many as there may be, a block for each."""
+    (launch,), _ = launches(lambda g: g.permute(g.x(40, 75), (1, 0)))
+    assert launch.nests == ((2 * 3, 1),)
+    (launch,), _ = launches(lambda g: g.permute(g.x(40, N), (1, 0)))
+    assert {launch.blocks({"n": n}, 1000) for n in (1, 32)} <= {2, 3, 4}
+    assert launch.blocks({"n": 33}, 1000) >= 4 and launch.blocks({"n": 0}, 1000) <= 2
 
 
 def test_rows_of_symbolic_length_have_two_forms():

@@ -76,7 +76,8 @@ ALONG = lambda g: product(g, g.x(3, 300), g.x(70, 300), "a,k;n,k;a,n", 3, 70)
 FAMILIES = {
     "elementwise": lambda kit: looped(kit, lambda g: [
         g.named("Add", g.op("Exp2", g.x(130, 100)), g.x(100))]),
-    "moved": lambda kit: looped(kit, lambda g: [g.permute(g.x(37, 50), (1, 0))]),
+    "moved": lambda kit: looped(kit, lambda g: [g.permute(g.x(37, 50, 9), (1, 0, 2))]),
+    "turned": lambda kit: looped(kit, lambda g: [g.permute(g.x(170, 150), (1, 0))]),
     "rows": peaks,
     "split sums": lambda kit: looped(kit, lambda g: [g.total(g.x(70001), 0)]),
     "tiles": tiles,
@@ -94,7 +95,7 @@ FAMILIES = {
 SLOW = "attention on tensor cores"
 KITS = [*((CUDA, f) for f in FAMILIES if f not in ("matrices", SLOW)),
         pytest.param(CUDA, SLOW, marks=pytest.mark.long),
-        *((METAL, f) for f in ("elementwise", "moved", "rows", "split sums", "tiles", "matrices"))]
+        *((METAL, f) for f in ("elementwise", "moved", "turned", "rows", "split sums", "tiles", "matrices"))]
 
 
 # Family, kind and line of what is no bug: all copies have come by then; another barrier follows.

@@ -17,7 +17,7 @@ _MOST = 1 << 30  # room for a step beyond the end, and for sums of two
 
 def narrow(function: Function, deals: list[Deal]) -> bool:
     """Whether 32 bits hold every index, and every step on the way to it."""
-    counts = [product((d.values, 2 * WIDEST)) for d in deals]
+    counts = [d.values if d.turned else product((d.values, 2 * WIDEST)) for d in deals]
     for s, around in walk(function.body):
         if isinstance(s, Loop):
             counts.append(product((*(loop.var.extent for loop in (*around, s)),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tegg.backends.cexpr import REGISTER, Dialect, dim
 from tegg.backends.simt.indices import narrow
+from tegg.backends.simt.turned import print_tiles
 from tegg.backends.simt.wide import WidePrinter
 from tegg.kernel.code import Launch
 from tegg.kernel.index import Algebra, Var
@@ -18,6 +19,7 @@ from tegg.kernel.lane import Lanes
 from tegg.kernel.loops import Block, Fetch, Finish, Function, Keep, Let, Loop, Stmt, Store, Turn
 from tegg.kernel.passes import Pass, owners, passes, spent
 from tegg.kernel.simt import THREADS, WARP, Deal, deal
+from tegg.kernel.value import Val
 
 if TYPE_CHECKING:
     from tegg.backends.simt.language import SimtC
@@ -36,7 +38,7 @@ def launch(language: SimtC, algebra: Algebra, function: Function) -> Launch:
     if any(d.team == THREADS for d in found):
         shared = language.set_aside(_printed(language, algebra, function).kept_bytes)
     found += [d.plain for d in found if d.plain is not None]
-    return Launch(THREADS, tuple(dict.fromkeys((d.values, d.each) for d in found)),
+    return Launch(THREADS, tuple(dict.fromkeys(d.points for d in found)),
                   tuple(sorted(function.buffers)), shared)
 
 
@@ -46,7 +48,10 @@ def print_kernel(language: SimtC, algebra: Algebra, function: Function) -> str:
     p = _printed(language, algebra, function)
     head = language.head(function.name, dict(sorted(function.buffers.items())), function.symbols,
                          p.rooms, p.index, int(p.keeps))
-    return "\n".join([*head, *(language.kept(p.kept) if p.kept else ()), *p.lines, "}"]) + "\n"
+    tiles = [f"  {language.shared} {kind} {name}[{length}];"
+             for name, (kind, length) in p.tiles.items()]
+    kept = language.kept(p.kept) if p.kept else ()
+    return "\n".join([*head, *tiles, *kept, *p.lines, "}"]) + "\n"
 
 
 def _printed(language: SimtC, algebra: Algebra, function: Function) -> SimtPrinter:
@@ -57,7 +62,10 @@ def _printed(language: SimtC, algebra: Algebra, function: Function) -> SimtPrint
         dialect = replace(dialect, index="int")
     p = SimtPrinter(dialect, algebra)
     p.keeping = language.keeping
-    p.room = (language.rows if p.keeping is None else p.keeping.most) // THREADS
+    tiles = sum(d.turned.nbytes(d.turned.loads) for d in found if d.turned)
+    most = language.rows if p.keeping is None else p.keeping.most
+    p.room = max(0, most - tiles) // THREADS
+    p.barrier = language.barrier
     for d in found:
         p.nest(d)
     return p
@@ -77,6 +85,9 @@ class SimtPrinter(WidePrinter):
         self.keeping: Keeping | None = None  # what that costs
         self.kept: dict[str, tuple[str, int]] = {}  # arrays of it: their types and lengths
         self.kept_bytes = 0
+        self.barrier = ""           # the statement at which the threads of a block meet
+        self.tiles: dict[str, tuple[str, int]] = {}  # memory of the block for loads that are turned
+        self.brought: Mapping[int, Callable[[int], str]] = {}  # where a copy of a value is there
 
     @property
     def index(self) -> str:
@@ -97,12 +108,16 @@ class SimtPrinter(WidePrinter):
         self.room = saved
 
     def _nest(self, d: Deal) -> None:
-        self.deal, self.dealt, self.even = d, frozenset(loop.var for loop in d.loops), d.even
+        self.deal, self.dealt, self.even = d, frozenset(d.vars), d.even
+        if d.turned is not None:
+            print_tiles(self, d, self.barrier)
+            return
         first, step = _points(d.team, self.dialect.index)
-        counts = [self._count(loop, d.wide if loop is d.loops[-1] else 1) for loop in d.loops]
-        with self.braces(f"for ({self.dialect.index} point = {first}, points = {_times(counts)}; "
+        sides = _last(d.loops, d.wide)
+        with self.braces(f"for ({self.dialect.index} point = {first}, "
+                         f"points = {self.count(d.loops, sides)}; "
                          f"point < points; point += {step})"), self._team(d.team):
-            self._unpack("point", d.loops, d.wide)
+            self.unpack("point", d.loops, sides)
             self.block(d.body)
 
     @contextmanager
@@ -110,6 +125,22 @@ class SimtPrinter(WidePrinter):
         saved, self.team = self.team, size
         yield
         self.team = saved
+
+    def own(self, name: str, v: Val, length: int) -> None:
+        """Memory of the block for so many of a value; forms of a nest have the same."""
+        known = self.tiles.get(name, ("", 0))[1]
+        self.tiles[name] = self._type(v.dtype, False), max(known, length)
+
+    @contextmanager
+    def turned(self, places: Mapping[int, Callable[[int], str]]):
+        """Inside, loads have been brought to places of the block's memory."""
+        self.brought = places
+        yield
+        self.brought = {}
+
+    def count(self, loops: Sequence[Loop], sides: Mapping[Var, int]) -> str:
+        """How many points loops have together, of which some have ``sides`` values to each."""
+        return _times([self._range(loop, sides.get(loop.var, 1))[1] for loop in loops])
 
     def _count(self, loop: Loop, wide: int) -> str:
         """How many groups of neighbours a loop has."""
@@ -126,13 +157,14 @@ class SimtPrinter(WidePrinter):
         low, high = f"({n} * {share[0]} / {share[1]})", f"({n} * ({share[0]} + 1) / {share[1]})"
         return low, f"({high} - {low})"
 
-    def _unpack(self, flat: str, loops: Sequence[Loop], wide: int) -> None:
-        """Loop variables from a number that counts the points of all loops. Neighbours of the last
-        loop begin at ``<its name>_from``."""
+    def unpack(self, flat: str, loops: Sequence[Loop], sides: Mapping[Var, int],
+               suffix: str = "from") -> None:
+        """Loop variables from a number that counts the points of all loops. Where a point has
+        several values of a loop, they begin at ``<its name>_<suffix>``."""
         inner: list[str] = []
         for loop in reversed(loops):
-            last = wide > 1 and loop is loops[-1]
-            low, count = self._range(loop, wide if last else 1)
+            side = sides.get(loop.var)
+            low, count = self._range(loop, side or 1)
             text = flat
             if inner:
                 text += f" / ({' * '.join(inner)})"
@@ -140,8 +172,8 @@ class SimtPrinter(WidePrinter):
                 text += f" % {count}"
             text = text if low == "0" else f"{low} + {text}"
             name = self.name(loop.var)
-            self.line(f"const {self.dialect.index} {name}_from = ({text}) * {wide};" if last else
-                      f"const {self.dialect.index} {name} = {text};")
+            name, text = (f"{name}_{suffix}", f"({text}) * {side}") if side else (name, text)
+            self.line(f"const {self.dialect.index} {name} = {text};")
             inner.insert(0, count)
 
     def _share(self, s: Loop) -> tuple[str, str] | None:
@@ -168,6 +200,8 @@ class SimtPrinter(WidePrinter):
         assert not isinstance(s, (Keep, Fetch, Turn)), f"{s} needs scratch; threads have none"
         if isinstance(s, Loop) and s.var in self.dealt:
             self._dealt(s)
+        elif isinstance(s, Let) and s.value.id in self.brought:
+            self._define(s.value, self.brought[s.value.id])
         elif self.team == 1:
             super().statement(s)
         elif isinstance(s, Store):
@@ -200,8 +234,7 @@ class SimtPrinter(WidePrinter):
         thread lie where only it looks, a warp's side by side."""
         flat, index, team = f"q{len(self.lines)}", self.dialect.index, self.team
         rank = _rank(team)
-        total = _times([self._range(loop, p.count if loop is p.loops[-1] else 1)[1]
-                        for loop in p.loops])
+        total = self.count(p.loops, _last(p.loops, p.count))
         for s in p.rest if p.keeps else ():
             if isinstance(s, Let) and s.value.id in p.keeps:
                 self.line(f"{self._type(s.value.dtype, False)} "
@@ -239,7 +272,7 @@ class SimtPrinter(WidePrinter):
                    place: Callable[[int, Any], str] = "k{}[g][{}]".format) -> None:
         """What is done for one group of neighbours. place: where kept values are, by their number
         and the neighbour's."""
-        self._unpack(flat, p.loops, p.count)
+        self.unpack(flat, p.loops, _last(p.loops, p.count))
 
         def inside(u: str | None) -> None:
             for v in p.reads:
@@ -255,6 +288,11 @@ class SimtPrinter(WidePrinter):
             self.together(p.last, p.count, f"{self.name(p.last)}_from", inside)
         else:
             inside(None)
+
+
+def _last(loops: Sequence[Loop], wide: int) -> dict[Var, int]:
+    """The last loop, where a point has several values of it."""
+    return {loops[-1].var: wide} if wide > 1 else {}
 
 
 def _times(counts: Sequence[str]) -> str:

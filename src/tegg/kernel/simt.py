@@ -18,6 +18,7 @@ from tegg.kernel.lane import Lanes
 from tegg.kernel.loops import Accumulate, Block, Let, Loop, Start, Stmt, Store, walk
 from tegg.kernel.passes import passes, straight
 from tegg.kernel.place import Limits
+from tegg.kernel.turned import Turned, bringing, same, turned
 
 WARP = 32
 THREADS = 256        # of a block
@@ -38,6 +39,7 @@ class Deal:
 
     team: threads that take a point together; 1: each thread takes points by itself. wide: so many
     neighbouring values of the last loop are one point, the last of its points may have fewer.
+    turned: a block takes a tile of the last two loops at a time, and brings some loads of it first.
     even: what must be so for this, beyond what is known of sizes; ``plain`` is how it is done else.
     """
 
@@ -48,16 +50,23 @@ class Deal:
     wide: int = 1
     even: Even = NONE
     plain: Deal | None = None
+    turned: Turned | None = None
+
+    @property
+    def vars(self) -> tuple[Var, ...]:
+        return tuple(loop.var for loop in self.loops)
 
     @property
     def values(self) -> Dim:
         """How many values the loops have together."""
-        return spread(tuple(loop.var for loop in self.loops))
+        return spread(self.vars)
 
     @property
-    def each(self) -> int:
-        """Values that a block takes at a time."""
-        return THREADS // self.team * self.wide
+    def points(self) -> tuple[Dim, int]:
+        """What is dealt out, and how much of it a block takes at a time."""
+        if self.turned is not None:
+            return self.turned.count_of(self.vars)
+        return self.values, THREADS // self.team * self.wide
 
     def shares(self, loop: Loop) -> bool:
         """Whether the iterations of a loop may run at once: it writes apart, or is a reduction."""
@@ -85,12 +94,26 @@ def deal(block: Block, lanes: Lanes) -> Deal:
         team = WARP if width <= _WARP_MOST and points >= _POINTS else THREADS
     plain = Deal(block.body, dealt, team, parallel)
     straight_on = (team == 1 and heavy == len(loops) and bool(dealt) and dealt[-1] is loops[-1])
+    if straight_on and dealt == tuple(loops):
+        plain = _turned(plain, levels, lanes)
     found = _wide(plain, levels, straight_on, NONE)
     even = _even(plain, levels, straight_on)
     if not even:
         return found
     better = _wide(plain, levels, straight_on, even)
     return found if _same(better, found) else replace(better, plain=found)
+
+
+def _turned(d: Deal, levels: Sequence[Sequence[Stmt]], lanes: Lanes) -> Deal:
+    """A nest of which all points are alike, by tiles where some loads are to be turned: its last
+    loops are that which these loads run along, and that which stores do."""
+    body = [s for stmts in levels for s in stmts]
+    found = turned(body, d.vars, lanes) if straight(body) else None
+    if found is None:
+        return d
+    tile = (found.across, found.along)
+    loops = sorted(d.loops, key=lambda loop: tile.index(loop.var) if loop.var in tile else -1)
+    return replace(d, loops=tuple(loops), turned=found)
 
 
 def _wide(d: Deal, levels: Sequence[Sequence[Stmt]], straight_on: bool, even: Even) -> Deal:
@@ -110,7 +133,9 @@ def _wide(d: Deal, levels: Sequence[Sequence[Stmt]], straight_on: bool, even: Ev
 def _even(d: Deal, levels: Sequence[Sequence[Stmt]], straight_on: bool) -> Even:
     """What sizes would have to be for neighbours to move together."""
     if straight_on:
-        return wanted(accesses(s for stmts in levels for s in stmts), d.loops[-1].var)
+        found = wanted(accesses(s for stmts in levels for s in stmts), d.loops[-1].var)
+        brought = wanted(list(bringing(d.turned)), d.turned.across) if d.turned else NONE
+        return found | brought
     out: set = set()
     for stmts in _levels(d):
         for p in passes(stmts, d.shares, d.team).values():
@@ -121,7 +146,7 @@ def _even(d: Deal, levels: Sequence[Sequence[Stmt]], straight_on: bool) -> Even:
 
 def _same(a: Deal, b: Deal) -> bool:
     """Whether as many move together in both, chunk by chunk."""
-    if a.wide != b.wide:
+    if a.wide != b.wide or (a.turned and not same(a.turned, a.even, b.even)):
         return False
     for stmts in _levels(a):
         x, y = (passes(stmts, d.shares, d.team, d.even) for d in (a, b))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from tegg.dim import hint
 from tegg.kernel.domain import Write
-from tegg.kernel.index import Var
+from tegg.kernel.index import Form, Var
 from tegg.kernel.lane import Lanes
 from tegg.kernel.loops import Loop, Strip
 from tegg.kernel.value import Val, reachable
@@ -53,17 +53,12 @@ def tiling(writes: Sequence[Write], lanes: Lanes) -> Tiling | None:
     if any(w.vars != vars or w.mode != "store" or w.guards or w.ordered for w in writes) or any(
             v.op == "red" for v in values):
         return None
-    long = [v for v in vars if hint(v.extent) >= lanes.width]
-    inner = next((v for v in long if all(lanes.coefficient(w.form, v) == 1 for w in writes)), None)
-    if inner is None:
+    found = crossing([v for v in vars if hint(v.extent) >= lanes.width], [w.form for w in writes],
+                     [v for v in values if v.op == "load" and not v.attr.guards
+                      and not v.attr.form.gathered()], lanes)
+    if found is None:
         return None
-    across = [v for v in values if v.op == "load" and _across(v, inner, lanes)]
-    found = Counter(a for v in across for a in long
-                    if a != inner and lanes.unit(v, a))
-    if not found:
-        return None
-    along = max(found, key=lambda a: (found[a], -vars.index(a)))
-    turned = tuple(v for v in across if lanes.unit(v, along))
+    inner, along, turned = found
     least = min(w.value.dtype.itemsize for w in writes)
     line = max(_LINE // v.dtype.itemsize for v in turned)
     strip = Strip(Var(along.extent, _STRIP), max(1, line // lanes.width) * lanes.width)
@@ -73,7 +68,17 @@ def tiling(writes: Sequence[Write], lanes: Lanes) -> Tiling | None:
     return Tiling(inner, along, strip, turned, max(1, copies))
 
 
-def _across(v: Val, inner: Var, lanes: Lanes) -> bool:
-    """Whether a load strides where the lanes run."""
-    return (not v.attr.guards and not v.attr.form.gathered()
-            and lanes.coefficient(v.attr.form, inner) not in (0, 1, -1, None))
+def crossing(vars: Sequence[Var], stores: Sequence[Form], loads: Sequence[Val], lanes: Lanes,
+             ) -> tuple[Var, Var, tuple[Val, ...]] | None:
+    """The loop in which all stores are contiguous, that in which most of the loads are, forwards or
+    backwards, which stride in the first, and these; None where there are none."""
+    inner = next((v for v in vars if all(lanes.coefficient(f, v) == 1 for f in stores)), None)
+    if inner is None:
+        return None
+    across = [v for v in loads
+              if lanes.coefficient(v.attr.form, inner) not in (0, 1, -1, None)]
+    found = Counter(a for v in across for a in vars if a != inner and lanes.unit(v, a))
+    if not found:
+        return None
+    along = max(found, key=lambda a: (found[a], -vars.index(a)))
+    return inner, along, tuple(v for v in across if lanes.unit(v, along))
