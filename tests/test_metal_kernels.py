@@ -315,8 +315,9 @@ def test_matrices_are_of_floats_and_fit_threadgroup_memory():
 
 
 MATRIX_MUTANTS = {
-    "no barrier after the tiles": ("threadgroup_barrier(mem_flags::mem_threadgroup);\n        for (int k", "for (int k"),
-    "no barrier before the next tiles": ("        }\n        threadgroup_barrier(mem_flags::mem_threadgroup);", "        }"),
+    "no barrier after the first tiles": ("threadgroup_barrier(mem_flags::mem_threadgroup);\n        for (int step", "for (int step"),
+    "no barrier after the next tiles": ("          threadgroup_barrier(mem_flags::mem_threadgroup);\n        }", "        }"),
+    "no barrier before the next tiles": ("          threadgroup_barrier(mem_flags::mem_threadgroup);\n          UNROLL", "          UNROLL"),
     "no barrier before a strip is read": ("        simdgroup_barrier(mem_flags::mem_threadgroup);\n        for", "        for"),
     "a strip is written too early": ("        }\n        simdgroup_barrier(mem_flags::mem_threadgroup);\n      }", "        }\n      }"),
     "not transposed": ("ulong2(0, 0), true)", "ulong2(0, 0), false)"),

@@ -59,6 +59,7 @@ class MatrixSums(Sums):
     lane holds which element of a matrix is nowhere said."""
 
     together = 1
+    buffers = 1  # more blocks at a time are worth more than a barrier
 
     def __init__(self, tile: MatrixTile, language: SimtC, letter: str, terms: int) -> None:
         super().__init__(tile, language, letter, terms)

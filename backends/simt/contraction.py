@@ -7,21 +7,22 @@ from dataclasses import dataclass, replace
 
 from tegg.backends.cexpr import REGISTER, dim
 from tegg.backends.simt.ends import Ends
-from tegg.backends.simt.evaluate import Evaluator, follows, padded
+from tegg.backends.simt.evaluate import Evaluator, padded
 from tegg.backends.simt.language import SimtC
 from tegg.backends.simt.printer import SimtPrinter
 from tegg.backends.simt.products import Products, loads, nothing, products_of, stage
 from tegg.backends.simt.sums import Sums
 from tegg.backends.simt.templates import Tile, register
+from tegg.backends.simt.tile_operand import TileOperand
 from tegg.dim import Dim
 from tegg.dtype import DType
 from tegg.ir.graph import Graph, Node
 from tegg.kernel.code import KernelCode, Stage, Temporary
 from tegg.kernel.contraction_classify import Contraction, Group, Term
 from tegg.kernel.domain import spread
-from tegg.kernel.index import Var
 from tegg.kernel.simt import THREADS
-from tegg.kernel.value import Val
+
+_TWICE = 256  # bytes of a thread's sums of which two blocks find room
 
 
 def lower_contraction(graph: Graph, outputs: Sequence[Node], anchors: Sequence[Node], name: str,
@@ -68,7 +69,7 @@ class _Kernel:
         lines = [*(f"  {line}" for line in shared), *p.lines]
         made = [stage(self.language, self.name, found.symbols, lines,
                       {**loads(found.operands), **({} if split else ends)},
-                      parts if split else found.writes, self._tiles(), blocks=1,
+                      parts if split else found.writes, self._tiles(), blocks=self._blocks(),
                       index=self.index)]
         if split:
             made.append(self._total(ends, parts))
@@ -109,6 +110,14 @@ class _Kernel:
         return self.products.extra + [t for g in self.contraction.groups
                                       for t in g.terms].index(term)
 
+    def _blocks(self) -> int:
+        """Blocks that a multiprocessor shall hold: two, where a thread's sums leave room for that,
+        so that one multiplies while the other waits."""
+        a, b = self.tile.mine
+        sums = max(a * b * len(g.terms) * group_register(g).itemsize
+                   for g in self.contraction.groups)
+        return 2 if sums <= _TWICE else 1
+
     def _tiles(self) -> tuple[tuple[Dim, int], ...]:
         """At least a block for each tile: of symbolic sizes, the tiles at the edges count whole."""
         c, t = self.contraction, self.tile
@@ -148,39 +157,51 @@ class _Tiles:
                 for term in self.group.terms:
                     for line in self.sums.start(term.anchor):
                         p.line(line)
-                    self._products(term.anchor, term.a, term.b)
+                    with p.braces(""):
+                        self._products(term)
                 self._results()
 
-    def _products(self, anchor: int, left: Val, right: Val) -> None:
-        """The terms of this part of the sums of one contraction, a depth of tiles at a time."""
-        c, t, p, index = self.kernel.contraction, self.kernel.tile, self.p, self.p.dialect.index
-        with p.braces(f"for ({index} step = steps * part / {t.parts}; "
-                      f"step < steps * (part + 1) / {t.parts}; step++)"):
-            p.line(f"const {index} k_from = step * {t.depth};")
-            self._load(f"left_{self.sums.letter}", left, c.m, "m", t.rows)
-            self._load(f"right_{self.sums.letter}", right, self.group.n, "n", t.columns)
-            p.line(self.kernel.language.barrier)
-            for line in self.sums.multiply(anchor):
+    def _products(self, term: Term) -> None:
+        """The products of this part of the sums of one contraction, a tile of the depth at a time.
+        While those of one tile are summed, the next one is on its way to registers; where shared
+        memory has room for two it goes beside the one that is read, else after it."""
+        t, p, index = self.kernel.tile, self.p, self.p.dialect.index
+        operands = self._operands(term)
+        barrier, two = self.kernel.language.barrier, self.sums.buffers == 2
+        p.line(f"const {index} first = steps * part / {t.parts}, "
+               f"end = steps * (part + 1) / {t.parts};")
+        for o in operands:
+            o.declare(self.at)
+        with p.braces(""):
+            self._fetch(operands, "first")
+            self._put(operands, "0")
+        p.line(barrier)
+        with p.braces(f"for ({index} step = first; step < end; step++)"):
+            if two:
+                p.line("const int now = (int)(step - first) & 1;")
+            self._fetch(operands, "step + 1")
+            for line in self.sums.multiply(term.anchor):
                 p.line(line)
-            p.line(self.kernel.language.barrier)
+            if not two:
+                p.line(barrier)
+            self._put(operands, "1 - now")
+            p.line(barrier)
 
-    def _load(self, where: str, operand: Val, vars: tuple[Var, ...], letter: str,
-              size: int) -> None:
-        """A tile of an operand; beyond its edges there are zeros. Neighbours read side by side."""
-        c, t, p, index = self.kernel.contraction, self.kernel.tile, self.p, self.p.dialect.index
-        with p.braces(f"for (int e = thread_id(); e < {size * t.depth}; e += {THREADS})"):
-            if follows(operand, (c.k or (None,))[-1], (vars or (None,))[-1]):
-                p.line(f"const int d = e % {t.depth}, s = e / {t.depth};")
-            else:
-                p.line(f"const int d = e / {size}, s = e % {size};")
-            p.line(f"const {index} at_k = k_from + d, at_{letter} = {letter}_from + s;")
-            p.line(f"{self.sums.type} value = 0;")
-            with p.braces(f"if (at_k < {dim(c.depth)} && at_{letter} < {dim(spread(vars))})"):
-                self.at.unpack("at_k", c.k)
-                self.at.unpack(f"at_{letter}", vars)
-                self.at.ensure([operand], (*c.batch, *vars, *c.k))
-                p.line(f"value = {p.ref(operand)};")
-            p.line(f"{where}[d][s] = ({self.sums.held})value;")
+    def _operands(self, term: Term) -> tuple[TileOperand, TileOperand]:
+        c = self.kernel.contraction
+        return (TileOperand("m", term.a, c.m, c.k, c.depth, self.sums),
+                TileOperand("n", term.b, self.group.n, c.k, c.depth, self.sums))
+
+    def _fetch(self, operands: Sequence[TileOperand], tile: str) -> None:
+        """This thread's share of a tile of both operands, to registers."""
+        index = self.p.dialect.index
+        self.p.line(f"const {index} ahead = {tile}, k_from = ahead * {self.kernel.tile.depth};")
+        for o in operands:
+            o.fetch(self.at, self.kernel.contraction.batch)
+
+    def _put(self, operands: Sequence[TileOperand], buffer: str) -> None:
+        for o in operands:
+            o.put(self.at, buffer)
 
     def _results(self) -> None:
         """Store what the sums become, or the sums of this part."""

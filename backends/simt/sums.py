@@ -9,6 +9,8 @@ from tegg.backends.simt.language import SimtC
 from tegg.backends.simt.printer import SimtPrinter
 from tegg.backends.simt.templates import Tile
 
+_DEEP = 64  # bytes of the depth whose operands a compiler may have in registers at a time
+
 
 class Sums:
     """A thread makes up to four neighbouring sums at a time of as many rows, every sixteen times as
@@ -29,15 +31,36 @@ class Sums:
         """Neighbouring columns whose sums a thread has."""
         return min(4, self.tile.mine[1])
 
+    @property
+    def itemsize(self) -> int:
+        """Bytes of a sum."""
+        return 8 if self.letter in "dl" else 4
+
+    @property
+    def buffers(self) -> int:
+        """Tiles of an operand that shared memory holds: two, where there is room, so that the next
+        one is written while one is read."""
+        t = self.tile
+        size = self.itemsize * t.depth * (t.rows + t.columns + 2 * self.pad)
+        return 2 if 2 * size <= self.language.room else 1
+
+    def tiles(self, side: str, buffer: str) -> str:
+        """The tile of one side, ``left`` or ``right``, in one of the buffers."""
+        return f"{side}_{self.letter}{f'[{buffer}]' if self.buffers > 1 else ''}"
+
     def shared(self) -> list[str]:
         """Declarations of arrays that a block shares: the tiles of both operands."""
-        t, k = self.tile, self.letter
-        return [f"{self.language.shared} {self.held} left_{k}[{t.depth}][{t.rows + self.pad}], "
-                f"right_{k}[{t.depth}][{t.columns + self.pad}];"]
+        t, some = self.tile, self.tiles("{}", str(self.buffers))
+        return [f"{self.language.shared} {self.held} "
+                f"{some.format('left')}[{t.depth}][{t.rows + self.pad}], "
+                f"{some.format('right')}[{t.depth}][{t.columns + self.pad}];"]
 
     def place(self) -> str:
-        """What a thread must know of where it stands."""
-        return "const int row = thread_id() / 16, column = thread_id() % 16;"
+        """What a thread must know of where it stands. A warp makes four rows by eight columns of
+        threads, so that it reads little of shared memory; two threads that follow one another
+        read the same columns, and the next two the same rows, which banks serve at once."""
+        return ("const int row = thread_id() / 64 * 4 + thread_id() / 16 % 2 * 2 + "
+                "thread_id() % 2, column = thread_id() / 32 % 2 * 8 + thread_id() / 2 % 8;")
 
     def start(self, anchor: int) -> list[str]:
         """The sums of one product, none of their terms added."""
@@ -51,12 +74,14 @@ class Sums:
         row, column = _place("row", "i", down), _place("column", "j", four)
         more = (f"s{letter}_fma(x[i], y[j], sums{anchor}[i][j])" if letter in "fd" else
                 f"s{letter}_add(sums{anchor}[i][j], s{letter}_mul(x[i], y[j]))")
-        return [f"for (int k = 0; k < {self.tile.depth}; k++) {{",
+        left, right = (self.tiles(side, "now") for side in ("left", "right"))
+        return [f"UNROLL_BY({_DEEP // self.itemsize})",
+                f"for (int k = 0; k < {self.tile.depth}; k++) {{",
                 f"  {self.type} x[{a}], y[{b}];",
                 "  UNROLL",
-                f"  for (int i = 0; i < {a}; i++) x[i] = left_{letter}[k][{row}];",
+                f"  for (int i = 0; i < {a}; i++) x[i] = {left}[k][{row}];",
                 "  UNROLL",
-                f"  for (int j = 0; j < {b}; j++) y[j] = right_{letter}[k][{column}];",
+                f"  for (int j = 0; j < {b}; j++) y[j] = {right}[k][{column}];",
                 "  UNROLL",
                 f"  for (int i = 0; i < {a}; i++)",
                 "    UNROLL",
