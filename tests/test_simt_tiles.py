@@ -189,7 +189,7 @@ def test_bugs_are_found(name):
     c = case(EDGES["odd"], Tile(32, 32, 32))
     text, count = re.subn(*WRONG[name], c.code.source)
     assert count
-    unit, found = CUDA.unit("\n".join([cases.prelude(), text])), False
+    unit, found = CUDA.unit(f"{cases.prelude()}\n{text}"), False
     for order in ORDERS:
         try:
             agree(unit, replace(c, code=replace(c.code, source=text)), order, 4)

@@ -10,7 +10,7 @@ from tegg.backends.simt.ends import Ends
 from tegg.backends.simt.evaluate import Evaluator, padded
 from tegg.backends.simt.language import SimtC
 from tegg.backends.simt.printer import SimtPrinter
-from tegg.backends.simt.products import Products, loads, nothing, products_of, stage
+from tegg.backends.simt.products import Products, dealt_tiles, loads, nothing, products_of, stage
 from tegg.backends.simt.sums import Sums
 from tegg.backends.simt.templates import Tile, register
 from tegg.backends.simt.tile_operand import TileOperand
@@ -59,6 +59,8 @@ class _Kernel:
         c, found, split = self.contraction, self.products, self.tile.parts > 1
         p = self._printer()
         shared: dict[str, None] = {}
+        if len(c.groups) > 1:
+            p.line(f"{self.index} dealt = 0;")
         for group in c.groups:
             letter = REGISTER[group_register(group).name]
             sums = self.how(self.tile, self.language, letter, len(group.terms))
@@ -70,7 +72,7 @@ class _Kernel:
         made = [stage(self.language, self.name, found.symbols, lines,
                       {**loads(found.operands), **({} if split else ends)},
                       parts if split else found.writes, self._tiles(), blocks=self._blocks(),
-                      index=self.index)]
+                      index=self.index, beside=True)]
         if split:
             made.append(self._total(ends, parts))
         own = tuple(Temporary(group_register(g), self.tile.parts * Ends(self.at(p), c, g).points)
@@ -147,8 +149,7 @@ class _Tiles:
             p.line(self.sums.place())
             p.line(f"const {index} batches = {dim(spread(c.batch))}, steps = "
                    f"({dim(c.depth)} + {t.depth - 1}) / {t.depth};")
-            with p.braces(f"for ({index} tile = block_id(); tile < {t.parts} * batches * down * "
-                          "across; tile += block_count())"):
+            with dealt_tiles(p, f"{t.parts} * batches * down * across", len(c.groups) > 1):
                 p.line(f"const {index} item = tile / (down * across) % batches, "
                        "part = tile / (down * across) / batches;")
                 self.at.unpack("item", c.batch)
