@@ -276,11 +276,11 @@ class Device:
     def times(self, groups: Sequence[Sequence[Step]], stream: int = 0) -> list[float]:
         """The seconds that each group of steps takes on the device, one after the other. All are
         one graph with events between: launches one by one, with Python between them, are slower
-        than small kernels are."""
+        than small kernels are. The first group runs once before, as a graph takes time to begin."""
         for product in self._new([s for group in groups for s in group]):
             self.start(product, stream)
         marks = [self.mark(stream) for _ in range(len(groups) + 1)]
-        steps: list[Step | Mark] = [Mark(marks[0].handle)]
+        steps: list[Step | Mark] = [*(groups[0] if groups else ()), Mark(marks[0].handle)]
         for group, mark in zip(groups, marks[1:]):
             steps += [*group, Mark(mark.handle)]
         replay = self.replay(steps, stream)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,18 +21,25 @@ def numpy_type(dtype: str) -> np.dtype:
 def drawn(spec: Mapping[str, Any]) -> np.ndarray:
     """The array of a spec: ``shape``, ``dtype``, ``seed``, and ``low`` and ``high``. Integer
     arithmetic decides it, so every machine draws the same bits."""
-    n = math.prod(spec["shape"])
+    return _drawn(tuple(spec["shape"]), spec["dtype"], spec["seed"], spec["low"], spec["high"])
+
+
+@lru_cache(maxsize=4)  # other plans of a workload take the same
+def _drawn(shape: tuple[int, ...], dtype: str, seed: int, low: float, high: float) -> np.ndarray:
+    n = math.prod(shape)
     with np.errstate(over="ignore"):
-        x = np.arange(n, dtype=np.uint64) + np.uint64(spec["seed"] * 1_000_003 + 1)
+        x = np.arange(n, dtype=np.uint64) + np.uint64(seed * 1_000_003 + 1)
         x *= np.uint64(0x9E3779B97F4A7C15)
         x ^= x >> np.uint64(30)
         x *= np.uint64(0xBF58476D1CE4E5B9)
         x ^= x >> np.uint64(27)
     unit = (x >> np.uint64(40)).astype(np.float64) / 2.0**24
-    values = spec["low"] + unit * (spec["high"] - spec["low"])
-    if spec["dtype"] in ("i64", "i32", "i8", "u8", "bool"):
+    values = low + unit * (high - low)
+    if dtype in ("i64", "i32", "i8", "u8", "bool"):
         values = np.floor(values)
-    return encoded(values, spec["dtype"]).reshape(spec["shape"])
+    out = encoded(values, dtype).reshape(shape)
+    out.flags.writeable = False
+    return out
 
 
 def encoded(values: np.ndarray, dtype: str) -> np.ndarray:
