@@ -12,16 +12,29 @@ from simt import cases
 from simt.cases import CUDA, METAL
 from simt.simulator import ORDERS, SimulatorError
 from test_cuda_kernels import agree
+from tegg.backends.cuda import nvrtc
+from tegg.backends.cuda.disassembly import disassembler, instructions_of
+from tegg.backends.cuda.emit import cuda_c
+from tegg.backends.cuda.program import prelude
+from tegg.backends.cuda.resources import resources_of
 from tegg.backends.metal.matrices import MatrixSums, MatrixTile
 from tegg.backends.simt.contraction import lower_contraction
 from tegg.backends.simt.sums import Sums
 from tegg.backends.simt.templates import TILES, Tile
 
+from tegg.errors import BackendError
 from tegg.kernel.simt import THREADS, WARP
 from tegg.testing.draw import Draw
 from tegg.testing.kernels import random_inputs
 
 BIG = Tile(*TILES[0])
+
+
+def has_disassembler() -> bool:
+    try:
+        return bool(disassembler())
+    except BackendError:
+        return False
 
 
 def case(record, tile, name="k", kit=CUDA, sizes=None, how=Sums) -> cases.Case:
@@ -77,6 +90,12 @@ def test_operands_are_read_sixteen_bytes_at_a_time(name):
     for number, c in enumerate(found):
         agree(unit, c, number % 3, 4)
         assert loop(c.code.source).count("wide_load_4") == 2 and "sf_load" not in c.code.source
+
+
+def test_what_is_computed_is_read_so_too():
+    """A row's scale beside it, and halves: four of them are eight bytes."""
+    text = loop(case(EDGES["computed"], BIG).code.source)
+    assert text.count("wide_load_4") == 2 and text.count("wide_load_2") == 1 and "_load(" not in text
 
 
 def test_memory_that_is_not_aligned_is_read_in_smaller_words():
@@ -138,6 +157,35 @@ def test_two_blocks_share_a_multiprocessor_where_sums_leave_room():
     assert [re.findall(r"KERNEL\(256, (\d)\) k\(", case(r, BIG).code.source) for r in (PLAIN, doubles)
             ] == [["2"], ["1"]]
     assert "KERNEL(256, 2) k(" in case(doubles, Tile(64, 64, 16)).code.source
+
+
+def machine_code(record):
+    g = Draw()
+    outputs, anchors = record(g)
+    code = lower_contraction(g, outputs, anchors, "k", cuda_c(90), BIG)
+    return nvrtc.find().compile(prelude() + code.source, 90)
+
+
+WHOLE = {spec: one(lambda g, s=spec, x=x, y=y: product(g, g.x(*x), g.x(*y), s, 512, 256))
+         for spec, x, y in (("a,k;k,n;a,n", (512, 1024), (1024, 256)),
+                            ("a,k;n,k;a,n", (512, 1024), (256, 1024)),
+                            ("k,a;k,n;a,n", (1024, 512), (1024, 256)))}
+
+
+@pytest.mark.skipif(nvrtc.find() is None, reason="NVRTC is not installed")
+@pytest.mark.parametrize("spec", WHOLE)
+def test_two_blocks_have_their_registers_and_spill_none(spec):
+    (kernel,) = resources_of(machine_code(WHOLE[spec])[1])
+    assert kernel.registers <= 128 and kernel.spill_stores == kernel.spill_loads == 0
+
+
+@pytest.mark.skipif(nvrtc.find() is None or not has_disassembler(), reason="NVRTC or nvdisasm is not installed")
+@pytest.mark.parametrize("spec", WHOLE)
+def test_machine_code_loads_and_stores_sixteen_bytes(spec):
+    """The first tile and the next ones of both operands; sums are most of all instructions."""
+    (kernel,) = instructions_of(machine_code(WHOLE[spec])[0])
+    assert kernel.loads == {128: 4} and kernel.stores == {128: 16}
+    assert kernel.count < 1000 and kernel.spills == 0
 
 
 # ---- banks of shared memory
