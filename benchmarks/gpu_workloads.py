@@ -99,6 +99,18 @@ WORKLOADS = (
              lambda t, q, k, v: t.nn.functional.scaled_dot_product_attention(
                  q, k, v, is_causal=True), _causal, 5e-3, 4 * 2.0 * 64 * 2048 * 64,
              64 * 2.0 * 2048 * 2048 * 64),
+    Workload("attention_f32", "causal, 4 x 16 heads of 1024 x 64, f32",
+             (((4, 16, 1024, 64), "f32"),) * 3,
+             lambda t, q, k, v: t.scaled_dot_product_attention(q, k, v, is_causal=True),
+             lambda t, q, k, v: t.nn.functional.scaled_dot_product_attention(
+                 q, k, v, is_causal=True), _causal, 2e-5, 4 * 4.0 * 64 * 1024 * 64,
+             64 * 2.0 * 1024 * 1024 * 64),
+    Workload("attention_short", "causal, 8 x 12 heads of 128 x 32, f32",
+             (((8, 12, 128, 32), "f32"),) * 3,
+             lambda t, q, k, v: t.scaled_dot_product_attention(q, k, v, is_causal=True),
+             lambda t, q, k, v: t.nn.functional.scaled_dot_product_attention(
+                 q, k, v, is_causal=True), _causal, 2e-5, 4 * 4.0 * 96 * 128 * 32,
+             96 * 2.0 * 128 * 128 * 32),
     Workload("tiny", "(x+y)*z on 1024 elements: the overhead of a run", (((1024,), "f32"),) * 3,
              lambda t, x, y, z: (x + y) * z, lambda t, x, y, z: (x + y) * z,
              lambda x, y, z: (x + y) * z, 1e-6, 16 * 1024.0),

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from tegg.backends.cuda.mma_forms import MmaTile
 from tegg.backends.cuda.mma_operand import LETTERS, Operand
-from tegg.backends.simt.attention_block import AttentionBlock
+from tegg.backends.simt.attention_block import REDUCED, AttentionBlock
 from tegg.backends.simt.attention_forms import AttentionForms, Blocks
 from tegg.backends.simt.products import below
 
@@ -39,8 +39,9 @@ class AttentionCores(AttentionBlock):
     Where there are fewer rows than warps have, two warps make the same scores, and each weighs half
     of the columns.
 
-    There is one tile of keys and one of values in shared memory: values come while scores are
-    computed, and the next keys while these are weighed.
+    There are two tiles of keys and two of values in shared memory, of which one of each comes while
+    the other is worked on. Where one is computed, or there is no room for two, there is one: values
+    come while scores are computed, and the next keys while these are weighed.
     """
 
     @property
@@ -99,7 +100,14 @@ class AttentionCores(AttentionBlock):
     @property
     def shared(self) -> int:
         q, k, v = self.operands
-        return max(q.bytes, k.bytes + v.bytes)
+        return max(q.bytes, (k.bytes + v.bytes) * (2 if self.twofold else 1))
+
+    @property
+    def twofold(self) -> bool:
+        """Whether there are two tiles of keys, and two of values."""
+        _, k, v = self.operands
+        return (k.source is not None and v.source is not None
+                and 2 * (k.bytes + v.bytes) + REDUCED <= self.at.language.room)
 
     def arrays(self) -> list[str]:
         return [f"__shared__ __align__(16) uint8_t room[{self.shared}];"]
@@ -171,37 +179,66 @@ class AttentionCores(AttentionBlock):
         p, k = self.at.p, self.operands[1]
         with p.braces(""):
             p.line(f"const int64_t last = {end};")
+            if self.twofold:
+                p.line("int turn = 0;")
+                with p.braces(f"if ({first} < last)"):
+                    self._come(first, "0")
+                p.line("copies_commit();")
+                AttentionBlock.over(self, first, "last")
+                return
             with p.braces(f"if ({first} < last)"):
-                self._as(0, first, lambda: (self._start(k), self._arrive(k)))
+                self._as("0", first, lambda: (self._start(k), self._arrive(k)))
             AttentionBlock.over(self, first, "last")
 
     def block(self) -> None:
         p, keys, (_, k, v) = self.at.p, self.blocks.keys, self.operands
+        if self.twofold:
+            p.line("copies_wait(0);")
+            p.line("__syncthreads();")  # all are done with the other two tiles as well
+            with p.braces(f"if (key_from + {keys} < last)"):
+                self._come(f"key_from + {keys}", "(1 - turn)")
+            p.line("copies_commit();")
         p.line(f"float s[{keys // 8}][4] = {{}}, shrink[2];")
+        if self.twofold:
+            both = k.bytes + v.bytes
+            self._as(f"turn * {both}", "key_from", lambda: self._scores(k))
+            self._weigh(keys // 8, "8 * j + lane_id() % 4 * 2 + e % 2")
+            self._as(f"turn * {both} + {k.bytes}", "0", lambda: self._weighted(v), "key_from")
+            p.line("turn = 1 - turn;")
+            return
         if v.source is not None:
-            self._as(k.bytes, "0", lambda: self._start(v))
-        self._as(0, "key_from", lambda: self._scores(k))
+            self._as(f"{k.bytes}", "0", lambda: self._start(v), "key_from")
+        self._as("0", "key_from", lambda: self._scores(k))
         self._weigh(keys // 8, "8 * j + lane_id() % 4 * 2 + e % 2")
-        self._as(k.bytes, "0", lambda: (v.source is None and self._start(v), self._arrive(v)))
+        self._as(f"{k.bytes}", "0", lambda: (v.source is None and self._start(v), self._arrive(v)),
+                 "key_from")
         if k.source is not None:
             with p.braces(f"if (key_from + {keys} < last)"):
-                self._as(0, f"key_from + {keys}", lambda: self._start(k))
-        self._as(k.bytes, "0", lambda: self._weighted(v))
+                self._as("0", f"key_from + {keys}", lambda: self._start(k))
+        self._as(f"{k.bytes}", "0", lambda: self._weighted(v), "key_from")
         with p.braces(f"if (key_from + {keys} < last)"):
-            self._as(0, f"key_from + {keys}", lambda: (
+            self._as("0", f"key_from + {keys}", lambda: (
                 k.source is None and self._start(k), k.source is None and k.put(self.at, "0")))
         p.line("copies_commit();")
         p.line("copies_wait(0);")
         p.line("__syncthreads();")
 
-    def _as(self, offset: int, n_from: str, write: Callable[[], object]) -> None:
-        """Something about an operand that lies at an offset; its places begin at ``n_from``.
-        What lies at 0 are keys."""
-        p, values = self.at.p, offset > 0
+    def _come(self, key: str, turn: str) -> None:
+        """Copies of the keys from one on, and of their values, start."""
+        _, k, v = self.operands
+        both = k.bytes + v.bytes
+        self._as(f"{turn} * {both}", key, lambda: self._start(k))
+        self._as(f"{turn} * {both} + {k.bytes}", "0", lambda: self._start(v), key)
+
+    def _as(self, offset: str, n_from: str, write: Callable[[], object],
+            k_from: str = "0") -> None:
+        """Something about an operand that lies at an offset; its places begin at ``n_from``, the
+        terms at ``k_from``."""
+        p = self.at.p
         with p.braces(""):
             p.line(f"uint16_t *const right = (uint16_t *)(room + {offset}), "
                    "*const right_now = right;")
-            p.line(f"const int64_t n_from = {n_from}, k_from = {'key_from' if values else '0'};")
+            p.line(f"const int64_t n_from = {n_from}, k_from = {k_from};")
             p.line("(void)right, (void)right_now, (void)n_from, (void)k_from;")
             write()
 

@@ -16,7 +16,7 @@ from tegg.kernel.attention_classify import Attention
 from tegg.kernel.domain import spread
 
 
-_REDUCED = 256  # bytes of shared memory in which a block reduces
+REDUCED = 256  # bytes of shared memory in which a block reduces
 
 
 @dataclass(slots=True)
@@ -50,7 +50,7 @@ class AttentionBlock(ABC):
     def refused(self) -> str | None:
         """Why this block cannot be; None where it can."""
         room = self.at.language.room
-        if self.shared + _REDUCED > room:
+        if self.shared + REDUCED > room:
             return (f"scores of {self.depth} terms and values of {self.columns} columns take "
                     f"{self.shared} bytes of shared memory in blocks of {self.blocks.rows} "
                     f"queries; there are {room}")
@@ -148,7 +148,8 @@ class AttentionBlock(ABC):
             if self.partial is not None:
                 p.line(f"const int64_t item = tile / down % {batch}, part = tile / down / {batch};")
             self.at.unpack("tile / down" if self.partial is None else "item", a.second.batch)
-            p.line(f"const int64_t m_from = tile % down * {rows};")
+            # of a causal mask the last rows see most: those blocks take longest, and begin first
+            p.line(f"const int64_t m_from = (down - 1 - tile % down) * {rows};")
             yield
 
     def seen(self) -> None:

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import argparse
 import copy
-import itertools
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -31,12 +29,9 @@ from tegg.backends.cuda.program import prelude
 from tegg.backends.cuda.resources import resources_of
 from tegg.backends.cuda.target import Cuda
 from tegg.backends.cuda.tune.cases import FULL, Sizes
-from tegg.backends.cuda.wgmma_forms import ARCHITECTURE as WGMMA
-from tegg.backends.cuda.wgmma_forms import NAME
 from tegg.dim import evaluate
 from tegg.errors import BackendError, ExtractionError
 from tegg.extract.alternatives import Wanted
-from tegg.extract.cost import Costs
 from tegg.ir import oracle
 from tegg.ir.signature import Signature
 from tegg.runtime.driver import Options, candidate_plans, compile_graph, plan_graph
@@ -45,24 +40,17 @@ from tegg.trace import ArraySpec, trace
 ARCHITECTURES = (80, 90)
 LIMIT = 60 << 20   # bytes of the whole bundle
 KEPT = 50_000      # elements of a result that are compared
-ASSUMED = MappingProxyType({NAME: 0.05})  # of forms with no price, so that they are planned at all
 RUNTIME = ("__init__", "capture", "context", "cublas", "driver", "failures", "libcuda", "nvrtc",
            "replay", "streams")
 Compile = Callable[[str, int], tuple[bytes, str]]
 
 
 class Watching(Cuda):
-    """The target, which notes the templates that it lowers, and leaves some out. assumed: prices of
-    forms that nobody has measured, which are offered for that alone."""
+    """The target, which notes the templates that it lowers, and leaves some out."""
 
-    def __init__(self, architecture: int, without: frozenset[str],
-                 assumed: Mapping[str, float]) -> None:
+    def __init__(self, architecture: int, without: frozenset[str]) -> None:
         super().__init__(architecture)
-        self.without, self.used, self.assumed = without, set[str](), assumed
-
-    def costs(self) -> Costs:
-        costs = super().costs()
-        return replace(costs, templates={**self.assumed, **costs.templates})
+        self.without, self.used = without, set[str]()
 
     def unsupported(self, op: Any, dtype: Any) -> str | None:
         return "it is left out" if op.name in self.without else super().unsupported(op, dtype)
@@ -87,14 +75,13 @@ def as_values(spec: dict[str, Any]) -> np.ndarray:
 class Written:
     """One case, planned for an architecture and written to a folder."""
 
-    def __init__(self, case: Case, architecture: int,
-                 assumed: Mapping[str, float] = MappingProxyType({})) -> None:
-        self.case, self.specs, self.assumed = case, specs_of(case), assumed
+    def __init__(self, case: Case, architecture: int) -> None:
+        self.case, self.specs = case, specs_of(case)
         arrays = [ArraySpec(x.shape, tegg.dtype(x.dtype)) for x in case.inputs]
         self.traced = trace(case.fn, tuple(arrays), dims=case.dims)
         self.graph = self.traced.graph
         self.signature = Signature.of(self.graph)
-        target = Watching(architecture, case.without, assumed)
+        target = Watching(architecture, case.without)
         stack = (tegg.Generic(), *(s() for s in case.stack), tegg.Compiler(name="t", target=target))
         self.options = Options(compilers=stack, cache=False)
         self.plan = plan_graph(self.graph, self.options)
@@ -128,7 +115,7 @@ class Written:
         return {
             "name": self.case.name, "family": self.case.family, "arena": layout.peak,
             "big": self.case.big, "tolerance": self.case.tolerance, "sizes": self.sizes,
-            "templates": sorted(self.used), "assumed": dict(self.assumed),
+            "templates": sorted(self.used),
             "predicted_seconds": plan.seconds, "resources": {},
             "buffers": [{"kind": b.kind, "index": b.index, "bytes": max(1, b.bytes(self.sizes)),
                          "offset": layout.offsets.get(i, 0)} for i, b in enumerate(plan.buffers)],
@@ -201,21 +188,14 @@ class Written:
 
 def candidates(case: Case, architecture: int, most: int = 4) -> Iterator[tuple[str, Written]]:
     """The plan of a case, then others: of workloads the next best by prediction, tiles among them,
-    and of families those without the templates that were chosen before; at last those of forms
-    that have no price before they are measured."""
-    number, cores = itertools.count(), False
-    for made in _priced(case, architecture, most):
-        i = next(number)
+    and of families those without the templates that were chosen before."""
+    for i, made in enumerate(_plans(case, architecture, most)):
         yield case.name + (f"__{i}" if i else ""), made
-        cores |= "CudaMma" in made.used
         if case.family not in ("contractions", "attention", "workloads"):
             return
-    for made in _unpriced(case, architecture, most) if cores else ():
-        yield f"{case.name}__{next(number)}", made
 
 
-def _priced(case: Case, architecture: int, most: int) -> Iterator[Written]:
-    """Plans of forms that the profile has prices of."""
+def _plans(case: Case, architecture: int, most: int) -> Iterator[Written]:
     if case.family == "workloads":
         first = Written(case, architecture)
         yield first
@@ -232,18 +212,6 @@ def _priced(case: Case, architecture: int, most: int) -> Iterator[Written]:
         if not made.used:
             return
         without |= made.used
-
-
-def _unpriced(case: Case, architecture: int, most: int) -> Iterator[Written]:
-    """Plans of products of four warps at once in the place of those of one, each tile of a
-    workload, the best of others; on the architecture that has them."""
-    if architecture != WGMMA:
-        return
-    made = Written(replace(case, without=frozenset({"CudaMma"})), architecture, ASSUMED)
-    if NAME in made.used:
-        yield made
-        if case.family == "workloads":
-            yield from made.others(most)
 
 
 def copied_runtime(folder: Path) -> None:

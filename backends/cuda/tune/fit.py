@@ -19,6 +19,7 @@ from ...tuning.fitting import (
 )
 from .figures import Figures
 
+_WORD = 4.0  # bytes of a load
 LIBRARY = "BlasGemm"  # what rates of cuBLAS begin with
 PLAIN = "CudaTiled"  # the form whose rate is the profile's; others are told against it
 
@@ -33,19 +34,23 @@ def from_figures(shipped: Costs, found: Figures, multiprocessors: int, l2_bytes:
     both = 2.0 / (1.0 / found.to_device + 1.0 / found.to_host)  # as much in as out
     return replace(shipped, name="cuda/measured", threads=multiprocessors, launch=found.launch,
                    loop_rate=0.5 * rate, product_rate=0.6 * rate, levels=levels, copy=found.copy,
-                   copy_rate=both)
+                   copy_rate=both, own_rate=found.shared / multiprocessors)
 
 
 def fitted(base: Costs, timed: Sequence[Timed]) -> Costs:
     """The profile that tells these times best; what none tells of stays as in ``base``.
 
     Events between launches add to each time: as much as they add to a kernel that does nothing.
+    Loops are as fast as their loads come, one for an operation, not as a chain of additions is: what
+    sums products without tiles reads two values for each.
     """
     added = min((max(0.0, t.seconds - base.launch) for t in timed if t.case.small), default=0.0)
     least = 0.1 * base.launch
     mine = [replace(t, seconds=max(least, t.seconds - added)) for t in timed]
     loops = [t for t in mine if not t.case.anchors]
-    return _products(weights(chains(base, loops), loops), [t for t in mine if t.case.anchors])
+    costs = chains(base, loops)
+    costs = replace(costs, loop_rate=min(costs.loop_rate, costs.own_rate / _WORD))
+    return _products(weights(costs, loops), [t for t in mine if t.case.anchors])
 
 
 def _products(costs: Costs, mine: Sequence[Timed]) -> Costs:
