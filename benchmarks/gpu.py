@@ -32,7 +32,7 @@ from tegg.errors import BackendError
 REPEATS = 30
 TOGETHER = 2e-3     # seconds of runs that are timed together
 CEILINGS = "ceilings"
-COMPILED = (("torch.compile", None), ("torch.compile graphs", "reduce-overhead"))
+COMPILED = {"torch.compile": None, "torch.compile graphs": "reduce-overhead"}
 COMPARED = 200_000  # elements of a result that are held against float64
 
 
@@ -95,8 +95,8 @@ def ceilings(device: Device, torch: Any, nbytes: int, repeats: int) -> dict[str,
 
 def as_torch(torch: Any, array: np.ndarray, dtype: str) -> Any:
     if dtype == "bf16":
-        return torch.from_numpy(array.view(np.int16)).cuda().view(torch.bfloat16)
-    return torch.from_numpy(array).cuda()
+        return torch.tensor(array.view(np.int16)).cuda().view(torch.bfloat16)
+    return torch.tensor(array).cuda()
 
 
 def measured(device: Device, w: Workload, at: Mapping[str, Path], torch: Any,
@@ -129,7 +129,8 @@ def others(torch: Any, options: argparse.Namespace, f: Callable[..., Any],
     repeats = options.repeats
     with torch.no_grad():
         out: dict[str, Any] = {"torch eager": torch_seconds(torch, lambda: f(*given), repeats)}
-        for name, mode in () if options.eager else COMPILED:
+        for name in filter(None, options.compiled.split(",")):
+            mode = COMPILED[name]
             try:
                 torch.compiler.reset()
                 made = torch.compile(f, mode=mode)
@@ -223,7 +224,8 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--json", type=Path, default=Path("results.json"))
     parser.add_argument("--only", default="", help="workloads whose names contain this")
     parser.add_argument("--no-reference", action="store_true", help="times alone")
-    parser.add_argument("--eager", action="store_true", help="beside PyTorch as it is alone")
+    parser.add_argument("--compiled", default=",".join(COMPILED),
+                        help="ways in which PyTorch compiles, of " + ", ".join(COMPILED))
     parser.add_argument("--copy-bytes", type=int, default=1 << 29)
     parser.add_argument("--repeats", type=int, default=REPEATS, help="runs that are timed")
     parser.add_argument("--seconds", type=float, default=600.0, help="that one workload may take")
@@ -246,7 +248,7 @@ def main() -> int:
         return serve(work(device, at, options))
     dtypes, seen, top = wanted(at, options.only), [], dict[str, float]()
     given = ["--copy-bytes", str(options.copy_bytes), "--repeats", str(options.repeats),
-             *["--no-reference"] * options.no_reference, *["--eager"] * options.eager]
+             *["--no-reference"] * options.no_reference, "--compiled", options.compiled]
     names = (CEILINGS, *dtypes)
     for name, row in zip(names, rows(Path(__file__), given, names, options.seconds)):
         if name == CEILINGS:
@@ -257,8 +259,8 @@ def main() -> int:
         row["name"] = name.removeprefix("bench_")
         seen.append(judged(row, top, dtypes[name]) if "tegg" in row else row)
         print(shown(row), flush=True)
-    options.json.write_text(json.dumps({"device": device.name, "driver": device.version,
-                                        "ceilings": top, "workloads": seen}, indent=1))
+        options.json.write_text(json.dumps({"device": device.name, "driver": device.version,
+                                            "ceilings": top, "workloads": seen}, indent=1))
     right = top and all(r.get("ok", True) and all(c["ok"] for c in r.get("candidates", ()))
                         for r in seen)
     return 0 if right else 1

@@ -37,6 +37,7 @@ from workloads import SUITE, write_inputs
 
 HERE = Path(__file__).resolve().parent
 
+_NOBODY = "none"
 _SETTLE = 0.05  # seconds that threads of others have to stop
 _NEAR = 1.2     # times the fastest's median: closer than that, few rounds do not tell
 _COMPILED = ("tegg", "torch.compile")  # whose first calls are compared
@@ -48,7 +49,7 @@ class Peer:
     def __init__(self, name: str, threads: int, log) -> None:
         cls = find(name)
         self.name = cls.name
-        pin = ["taskset", "-c", "0"] if threads == 1 else []
+        pin = ["taskset", "-c", str(min(os.sched_getaffinity(0)))] if threads == 1 else []
         self.process = subprocess.Popen(
             [*pin, sys.executable, str(HERE / "worker.py"), name, str(threads)],
             env=os.environ | cls.environment(threads), stdin=subprocess.PIPE,
@@ -98,11 +99,12 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
                    help="further rounds of those whose medians are near the fastest's")
     p.add_argument("--firsts", type=int, default=3, help="processes whose first calls are timed")
     p.add_argument("--weigh", default="", help="of which others peak memory is measured; default:"
-                                               " all")
+                                               " all; none: of nobody")
     p.add_argument("--budget", type=float, default=0.15, help="seconds per contender and round")
     p.add_argument("--json", type=Path, default=None, help="default: results/peers.json")
     args = p.parse_args(argv)
-    for option, known in (("peers", CONTENDERS), ("weigh", CONTENDERS), ("only", SUITE)):
+    weighed = [*CONTENDERS, _NOBODY]
+    for option, known in (("peers", CONTENDERS), ("weigh", weighed), ("only", SUITE)):
         names = [n for n in getattr(args, option).split(",") if n]
         unknown = [n for n in names if n not in known and ".py:" not in n]
         if unknown:
@@ -237,7 +239,8 @@ def main() -> int:
             write_inputs(Path(folder), n)
         counts = [int(n) for n in args.threads.split(",")]
         for threads in counts:
-            rows, facts = one_run(args, threads, names, Path(folder), threads == max(counts))
+            weigh = threads == max(counts) and args.weigh != _NOBODY
+            rows, facts = one_run(args, threads, names, Path(folder), weigh)
             record["runs"].append(facts | {"load": os.getloadavg()[0],
                                            "rows": [r.record() for r in rows]})
             print(table(rows, f"{record['machine']}, {threads} thread(s)"), flush=True)
