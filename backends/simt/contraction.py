@@ -23,6 +23,7 @@ from tegg.kernel.domain import spread
 from tegg.kernel.simt import THREADS
 
 _TWICE = 256  # bytes of a thread's sums of which two blocks find room
+_ARRAYS = 6   # and arrays that both operands are computed from: a norm's
 
 
 def lower_contraction(graph: Graph, outputs: Sequence[Node], anchors: Sequence[Node], name: str,
@@ -113,12 +114,12 @@ class _Kernel:
                                       for t in g.terms].index(term)
 
     def _blocks(self) -> int:
-        """Blocks that a multiprocessor shall hold: two, where a thread's sums leave room for that,
-        so that one multiplies while the other waits."""
-        a, b = self.tile.mine
-        sums = max(a * b * len(g.terms) * group_register(g).itemsize
-                   for g in self.contraction.groups)
-        return 2 if sums <= _TWICE else 1
+        """Blocks that a multiprocessor shall hold: two, so that one multiplies while the other
+        waits, where a thread's sums, and what it computes meanwhile, leave room for that."""
+        groups, (a, b) = self.contraction.groups, self.tile.mine
+        sums = max(a * b * len(g.terms) * group_register(g).itemsize for g in groups)
+        arrays = max(len(loads([t.a, t.b])) for g in groups for t in g.terms)
+        return 2 if sums <= _TWICE and arrays <= _ARRAYS else 1
 
     def _tiles(self) -> tuple[tuple[Dim, int], ...]:
         """At least a block for each tile: of symbolic sizes, the tiles at the edges count whole."""
@@ -177,9 +178,10 @@ class _Tiles:
             self._fetch(operands, "first")
             self._put(operands, "0")
         p.line(barrier)
-        with p.braces(f"for ({index} step = first; step < end; step++)"):
-            if two:
-                p.line("const int now = (int)(step - first) & 1;")
+        if two:
+            p.line("int now = 0;")
+        more = ", now = 1 - now" if two else ""
+        with p.braces(f"for ({index} step = first; step < end; step++{more})"):
             self._fetch(operands, "step + 1")
             for line in self.sums.multiply(term.anchor):
                 p.line(line)
