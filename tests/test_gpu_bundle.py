@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -264,14 +265,16 @@ def test_errors_are_against_the_largest(maker):
     assert list(arrays.places(10, 20)) == list(range(10)) and len(arrays.places(1000, 20)) == 20
 
 
-def test_forms_without_a_price_are_candidates(maker):
-    """Products of four warps are planned beside those of one, where the device has them."""
+def test_other_forms_are_candidates(maker):
+    """Each plan leaves out the templates of those before; products of four warps where the device has
+    them."""
     import cases
     case = cases.Case("product", "contractions", lambda x, w: x @ w,
                       (cases.Input((80, 96), "f16"), cases.Input((96, 80), "f16")))
     for architecture in (80, 90):
         found = list(maker.candidates(case, architecture))
         assert [n for n, _ in found] == ["product", *(f"product__{i + 1}" for i in range(len(found) - 1))]
-        assert "CudaMma" in found[0][1].used and not found[0][1].assumed
-        last = found[-1][1]
-        assert ("CudaWgmma" in last.used) == (architecture == 90) == bool(last.assumed)
+        used = [made.used for _, made in found]
+        assert all(not a & b for a, b in combinations(used, 2))
+        assert set().union(*used) - {"CudaWgmma"} == {"CudaMma", "CudaTiled"}
+        assert ("CudaWgmma" in set().union(*used)) == (architecture == 90)

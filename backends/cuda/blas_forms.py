@@ -24,7 +24,7 @@ _TILES = ((128, 128), (128, 64), (64, 64), (32, 32))  # about what the library h
 _READ = 8.0       # multiply-adds that reading an element of a tile's sides takes as long as
 _FEW = 16         # rows or columns up to which a product is one of few, and tiles of a deep one
 _DEEP = 512       # terms of a sum that a part of the depth has at least
-_MOST_PARTS = 16
+_MOST_PARTS = 64
 
 
 def _executes(own: tuple, e: Extents) -> Execution:

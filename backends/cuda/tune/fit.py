@@ -41,8 +41,8 @@ def fitted(base: Costs, timed: Sequence[Timed]) -> Costs:
     """The profile that tells these times best; what none tells of stays as in ``base``.
 
     Events between launches add to each time: as much as they add to a kernel that does nothing.
-    Loops are as fast as their loads come, one for an operation, not as a chain of additions is: what
-    sums products without tiles reads two values for each.
+    Loops are as fast as their loads come, one for an operation, not as a chain of additions is:
+    what sums products without tiles reads two values for each.
     """
     added = min((max(0.0, t.seconds - base.launch) for t in timed if t.case.small), default=0.0)
     least = 0.1 * base.launch
@@ -62,7 +62,7 @@ def _products(costs: Costs, mine: Sequence[Timed]) -> Costs:
     narrow = ("f32", "f16", "bf16")  # all of which sum float32
     for name in sorted({t.case.of for t in mine} - {PLAIN}):
         costs = _rated(costs, [t for t in mine if t.case.of == name
-                               and t.case.dtype.name in narrow], name)
+                               and t.case.dtype.name in narrow and not _as_halves(t)], name)
     ratios = dict(costs.product_dtypes)
     wide = [t for t in mine if t.case.dtype.name not in narrow]
     ours = [t for t in wide if not t.case.of.startswith(LIBRARY)]
@@ -72,6 +72,13 @@ def _products(costs: Costs, mine: Sequence[Timed]) -> Costs:
     for name in sorted({t.case.of for t in wide} - {t.case.of for t in ours}):
         costs = _rated(costs, [t for t in wide if t.case.of == name], name)
     return costs
+
+
+def _as_halves(t: Timed) -> bool:
+    """Whether the library multiplies halves as they are: by the form that is named after them, and
+    by those of float32, whose price is of operands of float32."""
+    return (t.case.of.startswith((f"{LIBRARY} f32", f"{LIBRARY} tf32"))
+            and t.case.dtype.itemsize == 2)
 
 
 def _rated(costs: Costs, timed: Sequence[Timed], name: str) -> Costs:
