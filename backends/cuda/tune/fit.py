@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
+from tegg.dtype import dtype as as_dtype
 from tegg.extract.cost import Costs
 
 from ...tuning.fitting import (
@@ -48,9 +50,16 @@ def fitted(base: Costs, timed: Sequence[Timed]) -> Costs:
     least = 0.1 * base.launch
     mine = [replace(t, seconds=max(least, t.seconds - added)) for t in timed]
     loops = [t for t in mine if not t.case.anchors]
-    costs = chains(base, loops)
-    costs = replace(costs, loop_rate=min(costs.loop_rate, costs.own_rate / _WORD))
+    costs = _as_loads_come(chains(base, loops), {t.case.of for t in loops if t.case.steps})
     return _products(weights(costs, loops), [t for t in mine if t.case.anchors])
+
+
+def _as_loads_come(costs: Costs, timed: AbstractSet[str]) -> Costs:
+    """Rates of loops that are no higher than those of loads, of each dtype that was timed."""
+    rate = min(costs.loop_rate, costs.own_rate / _WORD)
+    dtypes = {d: max(as_dtype(d).itemsize / _WORD, v * rate / costs.loop_rate) if d in timed else v
+              for d, v in costs.loop_dtypes.items()}
+    return replace(costs, loop_rate=rate, loop_dtypes=dtypes)
 
 
 def _products(costs: Costs, mine: Sequence[Timed]) -> Costs:
