@@ -73,8 +73,9 @@ def library_times(device: Device, wanted: Sequence[Mapping[str, Any]],
             for side, nbytes in about["bytes"].items():
                 if (side, nbytes) not in held:
                     held[side, nbytes] = device.allocate(nbytes)
-                    zeros = np.zeros(nbytes, np.uint8)
-                    device.upload(held[side, nbytes].address, zeros.ctypes.data, nbytes)
+                    # of any float a small number; zeros would be multiplied with less power
+                    some = np.random.default_rng(0).integers(0x30, 0x3c, nbytes, np.uint8)
+                    device.upload(held[side, nbytes].address, some.ctypes.data, nbytes)
                     device.wait(0)
                 at = about[side]["address"] + held[side, nbytes].address
                 sides[side] = cublas.Side(**{**about[side], "address": at})
