@@ -2,7 +2,9 @@
 
 import ctypes
 import math
+import re
 from dataclasses import replace
+from importlib.resources import files
 
 import ml_dtypes
 import numpy as np
@@ -286,3 +288,12 @@ def test_halves_are_rounded_to_nearest_even(run, letter, half):
         assert (np.isnan(got) == np.isnan(x)).all()
     exact = kept.astype(half).astype(np.float32)
     assert ((exact == kept) | np.isnan(kept)).all()
+
+
+def test_constants_of_floats_are_floats():
+    """GCC takes no NaN of double for a vector of floats, from 13 on; older ones and clang do."""
+    text = files("tegg.backends.cpu").joinpath("vecmath.h").read_text(encoding="utf-8")
+    numbers = re.findall(r"M_SPLAT\(vf, (-?[0-9][^,)]*)\)", text)
+    assert len(numbers) > 20 and all(n.endswith("f") for n in numbers)
+    (special,) = re.findall(r"LOG_SPECIAL\(vf, .*", text)
+    assert "__builtin_inff()" in special and "__builtin_nanf(" in special
