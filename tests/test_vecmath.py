@@ -294,6 +294,6 @@ def test_constants_of_floats_are_floats():
     """GCC takes no NaN of double for a vector of floats, from 13 on; older ones and clang do."""
     text = files("tegg.backends.cpu").joinpath("vecmath.h").read_text(encoding="utf-8")
     numbers = re.findall(r"M_SPLAT\(vf, (-?[0-9][^,)]*)\)", text)
-    assert len(numbers) > 20 and all(n.endswith("f") for n in numbers)
+    assert len(numbers) >= 20 and all(n.endswith("f") for n in numbers)
     (special,) = re.findall(r"LOG_SPECIAL\(vf, .*", text)
     assert "__builtin_inff()" in special and "__builtin_nanf(" in special
