@@ -18,6 +18,7 @@ from test_cuda_kernels import agree
 from tegg.backends.cuda.emit import CudaC
 from tegg.backends.cuda.mma import lower_mma
 from tegg.backends.cuda.mma_forms import _HALF, _LARGE, _WHOLE, MmaTile, mma_tiles
+from tegg.backends.cuda.target import Cuda
 
 from tegg.dtype import f32
 from tegg.errors import LoweringError
@@ -107,12 +108,20 @@ def test_symbolic_sizes():
             agree(unit, c, number % 3, 8000)
 
 
+class Cheap(Cuda):
+    """A device on which tensor cores are worth it for small products too."""
+
+    def costs(self):
+        found = super().costs()
+        return replace(found, templates={**found.templates, "CudaMma": 0.01})
+
+
 def compiled_text(dtype: str, *compilers) -> str:
     """The source of a product, over the stand-in for a GPU of compute capability 9.0."""
     x, w = (np.random.default_rng(0).standard_normal(s).astype(dtype) for s in ((48, 64), (64, 96)))
     with fake_driver.installed():
         f = tegg.compile(lambda x, w: tegg.exp2(x) @ (w * 2), tegg.Generic(), *compilers,
-                         device="cuda", cache=False)
+                         tegg.Compiler(name="t", target=Cheap(90)), cache=False)
         out = f(x, w)
         want = np.exp2(x.astype(np.float64)) @ (2 * w.astype(np.float64))
         assert np.max(np.abs(out - want)) < 2e-2 * np.max(np.abs(want))

@@ -98,5 +98,6 @@ def test_products_of_a_model_are_on_tensor_cores(architecture):
     made = Written(minilm(1, 100, half=True), architecture)
     products = [(c.label, made.plan.kernels[c.kernel].source) for c in made.plan.run
                 if "Cuda" in c.label and "CudaRows" not in c.label]
-    assert len(products) >= 5 and all("mma_h(" in source for _, source in products), products
+    assert len(products) >= 5 and all("mma_h(" in source or "wgmma_h_" in source
+                                      for _, source in products), products
     assert any("CudaAttention" in label for label, _ in products)
