@@ -6,7 +6,9 @@ JOBS   ?= 2
 
 .DEFAULT_GOAL := help
 BUNDLE ?= build/gpu
-.PHONY: help run test test-long bench bench-peers metal pycuda-wheel cuda-report gpu-bundle gpu lint clean
+GPU_TESTS = $(patsubst %,tests/test_%.py,gpu cuda_kernels cuda_contraction cuda_mma cuda_wgmma \
+  cuda_attention keeping simt_kept simt_rows simt_wide simt_scatter simt_indices simt_tiles simt_turned)
+.PHONY: help run test test-gpu test-long bench bench-peers metal pycuda-wheel cuda-report gpu-bundle gpu lint clean
 
 help:            ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +47,9 @@ gpu:             ## run build/gpu on this machine's GPU: results, then times
 	@test -f $(BUNDLE)/run.py || { \
 	  echo "$(BUNDLE) is not there; run make gpu-bundle first, on any machine"; exit 1; }
 	$(PYTHON) $(BUNDLE)
+
+test-gpu: $(VENV)/.dev  ## the tests of CUDA whose kernels can run on this machine's GPU, there
+	$(BIN)/python -m pytest -n $(JOBS) --gpu $(GPU_TESTS)
 
 lint: $(VENV)/.dev  ## ruff, and mypy on the package
 	$(BIN)/ruff check .

@@ -51,6 +51,18 @@ _R, _C = 16384, 2048
 _ROWS = 4.0 * _R * _C
 
 
+def _attention(name: str, batch: int, heads: int, length: int, size: int, dtype: str,
+               tolerance: float) -> Workload:
+    shape, all_heads = (batch, heads, length, size), batch * heads
+    return Workload(name, f"causal, {batch} x {heads} heads of {length} x {size}, {dtype}",
+                    ((shape, dtype),) * 3,
+                    lambda t, q, k, v: t.scaled_dot_product_attention(q, k, v, is_causal=True),
+                    lambda t, q, k, v: t.nn.functional.scaled_dot_product_attention(
+                        q, k, v, is_causal=True), _causal, tolerance,
+                    4.0 * (4 if dtype == "f32" else 2) * all_heads * length * size,
+                    2.0 * all_heads * length**2 * size)
+
+
 def _product(name: str, m: int, n: int, k: int, dtype: str, tolerance: float) -> Workload:
     size = 4 if dtype == "f32" else 2
     return Workload(name, f"{m} x {k} @ {k} x {n}, {dtype}", (((m, k), dtype), ((k, n), dtype)),
@@ -93,24 +105,9 @@ WORKLOADS = (
              lambda t, x, a, b: t.nn.functional.gelu(x @ a, approximate="tanh") @ b,
              lambda x, a, b: _gelu(x @ a) @ b, 5e-3, 2.0 * (2 * 512 * 1024 + 2 * 4096 * 1024),
              2.0 * 2 * 512 * 1024 * 4096),
-    Workload("attention_f16", "causal, 4 x 16 heads of 2048 x 64, f16",
-             (((4, 16, 2048, 64), "f16"),) * 3,
-             lambda t, q, k, v: t.scaled_dot_product_attention(q, k, v, is_causal=True),
-             lambda t, q, k, v: t.nn.functional.scaled_dot_product_attention(
-                 q, k, v, is_causal=True), _causal, 5e-3, 4 * 2.0 * 64 * 2048 * 64,
-             64 * 2.0 * 2048 * 2048 * 64),
-    Workload("attention_f32", "causal, 4 x 16 heads of 1024 x 64, f32",
-             (((4, 16, 1024, 64), "f32"),) * 3,
-             lambda t, q, k, v: t.scaled_dot_product_attention(q, k, v, is_causal=True),
-             lambda t, q, k, v: t.nn.functional.scaled_dot_product_attention(
-                 q, k, v, is_causal=True), _causal, 2e-5, 4 * 4.0 * 64 * 1024 * 64,
-             64 * 2.0 * 1024 * 1024 * 64),
-    Workload("attention_short", "causal, 8 x 12 heads of 128 x 32, f32",
-             (((8, 12, 128, 32), "f32"),) * 3,
-             lambda t, q, k, v: t.scaled_dot_product_attention(q, k, v, is_causal=True),
-             lambda t, q, k, v: t.nn.functional.scaled_dot_product_attention(
-                 q, k, v, is_causal=True), _causal, 2e-5, 4 * 4.0 * 96 * 128 * 32,
-             96 * 2.0 * 128 * 128 * 32),
+    _attention("attention_f16", 4, 16, 2048, 64, "f16", 5e-3),
+    _attention("attention_f32", 4, 16, 1024, 64, "f32", 2e-5),
+    _attention("attention_short", 8, 12, 128, 32, "f32", 2e-5),
     Workload("tiny", "(x+y)*z on 1024 elements: the overhead of a run", (((1024,), "f32"),) * 3,
              lambda t, x, y, z: (x + y) * z, lambda t, x, y, z: (x + y) * z,
              lambda x, y, z: (x + y) * z, 1e-6, 16 * 1024.0),

@@ -12,21 +12,17 @@ import tegg
 from profiles import LONG
 from simt import on_gpu
 from tegg.backends import cuda
-from tegg.backends.cuda import cublas, driver, nvrtc
-from tegg.backends.cuda.blas_forms import blas_row
+from tegg.backends.cuda import driver, nvrtc
 from tegg.backends.cuda.target import Cuda
-from test_cuda_blas import FORMS
+from test_cuda_blas import check_forms
 from test_runtime import arrays, chain
+from test_simulated import layer, layer_arguments
 
-from tegg.dtype import DTYPES, bf16, f64
+from tegg.dtype import DTYPES
 from tegg.errors import BackendError
-from tegg.ir.classes import Fragment
-from tegg.ir.oracle import evaluate
 from tegg.rewrite.compiler import Compiler, Generic, stack
 from tegg.runtime.driver import Options, compile_graph
 from tegg.testing.backend import BackendReport, check_programs, check_views
-from tegg.testing.draw import Draw
-from tegg.testing.kernels import Kernels
 from tegg.testing.rows import check_drawn, check_elementwise
 
 pytestmark = pytest.mark.skipif("not config.getoption('--gpu')", reason="runs with --gpu alone")
@@ -81,16 +77,9 @@ def test_views(seed):
 
 
 # ---- the runtime
-def layer(ids, table, w, b, gain):
-    x = table[ids]
-    h = (x - x.mean(-1, keepdim=True)) / (x.var(-1, keepdim=True) + 1e-5).sqrt() * gain
-    a = ((h @ w) @ (h @ w.T).T * 0.125).softmax(-1) @ h
-    return (a @ w + b).gelu() + x, a.sum(0), a.argmax(-1)
-
-
 @pytest.mark.parametrize("options", ({}, {"graph": False}, {"blas": True}), ids=str)
 def test_layers(options):
-    args = (RNG.integers(0, 40, 37), floats(40, 48), floats(48, 48) * 0.1, floats(48), floats(48))
+    args = layer_arguments()
     f = tegg.compile(layer, tegg.Generic(), tegg.Cuda(**options))
     for _ in range(3):
         for a, b in zip(f(*args), tegg.compile(layer)(*args)):
@@ -195,24 +184,7 @@ def test_kernels_of_more_than_two_to_the_31_elements():
 
 # ---- libraries
 def test_every_way_that_matrices_lie_by_cublas():
-    t, cases = Cuda(driver.open_device().architecture, blas=True), []
-    for name, build in FORMS.items():
-        g = Draw()
-        out = build(g)
-        anchor = next(n for n in g.reachable([out]) if n.op.name == "Contract")
-        g.table = {**g.table, "BlasGemm": blas_row()}
-        made = g.op("BlasGemm", *anchor.args, *anchor.attrs, "f64" if anchor.dtype is f64 else "f32")
-        new = made if out is anchor else g.op(out.op.name, made, *out.attrs)
-        cases.append((name, out, Fragment(g, (new,), (made,))))
-    inputs = [{i: RNG.standard_normal(tuple(s.shape)).astype(s.dtype.numpy)
-               for i, s in enumerate(f.graph.inputs)} for _, _, f in cases]
-    for (name, out, _), given, (got,) in zip(cases, inputs,
-                                             Kernels(t, [f for _, _, f in cases]).run(inputs)):
-        (want,) = evaluate([out], given)
-        tolerance = 1e-2 if out.dtype is bf16 else 1e-5
-        np.testing.assert_allclose(got.astype(np.float64), want.astype(np.float64), tolerance,
-                                   tolerance, err_msg=name)
-    assert cublas.library() is not None
+    check_forms(Cuda(driver.open_device().architecture, blas=True))
 
 
 def test_arrays_of_pytorch():

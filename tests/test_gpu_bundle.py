@@ -216,7 +216,29 @@ def test_a_profile_of_what_was_measured_there(run, bundle, maker, tmp_path):
     made.write(tmp_path / "sm.toml")
     again = read_profile(tmp_path / "sm.toml", "cuda", "Simulated GPU, sm_90")
     assert again.costs.name == "cuda/measured" and again.costs.ops["Exp2"] > 0
+    told = prices.choices(found, again.costs, PRICES)
+    assert told and all(ratio >= 1 for ratio in told.values())
     assert again.figures["memory"] == pytest.approx(found["figures"]["memory"], rel=1e-5)
+
+
+def test_choices_are_told_by_times(maker):
+    """Of the forms of one product that which costs choose, over the fastest; events add nothing."""
+    import prices
+    from tegg.backends.cuda.target import Cuda
+    from tegg.backends.cuda.tune.cases import cases
+    costs = Cuda(90).costs()
+    made = cases(Cuda(90, model="x", blas=True, wgmma=True), PRICES)
+    added = 1e-3
+    found = {"architecture": 90, "device": "x", "multiprocessors": costs.threads, "cases": [
+        [c.name, c.seconds(costs, costs.threads) + added] for c in made]}
+    small = next(i for i, c in enumerate(made) if c.small)
+    found["cases"][small][1] = costs.launch + added
+    told = prices.choices(found, costs, PRICES)
+    assert told and all(ratio == pytest.approx(1) for ratio in told.values())
+    (product, *_) = told
+    fast = min((s, n) for n, s in found["cases"] if n.endswith(product) and not n.startswith("Blas"))
+    found["cases"] = [[n, s + (s - added) * (n == fast[1])] for n, s in found["cases"]]
+    assert prices.choices(found, costs, PRICES)[product] > 1.0
 
 
 def test_what_is_written_of_a_program(bundle):

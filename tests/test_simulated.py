@@ -107,16 +107,21 @@ def floats(*shape):
     return RNG.standard_normal(shape).astype(np.float32)
 
 
+def layer(ids, table, w, b, gain):
+    x = table[ids]
+    h = (x - x.mean(-1, keepdim=True)) / (x.var(-1, keepdim=True) + 1e-5).sqrt() * gain
+    q, k, v = h @ w, h @ w.T, h
+    a = ((q @ k.T) * 0.125).softmax(-1) @ v
+    return (a @ w + b).gelu() + x, a.sum(0), a.argmax(-1)
+
+
+def layer_arguments():
+    return RNG.integers(0, 40, 37), floats(40, 48), floats(48, 48) * 0.1, floats(48), floats(48)
+
+
 def test_layers_of_a_transformer(gpu):
     """Norms, products with bias and gelu, attention, softmax, an embedding: as on the CPU."""
-    def layer(ids, table, w, b, gain):
-        x = table[ids]
-        h = (x - x.mean(-1, keepdim=True)) / (x.var(-1, keepdim=True) + 1e-5).sqrt() * gain
-        q, k, v = h @ w, h @ w.T, h
-        a = ((q @ k.T) * 0.125).softmax(-1) @ v
-        return (a @ w + b).gelu() + x, a.sum(0), a.argmax(-1)
-
-    args = (RNG.integers(0, 40, 37), floats(40, 48), floats(48, 48) * 0.1, floats(48), floats(48))
+    args = layer_arguments()
     want = tegg.compile(layer)(*args)
     f = tegg.compile(layer, device=gpu.name)
     for a, b in zip(f(*args), want):

@@ -181,35 +181,23 @@ class AttentionCores(AttentionBlock):
             p.line(f"const int64_t last = {end};")
             if self.twofold:
                 p.line("int turn = 0;")
-                with p.braces(f"if ({first} < last)"):
-                    self._come(first, "0")
-                p.line("copies_commit();")
-                AttentionBlock.over(self, first, "last")
-                return
             with p.braces(f"if ({first} < last)"):
-                self._as("0", first, lambda: (self._start(k), self._arrive(k)))
+                if self.twofold:
+                    self._come(first, "0")
+                    p.line("copies_commit();")
+                else:
+                    self._as("0", first, lambda: (self._start(k), self._arrive(k)))
             AttentionBlock.over(self, first, "last")
 
     def block(self) -> None:
         p, keys, (_, k, v) = self.at.p, self.blocks.keys, self.operands
         if self.twofold:
-            p.line("copies_wait(0);")
-            p.line("__syncthreads();")  # all are done with the other two tiles as well
-            with p.braces(f"if (key_from + {keys} < last)"):
-                self._come(f"key_from + {keys}", "(1 - turn)")
-            p.line("copies_commit();")
+            return self._one_of_two()
         p.line(f"float s[{keys // 8}][4] = {{}}, shrink[2];")
-        if self.twofold:
-            both = k.bytes + v.bytes
-            self._as(f"turn * {both}", "key_from", lambda: self._scores(k))
-            self._weigh(keys // 8, "8 * j + lane_id() % 4 * 2 + e % 2")
-            self._as(f"turn * {both} + {k.bytes}", "0", lambda: self._weighted(v), "key_from")
-            p.line("turn = 1 - turn;")
-            return
         if v.source is not None:
             self._as(f"{k.bytes}", "0", lambda: self._start(v), "key_from")
         self._as("0", "key_from", lambda: self._scores(k))
-        self._weigh(keys // 8, "8 * j + lane_id() % 4 * 2 + e % 2")
+        self._weigh()
         self._as(f"{k.bytes}", "0", lambda: (v.source is None and self._start(v), self._arrive(v)),
                  "key_from")
         if k.source is not None:
@@ -223,12 +211,27 @@ class AttentionCores(AttentionBlock):
         p.line("copies_wait(0);")
         p.line("__syncthreads();")
 
+    def _one_of_two(self) -> None:
+        """The keys from ``key_from`` on, while the next come to the other tiles."""
+        p, keys, (_, k, v) = self.at.p, self.blocks.keys, self.operands
+        here = f"turn * {k.bytes + v.bytes}"
+        p.line("copies_wait(0);")
+        p.line("__syncthreads();")  # all are done with the other tiles as well
+        with p.braces(f"if (key_from + {keys} < last)"):
+            self._come(f"key_from + {keys}", "(1 - turn)")
+        p.line("copies_commit();")
+        p.line(f"float s[{keys // 8}][4] = {{}}, shrink[2];")
+        self._as(here, "key_from", lambda: self._scores(k))
+        self._weigh()
+        self._as(f"{here} + {k.bytes}", "0", lambda: self._weighted(v), "key_from")
+        p.line("turn = 1 - turn;")
+
     def _come(self, key: str, turn: str) -> None:
         """Copies of the keys from one on, and of their values, start."""
         _, k, v = self.operands
-        both = k.bytes + v.bytes
-        self._as(f"{turn} * {both}", key, lambda: self._start(k))
-        self._as(f"{turn} * {both} + {k.bytes}", "0", lambda: self._start(v), key)
+        there = f"{turn} * {k.bytes + v.bytes}"
+        self._as(there, key, lambda: self._start(k))
+        self._as(f"{there} + {k.bytes}", "0", lambda: self._start(v), key)
 
     def _as(self, offset: str, n_from: str, write: Callable[[], object],
             k_from: str = "0") -> None:
@@ -270,41 +273,41 @@ class AttentionCores(AttentionBlock):
                    f"mma_{letter}(sums[j], x, {v.fragment('j')});")
 
     # ---- rows of weights
-    def _weigh(self, count: int, key: str) -> None:
+    def _weigh(self) -> None:
         """Scores, and weights below the highest score so far; a row is four lanes'."""
-        p = self.at.p
+        p, count = self.at.p, self.blocks.keys // 8
         p.line("UNROLL")
         with p.braces("for (int i = 0; i < 2; i++)"):
             p.line("float top = -__builtin_inff(), more = 0;")
             if len(below([self.a.scores])) <= _PLAIN:
                 # most blocks are seen whole: no comparison for each score
                 with p.braces(f"if (from[i] <= key_from && key_from + {8 * count} <= to[i])"):
-                    self._scored(count, key, seen=True)
+                    self._scored(seen=True)
                 with p.braces("else"):
-                    self._scored(count, key)
+                    self._scored()
             else:
-                self._scored(count, key)
-            with self._each(count):
+                self._scored()
+            with self._each():
                 p.line("top = sf_max(top, s[j][e]);")
             self.raised(4)
-            with self._each(count):
+            with self._each():
                 p.line(f"s[j][e] = {self.weight('s[j][e]')};")
                 p.line("more += s[j][e];")
             self.moved(4)
 
-    def _scored(self, count: int, key: str, seen: bool = False) -> None:
-        with self._each(count):
+    def _scored(self, seen: bool = False) -> None:
+        with self._each():
             self.at.p.line(f"const int64_t at_m = m_from + {self.row('i')}, "
-                           f"at_key = key_from + {key};")
+                           "at_key = key_from + 8 * j + lane_id() % 4 * 2 + e % 2;")
             self.at.p.line("(void)at_m, (void)at_key;")
             self.score("s[j][e]", seen)
 
     @contextmanager
-    def _each(self, count: int) -> Iterator[None]:
+    def _each(self) -> Iterator[None]:
         """Every score of row ``i`` that a thread has."""
         p = self.at.p
         p.line("UNROLL")
-        p.line(f"for (int j = 0; j < {count}; j++)")
+        p.line(f"for (int j = 0; j < {self.blocks.keys // 8}; j++)")
         p.line("UNROLL")
         with p.braces("for (int e = 2 * i; e < 2 * i + 2; e++)"):
             yield

@@ -29,7 +29,6 @@ _WHOLE = ((128, 128, 16, 2), (64, 64, 16, 3), (32, 64, 16, 4), (16, 128, 16, 3))
 _LEAST = {"f16": 75, "bf16": 80, "tf32": 80}  # the architecture that multiplies a kind
 _READ = 40.0        # multiply-adds that reading an element of a tile's sides takes as long as
 _MEET = 4.0         # terms of the depth that a barrier takes as long as
-_PARTS = 64         # parts of a sum at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +106,7 @@ def mma_tiles(x: Shape, y: Shape, spec: str, kind: str,
     out = []
     for t in found:
         out.append((*t, 1))
-        parts = shares(b * -(-m // t[0]) * -(-n // t[1]), k, _PARTS)
+        parts = shares(b * -(-m // t[0]) * -(-n // t[1]), k)
         if parts > 1:
             out.append((*t, parts))
     return out

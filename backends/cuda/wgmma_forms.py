@@ -30,7 +30,6 @@ _KINDS = ("f16", "bf16")
 _TILES = ((128, 256, DEPTH, 4), (128, 128, DEPTH, 4), (64, 128, DEPTH, 4))
 _READ = 20.0       # multiply-adds that reading an element of a tile's sides takes as long as
 _MEET = 4.0        # terms of the depth that a barrier takes as long as
-_PARTS = 64        # parts of a sum at most
 
 
 class WgmmaTile(MmaTile):
@@ -95,7 +94,7 @@ def wgmma_tiles(x: Shape, y: Shape, spec: str) -> list[tuple[int, int, int, int,
         tiles = b * -(-m // t[0]) * -(-n // t[1])
         if t is _TILES[0] and 4 * tiles < BUSY:
             continue
-        parts = shares(tiles, k, _PARTS)
+        parts = shares(tiles, k)
         out += [(*t, p) for p in ((1, parts) if parts > 1 else (1,))]
     return out
 

@@ -87,16 +87,16 @@ def tiles(x: Shape, y: Shape, spec: str) -> list[tuple[int, int, int, int]]:
     for t in TILES:
         if t == TILES[-1] or (2 * m >= t[0] and 2 * n >= t[1]):
             out.append((*t, 1))
-            parts = shares(b * -(-m // t[0]) * -(-n // t[1]), k, _PARTS)
+            parts = shares(b * -(-m // t[0]) * -(-n // t[1]), k)
             if parts > 1:
                 out.append((*t, parts))
     return out
 
 
-def shares(blocks: int, depth: int, most: int) -> int:
+def shares(blocks: int, depth: int) -> int:
     """How many parts of a depth keep a device busy that has so many tiles to make."""
     parts = 1
-    while 2 * parts * blocks <= BUSY and depth // (2 * parts) >= PARTS_DEEP and parts < most:
+    while 2 * parts * blocks <= BUSY and depth // (2 * parts) >= PARTS_DEEP and parts < _PARTS:
         parts *= 2
     return parts
 

@@ -19,13 +19,15 @@ from tegg.backends.cuda.program import prelude
 from tegg.backends.cuda.target import Cuda
 from tegg.backends.cuda.tune import figures
 from tegg.backends.cuda.tune.cases import FULL, Sizes, cases
-from tegg.backends.cuda.tune.fit import LIBRARY, fitted, from_figures
+from tegg.backends.cuda.tune.fit import LIBRARY, fitted, from_figures, without_events
 from tegg.backends.cuda.tune.measure import plan_of
 from tegg.backends.tuning.case import Case
 from tegg.backends.tuning.fitting import Timed
-from tegg.extract.cost import load_costs
+from tegg.extract.cost import Costs, load_costs
 from tegg.extract.profile import Profile
 from tegg.planning.plan import Plan
+
+FAR = 1.05  # times the fastest form's, from which a choice is listed
 
 
 def write_prices(folder: Path, architecture: int, sizes: Sizes,
@@ -81,14 +83,34 @@ def calls(plan: Plan, made: Sequence[Case]) -> list[dict[str, Any]]:
 
 def profile(found: dict[str, Any], sizes: Sizes = FULL) -> Profile:
     """What ``tune.py`` measured, as a profile. Times of cases that are no longer made are left."""
-    target = Cuda(found["architecture"], model=found["device"], blas=True, wgmma=True)
+    target = _target(found)
     base = from_figures(load_costs(target.shipped()), figures.Figures(**found["figures"]),
                         found["multiprocessors"], found["l2_bytes"])
-    by_name = {c.name: c for c in cases(target, sizes)}
-    timed = [Timed(by_name[name], base.threads, seconds) for name, seconds in found["cases"]
-             if name in by_name]
+    timed = _timed(found, sizes)
     return Profile(fitted(base, timed), "cuda", target.machine(), base.threads,
                    figures=found["figures"], unrest=found["unrest"])
+
+
+def _target(found: dict[str, Any]) -> Cuda:
+    return Cuda(found["architecture"], model=found["device"], blas=True, wgmma=True)
+
+
+def _timed(found: dict[str, Any], sizes: Sizes) -> list[Timed]:
+    by_name = {c.name: c for c in cases(_target(found), sizes)}
+    return [Timed(by_name[name], found["multiprocessors"], seconds)
+            for name, seconds in found["cases"] if name in by_name]
+
+
+def choices(found: dict[str, Any], costs: Costs, sizes: Sizes = FULL) -> dict[str, float]:
+    """Of each product that was timed in several forms of ours: the time of the form that costs
+    choose over that of the fastest one."""
+    forms: dict[str, list[tuple[float, float]]] = {}
+    for t in without_events(costs, _timed(found, sizes)):
+        if t.case.anchors and not t.case.of.startswith(LIBRARY):
+            product = t.case.name.split(") ", 1)[1]
+            forms.setdefault(product, []).append((t.case.seconds(costs, t.threads), t.seconds))
+    return {product: min(of)[1] / min(seconds for _, seconds in of)
+            for product, of in forms.items() if len(of) > 1}
 
 
 def main() -> int:
@@ -96,8 +118,15 @@ def main() -> int:
     parser.add_argument("measured", type=Path)
     parser.add_argument("profile", type=Path)
     options = parser.parse_args()
-    made = profile(json.loads(options.measured.read_text()))
+    found = json.loads(options.measured.read_text())
+    made = profile(found)
     print(f"wrote {made.write(options.profile)}, for {made.machine}")
+    told = choices(found, made.costs)
+    far = {product: ratio for product, ratio in told.items() if ratio > FAR}
+    print(f"{len(told) - len(far)} of {len(told)} products: the form that it chooses takes at most "
+          f"{FAR} of the fastest's time")
+    for product, ratio in far.items():
+        print(f"  {product}: {ratio:.2f}")
     return 0
 
 

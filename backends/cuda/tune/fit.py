@@ -42,16 +42,20 @@ def from_figures(shipped: Costs, found: Figures, multiprocessors: int, l2_bytes:
 def fitted(base: Costs, timed: Sequence[Timed]) -> Costs:
     """The profile that tells these times best; what none tells of stays as in ``base``.
 
-    Events between launches add to each time: as much as they add to a kernel that does nothing.
     Loops are as fast as their loads come, one for an operation, not as a chain of additions is:
     what sums products without tiles reads two values for each.
     """
-    added = min((max(0.0, t.seconds - base.launch) for t in timed if t.case.small), default=0.0)
-    least = 0.1 * base.launch
-    mine = [replace(t, seconds=max(least, t.seconds - added)) for t in timed]
+    mine = without_events(base, timed)
     loops = [t for t in mine if not t.case.anchors]
     costs = _as_loads_come(chains(base, loops), {t.case.of for t in loops if t.case.steps})
     return _products(weights(costs, loops), [t for t in mine if t.case.anchors])
+
+
+def without_events(costs: Costs, timed: Sequence[Timed]) -> list[Timed]:
+    """The times less what events add to them: as much as to a kernel that does nothing."""
+    added = min((max(0.0, t.seconds - costs.launch) for t in timed if t.case.small), default=0.0)
+    least = 0.1 * costs.launch
+    return [replace(t, seconds=max(least, t.seconds - added)) for t in timed]
 
 
 def _as_loads_come(costs: Costs, timed: AbstractSet[str]) -> Costs:
