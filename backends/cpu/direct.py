@@ -23,6 +23,7 @@ from tegg.errors import LoweringError
 from tegg.ir.graph import Graph, Node
 from tegg.kernel.code import KernelCode, Stage, Temporary, Work
 from tegg.kernel.contraction_classify import Contraction, classify
+from tegg.kernel.contraction_held import TILE
 from tegg.kernel.domain import spread
 from tegg.kernel.flops import flops
 from tegg.kernel.index import Form, Var
@@ -90,7 +91,8 @@ def walked(c: Contraction, tile: Direct) -> Walks:
                             "group; store it, and compute the others in kernels of their own")
     (group,) = c.groups
     slide = tile.slides[-1]
-    if not c.k or not group.n or group.n[-1].extent != slide.places or tile.places > slide.places:
+    short = not tile.flat and tile.places > slide.places
+    if not c.k or not group.n or group.n[-1].extent != slide.places or short:
         raise LoweringError(f"the innermost columns of a direct convolution are {slide.places} "
                             f"places of one row, and something is summed; use another template")
     forms = [f for v in reachable([group.terms[0].b]) for f in v.forms()]
@@ -190,12 +192,12 @@ class _Kernel:
             * self.walks.down.taps * self.walks.across.taps)
 
     def _wide(self) -> Sequence[int]:
-        """How many vectors of filters a panel may have, the least first."""
+        """How many vectors of filters, or tiles, a panel may have, the least first."""
         m, t = spread(self.contraction.m), self.tile
-        if t.turned:
+        if t.turned and not t.flat:
             return (t.vectors,)  # all of places
         if not isinstance(m, int):
-            return range(1, t.vectors + 1)
+            return range(1, t.columns // t.width + 1)
         return sorted({-(-min(t.columns, m - first) // t.width)
                        for first in range(0, m, t.columns)})
 
@@ -220,11 +222,13 @@ class _Kernel:
         most = max(1, deep // taps)
         block = -(-self._deep // -(-self._deep // most))  # all blocks alike
         coming = 0 if close else -(-block * taps * t.columns // _LINE)  # lines asked for ahead
-        line = -(-(self._long + t.width) // _LINE) * _LINE
+        width = self.language.width
+        row = -(-(self._long + width) // _LINE) * _LINE  # with what vectors have beyond it
+        line = -(-self._long // across.stride) if t.flat else row
         outer = [(names[v], v.extent) for v in walks.images]
         inner = [(names[v], v.extent) for v in walks.channels]
         words = dict(
-            k=h.name, T="float", V="vf", W=str(t.width), BYTES=str(4 * t.width), LOAD="vf_load",
+            k=h.name, T="float", V="vf", W=str(width), BYTES=str(4 * width), LOAD="vf_load",
             STORE="vf_store", x=str(self.contraction.groups[0].terms[0].anchor),
             params=params, args=h.args(self.symbols), unpack=h.unpack(self.symbols),
             b_params=h.batch.params, b_args=h.batch.args, b_of=h.batch.of("batch"),
@@ -245,18 +249,31 @@ class _Kernel:
             LONG=str(self._long), ahead=self._ahead(),
             BLOCK=str(block), LINES=str(coming), TILES=str(tiles), AT=str(at),
             ASKED=str(-(-coming // (at * tiles * block * down.taps))),
-            SUMS=str(at * tiles * t.places), BAND=str(self._band(line)), PIECES=str(pieces.MOST),
+            SUMS=str(t.places if t.flat else at * tiles * t.places), TILE=str(TILE),
+            ROW_ROOM=str(row), BAND=str(self._band(line)), PIECES=str(pieces.MOST),
             UNROLL=str(across.taps if across.taps <= _UNROLLED else 1),
             temporary=str(self.temporary), products=_products(h.name, self._wide()),
-            choose=_choose(h.name, self._wide(), across.stride),
-            transpose="" if t.turned and not lines.together else turn(h.name, t.width))
+            choose=self._choose(h.name),
+            transpose="" if t.turned and not lines.together else turn(h.name, width))
         words |= held_words(t.held, self._channels, words)
-        words |= lines.words(words, walks.channels, self._long, t.width)
+        words |= lines.words(words, walks.channels, self._long, width)
         words["lines"] = template(f"direct_lines{self._steps}").substitute(words)
-        for part in ("product", "store", "stores"):
-            kind = f"{'places' if t.turned else 'direct'}_{part}"
-            words[part] = template(kind).substitute(words)
+        kind = "places" if t.turned else "direct"
+        multiply, passes = ("direct_tiles", "direct_passes_flat") if t.flat else (
+            f"{kind}_product", "direct_passes")
+        for part, text in (("product", multiply), ("plane", f"direct_plane{'_flat' if t.flat else ''}"), ("store", f"{kind}_store"),
+                           ("stores", f"{kind}_stores"), ("passes", passes)):
+            words[part] = template(text).substitute(words)
         return template("direct").substitute(words)
+
+    def _choose(self, name: str) -> str:
+        """The product for as many vectors as the panel at hand has."""
+        args = "f, in + at, plane, region, t" if self.tile.flat else (
+            f"fc, from + x * {self.walks.across.stride}, plane, some, c0 > 0, sums, next, end")
+        wide = self._wide()
+        cases = [f"                case {v}: {name}_product_{v}({args}); break;" for v in wide[:-1]]
+        return "\n".join([*cases, f"                default: {name}_product_{wide[-1]}({args});"
+                                  f" break;"])
 
     def _ahead(self) -> str:
         """What asks for filters a little ahead of their use."""
@@ -286,10 +303,3 @@ class _Kernel:
 
 def _products(name: str, wide: Sequence[int]) -> str:
     return "\n".join(f"PRODUCT({name}_product_{v}, {v})" for v in wide)
-
-
-def _choose(name: str, wide: Sequence[int], stride: int) -> str:
-    """The product for as many vectors as the panel at hand has."""
-    args = f"(fc, from + x * {stride}, plane, some, c0 > 0, sums, next, end); break;"
-    cases = [f"                case {v}: {name}_product_{v}{args}" for v in wide[:-1]]
-    return "\n".join([*cases, f"                default: {name}_product_{wide[-1]}{args}"])

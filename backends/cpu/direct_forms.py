@@ -8,7 +8,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from tegg.backends.cpu.instructions import PAIRS
+from tegg.backends.cpu.instructions import PAIRS, TILES
 from tegg.backends.cpu.templates import Operand
 from tegg.backends.cpu.windows import nodes_of
 from tegg.contraction import Spec
@@ -17,7 +17,7 @@ from tegg.dtype import DType, bf16, f32
 from tegg.ir.graph import Graph
 from tegg.ir.op import Op
 from tegg.ir.template import OWN, Execution, Extents, template
-from tegg.kernel.contraction_held import HELD, Held
+from tegg.kernel.contraction_held import HELD, TILE, Held
 from tegg.kernel.registers import Registers, fitted_rows
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def slides_of(text: str) -> tuple[Slide, ...]:
 class Direct:
     """``rows`` places of a row by ``vectors`` of filters in registers, or if ``turned`` so many
     filters by vectors of places; ``slides``: of the windows, the last one across a row. held: how
-    operands are, where they are narrower than sums."""
+    operands are, where they are narrower than sums; of tiles, vectors are as long as those."""
 
     slides: tuple[Slide, ...]
     rows: int
@@ -65,6 +65,11 @@ class Direct:
     width: int
     held: Held | None = None
     turned: bool = False
+
+    @property
+    def flat(self) -> bool:
+        """Whether the places of a register tile go on from one row to the next."""
+        return self.held is not None and self.held.multiply == "tiles"
 
     @property
     def columns(self) -> int:
@@ -82,46 +87,72 @@ def direct_of(op: Op, attrs: tuple, width: int) -> Direct | None:
     if op.name != PLACES and op.name not in DIRECT:
         return None
     _, text, rows, vectors = attrs[OWN:]
-    return Direct(slides_of(text), rows, vectors, width, DIRECT.get(op.name), op.name == PLACES)
+    return _stated_by(op.name, text, rows, vectors, width)
+
+
+def _stated_by(name: str, text: str, rows: int, vectors: int, width: int) -> Direct:
+    held, turned = DIRECT.get(name), name in (PLACES, DIRECT_TILES)
+    return Direct(slides_of(text), rows, vectors, TILE if name == DIRECT_TILES else width, held,
+                  turned)
 
 
 @dataclass(frozen=True, slots=True)
 class _Executes:
     """Products of register tiles, and what is put in place around them."""
 
+    name: str
     width: int
-    held: Held | None = None
-    turned: bool = False
 
     def __call__(self, own: tuple, e: Extents) -> Execution:
         f, text, rows, vectors = own
-        d = Direct(slides_of(text), rows, vectors, self.width, self.held, self.turned)
+        d = _stated_by(self.name, text, rows, vectors, self.width)
         filters, places = (e.n, e.m) if f else (e.m, e.n)
         across = d.slides[-1]
         lines = places // max(1, across.places)
-        if d.turned:
-            whole, left = -(-filters // d.rows), 0
-        else:
-            whole, left = divmod(-(-filters // self.width), d.vectors)
         taps = max(1, hint(product(tuple(s.taps for s in d.slides))))
-        least = _CHANNEL / taps if _channel(d) * e.k // taps > _NEAR else 0.0
-        slots = whole * max(least, _slots(d.rows, d.vectors))
-        slots += max(least, _slots(d.rows, left)) if left else 0
+        whole, left = (-(-filters // d.rows), 0) if d.turned else \
+            divmod(-(-filters // d.width), d.vectors)
         panels = whole + bool(left)
-        multiplied = whole * d.columns + left * self.width  # filters
-        padded = lines * -(-across.places // d.places) * d.places
-        deep = e.k if d.held is None else taps * -(-e.k // (taps * d.held.group)) * d.held.group
+        multiplied = whole * d.columns + left * d.width  # filters
+        deep = taps * _group(d) * -(-e.k // (taps * _group(d)))
         packed = e.batch * deep * panels * d.columns
         read = lines * across.places * product(tuple(min(s.stride, s.taps) for s in d.slides))
         beside = e.batch * (hint(read) * deep / taps * (_FILLING + (_PAIRING if d.held else 0.0))
                             + filters * places * (_LAID if d.turned else _STORING))
-        vectors = whole * d.rows * d.vectors + left * d.rows
-        return Execution(2.0 * e.batch * deep * padded * multiplied,
-                         max(1, vectors) / max(1.0, slots),
+        return Execution(2.0 * e.batch * deep * _computed(d, lines) * multiplied,
+                         _efficiency(d, whole, left, e.k // taps),
                          max(1, e.batch * lines * panels), packed,
                          packed, beside=beside, packs=f,
                          itemsize=d.held.itemsize if d.held else 0,
-                         rate="CpuDirect" if d.turned else "")
+                         rate="CpuDirect" if self.name == PLACES else "")
+
+
+def _group(d: Direct) -> int:
+    """Channels that are multiplied at once."""
+    return 1 if d.held is None else d.held.grain if d.flat else d.held.group
+
+
+def _computed(d: Direct, lines: int) -> int:
+    """Places that so many rows of them take: of whole tiles, in each row or of all rows in one,
+    where what lies between two rows is computed as well."""
+    across = d.slides[-1]
+    if d.flat:
+        long = across.stride * (across.places - 1) + across.dilation * (across.taps - 1) + 1
+        return lines * -(-long // across.stride)
+    return lines * -(-across.places // d.places) * d.places
+
+
+def _efficiency(d: Direct, whole: int, left: int, channels: int) -> float:
+    """Of issue slots, those of multiply-adds: in so many whole panels of filters, and a last one of
+    so many vectors."""
+    if d.flat:
+        return 1.0  # two by two tiles, or one by two: loads are never what they wait for
+    least = _CHANNEL / max(1, hint(product(tuple(s.taps for s in d.slides)))) \
+        if _channel(d) * channels > _NEAR else 0.0
+    slots = whole * max(least, _slots(d.rows, d.vectors))
+    slots += max(least, _slots(d.rows, left)) if left else 0
+    vectors = whole * d.rows * d.vectors + left * d.rows
+    return max(1, vectors) / max(1.0, slots)
 
 
 def _channel(d: Direct) -> int:
@@ -157,20 +188,23 @@ def places_tile(across: int, filters: int, registers: Registers) -> tuple[int, i
 
 
 _OWN = (("filters", "int"), ("windows", "mode"), ("rows", "int"), ("vectors", "int"))
-PLACES = "CpuPlaces"
-DIRECT = MappingProxyType({"CpuDirect": None, "CpuDirectPairs": HELD["pairs"]})  # how they hold
+PLACES, DIRECT_TILES = "CpuPlaces", "CpuDirectTiles"
+DIRECT = MappingProxyType({"CpuDirect": None, "CpuDirectPairs": HELD["pairs"],
+                           DIRECT_TILES: HELD["tiles"]})  # how they hold
+
+
+_ABOUT = MappingProxyType({
+    "CpuDirect": "windows read where they lie, against vectors of filters",
+    "CpuDirectPairs": "the same of bfloat16, two channels and their sum at once",
+    DIRECT_TILES: "the same of bfloat16, in tiles of filters by places",
+    PLACES: "vectors of places read where they lie, against few filters"})
 
 
 @cache
 def direct_templates(width: int) -> tuple[Op, ...]:
     """The rows for a vector width."""
-    return (
-        template("CpuDirect", _OWN, _Executes(width, DIRECT["CpuDirect"]),
-                 "windows read where they lie, against vectors of filters", in_order=True),
-        template("CpuDirectPairs", _OWN, _Executes(width, DIRECT["CpuDirectPairs"]),
-                 "the same of bfloat16, two channels and their sum at once", in_order=True),
-        template(PLACES, _OWN, _Executes(width, turned=True),
-                 "vectors of places read where they lie, against few filters", in_order=True))
+    return tuple(template(name, _OWN, _Executes(name, width), about, in_order=True)
+                 for name, about in _ABOUT.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,14 +212,16 @@ class DirectForms:
     """``(cpu-direct x y i f w r v)``: of the contraction x, y by the spec i, operand f (0 or 1) are
     filters, the other one windows as the text w says; r places by v vectors of filters are worth a
     look. ``(cpu-direct-pairs x y i f w r v)``: so they are of pairs, which the CPU has.
-    ``(cpu-places x y i f w r v)``: r filters by v vectors of places are."""
+    ``(cpu-places x y i f w r v)``: r filters by v vectors of places are; ``(cpu-direct-tiles x y i
+    f w r v)``: by v tiles of places, which the CPU has too."""
 
     registers: Registers
     features: frozenset[str]
     name = "cpu direct"
     known = 3
     relations = MappingProxyType({r: ("Tensor", "Tensor", "String", "i64", "String", "i64", "i64")
-                                  for r in ("cpu-direct", "cpu-direct-pairs", "cpu-places")})
+                                  for r in ("cpu-direct", "cpu-direct-pairs", "cpu-direct-tiles",
+                                            "cpu-places")})
 
     def completions(self, relation: str, *given: Any) -> list[tuple[Any, ...]]:
         """Tiles for any contraction: the form means what the contraction means, and whether it is
@@ -216,12 +252,14 @@ class DirectForms:
 
     def _stated(self, d: DType) -> list[str]:
         """The relations that may hold of operands of a dtype."""
-        pairs = PAIRS in self.features and d in (f32, bf16)
-        return [*["cpu-direct", "cpu-places"] * (d is f32), *["cpu-direct-pairs"] * pairs]
+        return [*["cpu-direct", "cpu-places"] * (d is f32),
+                *(r for r, needs in _NEEDS.items() if needs in self.features and d in (f32, bf16))]
 
     def _tiles(self, relation: str, across: Slide, filters: int) -> Iterable[tuple[int, int]]:
         """The tiles that are worth a look."""
         width = self.registers.width
+        if relation == "cpu-direct-tiles":
+            return [(min(2, -(-filters // TILE)) * TILE, 2)]
         if relation != "cpu-places":
             return direct_tiles(across.places, filters, self.registers) if 2 * filters >= width \
                 else ()
@@ -248,6 +286,9 @@ class DirectForms:
         if all(s.taps == s.stride == 1 for s in slides):
             return [], 0  # no windows at all: a plain product
         return slides, hint(count)
+
+
+_NEEDS = MappingProxyType({"cpu-direct-pairs": PAIRS, "cpu-direct-tiles": TILES})
 
 
 def _windows(view: View, c: int) -> Iterator[tuple[tuple[int, Slide], ...]]:
