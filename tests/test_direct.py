@@ -16,7 +16,7 @@ from test_contraction_narrow import whole
 
 import tegg
 from tegg.backends.cpu.direct import lower_direct
-from tegg.backends.cpu.direct_forms import Direct, Slide, direct_templates, slides_of
+from tegg.backends.cpu.direct_templates import Direct, Slide, direct_templates, slides_of
 from tegg.backends.cpu.emit import C
 from tegg.backends.cpu.library import prelude
 from tegg.backends.cpu.toolchain import find
@@ -24,11 +24,12 @@ from tegg.dim import hint
 from tegg.errors import LoweringError
 from tegg.ir.graph import Node
 from tegg.ir.template import Extents
-from tegg.kernel.contraction_held import HELD, Held
+from tegg.kernel.contraction_held import HELD, TILE, Held
 from tegg.kernel.registers import fitted_rows
 from tegg.testing.draw import Draw
 
 ONE = (1, 1)
+TILES = HELD["tiles"]
 
 
 def convolution(g: Draw, n: int, c: int, o: int, size: tuple[int, int], taps: tuple[int, int],
@@ -59,8 +60,16 @@ def tiled(anchor: Node, taps: tuple[int, int], stride: tuple[int, int] = ONE,
     return Direct(slides, fitted_rows(slides[-1].places, rows), vectors, width)
 
 
-def lowered(outputs: list[Node], anchor: Node, how: Direct, g: Draw):
-    return lower_direct(g, outputs, [anchor], "k", C(how.width), how)
+def holding(how: Direct, held: Held | None) -> Direct:
+    """The same of operands that are held so; of tiles, one of filters or two."""
+    if held is not TILES:
+        return replace(how, held=held)
+    return replace(how, held=held, rows=16 if how.rows % 2 else 32, vectors=2, width=TILE,
+                   turned=True)
+
+
+def lowered(outputs: list[Node], anchor: Node, how: Direct, g: Draw, width: int = 0):
+    return lower_direct(g, outputs, [anchor], "k", C(width or how.width), how)
 
 
 # n, c, o, size, taps, stride, dilation, pad, rows, vectors
@@ -79,7 +88,7 @@ CASES = (
 )
 
 
-HOW = pytest.mark.parametrize("held", (None, HELD["pairs"]), ids=("floats", "pairs"))
+HOW = pytest.mark.parametrize("held", (None, HELD["pairs"], TILES), ids=("floats", "pairs", "tiles"))
 
 
 @HOW
@@ -100,8 +109,8 @@ def _check(case, width: int, held: Held | None = None) -> None:
     n, c, o, size, taps, stride, dilation, pad, rows, vectors = case
     g = Draw()
     y = convolution(g, n, c, o, size, taps, stride, dilation, pad)
-    how = replace(tiled(y, taps, stride, dilation, width, rows, vectors), held=held)
-    check(g, [y], code=lowered([y], y, how, g), width=width, threads=(1, 2, 5),
+    how = holding(tiled(y, taps, stride, dilation, width, rows, vectors), held)
+    check(g, [y], code=lowered([y], y, how, g, width), width=width, threads=(1, 2, 5),
           inputs=whole(g, {}) if held else None)
 
 
@@ -129,7 +138,7 @@ def line(g: Draw, n: int, c: int, o: int, long: int, slide: Slide, pad: int = 0)
                 (n, o, slide.places))
 
 
-@HOW
+@pytest.mark.parametrize("held", (None, HELD["pairs"]), ids=("floats", "pairs"))
 @pytest.mark.parametrize("n, c, o, long, slide, pad, rows, cuts", [
     (1, 16, 33, 240, Slide(120, 3, 2), 1, 6, 4),      # 30 places of 16 channels are near
     (2, 16, 40, 120, Slide(120, 3), 1, 12, 2),

@@ -14,7 +14,7 @@ from test_contraction_narrow import whole
 from tegg.testing.kernels import random_inputs
 
 import tegg
-from tegg.backends.cpu.direct_forms import Direct, Slide
+from tegg.backends.cpu.direct_templates import Direct, Slide
 from tegg.dim import hint
 from tegg.ir.graph import Node
 from tegg.kernel.code import KernelCode

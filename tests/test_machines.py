@@ -35,7 +35,7 @@ from tegg.backends.cpu.attention import lower_attention
 from tegg.backends.cpu.attention_forms import Blocks
 from tegg.backends.cpu.contraction import lower_contraction
 from tegg.backends.cpu.direct import lower_direct
-from tegg.backends.cpu.direct_forms import direct_tiles
+from tegg.backends.cpu.direct_templates import direct_tiles
 from tegg.backends.cpu.emit import BYTES as LANES_OF_BYTES, C
 from tegg.backends.cpu.library import prelude
 from tegg.backends.cpu.winograd import lower_winograd

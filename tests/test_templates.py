@@ -14,7 +14,8 @@ from hypothesis import given, settings, strategies as st
 from kernels import build, call
 
 from tegg.backends.cpu.attention_forms import AttentionForms, attention_row
-from tegg.backends.cpu.direct_forms import DirectForms, direct_templates
+from tegg.backends.cpu.direct_forms import DirectForms
+from tegg.backends.cpu.direct_templates import direct_templates
 from tegg.backends.cpu.loop_forms import LoopForms, loops_row
 from tegg.backends.cpu.narrow_forms import NarrowForms, narrow_templates
 from tegg.backends.cpu.symmetric_forms import SymmetricForms, symmetric_row

@@ -12,7 +12,7 @@ from tegg.backends.cpu.contraction_axis import Axis
 from tegg.backends.cpu.contraction_hooks import Hooks
 from tegg.backends.cpu.c_templates import template
 from tegg.backends.cpu.direct_cut import CLOSE, cut
-from tegg.backends.cpu.direct_forms import Direct, Slide
+from tegg.backends.cpu.direct_templates import Direct, Slide
 from tegg.backends.cpu.direct_held import held_words, words_of
 from tegg.backends.cpu.direct_lines import Lines, lines_of, turn
 from tegg.backends.cpu.emit import C
@@ -259,10 +259,11 @@ class _Kernel:
         words |= lines.words(words, walks.channels, self._long, width)
         words["lines"] = template(f"direct_lines{self._steps}").substitute(words)
         kind = "places" if t.turned else "direct"
-        multiply, passes = ("direct_tiles", "direct_passes_flat") if t.flat else (
-            f"{kind}_product", "direct_passes")
-        for part, text in (("product", multiply), ("plane", f"direct_plane{'_flat' if t.flat else ''}"), ("store", f"{kind}_store"),
-                           ("stores", f"{kind}_stores"), ("passes", passes)):
+        flat = "_flat" if t.flat else ""
+        parts = dict(product="direct_tiles" if t.flat else f"{kind}_product", store=f"{kind}_store",
+                     stores=f"{kind}_stores", plane=f"direct_plane{flat}",
+                     passes=f"direct_passes{flat}")
+        for part, text in parts.items():  # passes are over stores
             words[part] = template(text).substitute(words)
         return template("direct").substitute(words)
 

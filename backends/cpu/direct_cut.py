@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tegg.backends.cpu.direct_forms import Direct, Slide
+from tegg.backends.cpu.direct_templates import Direct, Slide
 from tegg.backends.cpu.direct_held import words_of
 from tegg.dim import hint
 from tegg.kernel.contraction_classify import Contraction, Group, Term

@@ -13,7 +13,7 @@ from .attention import lower_attention
 from .attention_forms import blocks_of
 from .contraction import lower_contraction
 from .direct import lower_direct
-from .direct_forms import direct_of
+from .direct_templates import direct_of
 from .emit import C
 from .loop_forms import loops_row
 from .templates import tile_of

@@ -21,7 +21,8 @@ from tegg.rewrite.providers.multiplying import Attending
 from . import caller, toolchain
 from .attention_forms import AttentionForms, attention_row
 from .caller import Caller
-from .direct_forms import DirectForms, direct_templates
+from .direct_forms import DirectForms
+from .direct_templates import direct_templates
 from .emit import C
 from .identity import processor
 from .instructions import BYTE_TILES, BYTES, PAIRS, TILES, instructions

@@ -8,8 +8,8 @@ from tegg.dtype import dtype as as_dtype, f32
 from tegg.ir.op import OPS
 from tegg.kernel.registers import Registers
 
-from ..direct_forms import DIRECT
-from ..instructions import PAIRS
+from ..direct_templates import DIRECT_TILES
+from ..instructions import PAIRS, TILES
 from ..narrow_forms import NarrowForms
 from ..templates import FOLLOWED, Forms, Operand
 from ...tuning.case import Case, chain, single, streaming, tiny
@@ -39,7 +39,9 @@ _PRODUCTS = {
 # they are known.
 _NARROW = (("CpuPairs", "cpu-pairs", "bf16", "bf16"), ("CpuTiles", "cpu-tiles", "bf16", "bf16"),
            ("CpuBytes", "cpu-bytes", "i32", "u8"), ("CpuByteTiles", "cpu-byte-tiles", "i32", "u8"))
-# Convolutions of pairs, and of floats beside them: channels, filters, places of a row and column.
+# Convolutions of narrow numbers, and of floats beside them: what they need, and of what they are:
+# channels, filters, places of a row and column.
+_DIRECT = {"CpuDirectPairs": PAIRS, DIRECT_TILES: TILES}
 _PAIRED = ((64, 64, 56), (128, 96, 28))
 _QUICK = ("square", "medium", "shallow", "packed", "few rows", "one row")
 
@@ -66,8 +68,9 @@ def cases(registers: Registers, quick: bool, has: Collection[str] = ()) -> dict[
                 own = (0, *tile) if dtype == "u8" else tile
                 out[f"{m} x {k} x {n} {dtype} {op}"] = product(
                     op, own, m, n, k, registers=registers, dtype=dtype)
-    for channels, filters, across in _PAIRED if PAIRS in has else ():
-        for op in DIRECT:
+    direct = [op for op, needs in _DIRECT.items() if needs in has]
+    for channels, filters, across in _PAIRED:
+        for op in ("CpuDirect", *direct) if direct else ():
             out[f"{filters} x {channels} x 3 x 3 at {across} {op}"] = convolution(
                 op, channels, filters, across, registers=registers)
     return out

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from tegg.extract.cost import Costs, Level
 
-from ..direct_forms import DIRECT
+from ..direct_templates import DIRECT, DIRECT_TILES
 from ..narrow_forms import narrow_templates
 from ..templates import FOLLOWED
 from ...tuning.fitting import (
@@ -137,7 +137,8 @@ def alone(costs: Costs) -> Costs:
 def _products(costs: Costs, mine: Sequence[Timed]) -> Costs:
     """Rates of products, and of each template against the one that most cases tell of; those of
     narrow numbers, and reads that hardware follows, tell of nothing else."""
-    narrow = sorted({t.case.of for t in mine} & {o.name for o in narrow_templates(_ANY)})
+    narrow = sorted({t.case.of for t in mine} & {*(o.name for o in narrow_templates(_ANY)),
+                                                 DIRECT_TILES})
     alone = [t for t in mine if t.case.of in narrow]
     direct = [t for t in mine if t.case.of in DIRECT]
     followed = [t for t in mine if t.case.of in FOLLOWED.values()]
