@@ -13,6 +13,7 @@ from tegg.backends.cpu import toolchain
 from tegg.dim import evaluate as size_of
 from tegg.cache import default
 from tegg.errors import BackendError, LoweringError
+from tegg.ir.graph import Node
 from tegg.testing.draw import Draw
 from kernels import build, check
 from tegg.testing.kernels import random_inputs
@@ -87,6 +88,40 @@ def test_played_instructions(name: str, form: str, width: int) -> None:
 
 
 # ---- bytes
+def half_product(g: Draw, turned: bool) -> Node:
+    """A product of bfloat16, one operand within zeros, and the other one turned or not."""
+    x, w = g.x(19, 75, dtype="bf16"), g.x(*((37, 77) if turned else (77, 37)), dtype="bf16")
+    x = g.pad(g.cast(x, "f32"), (0, 1), (0, 1), 0)
+    return product(g, x, g.cast(w, "f32"), f"a,k;{'n,k' if turned else 'k,n'};a,n", 19, 37)
+
+
+@pytest.mark.parametrize("turned", (False, True))
+@pytest.mark.parametrize("form", ("bf16", "pairs", "tiles"))
+def test_what_sixteen_bits_hold_already_is_kept(form: str, turned: bool) -> None:
+    """And not rounded once more, which NaN and infinity survive as well."""
+    c = half_product(g := Draw(), turned)
+    code = lowered(g, [c], [c], tile=NARROW[form])
+    body = code.source[code.source.index("k_pack"):]
+    assert "keep_g2(" in body and "put_g2(" not in body
+    assert ("vg_keep(" in code.source[code.source.index("k_fill"):]) == (form != "bf16")
+    inputs = whole(g, {})
+    check(g, [c], inputs=inputs, code=code, threads=(1, 2))
+    for bits, at in ((0x7f81, (3, 5)), (0xff80, (7, 9)), (0xffff, (18, 74))):
+        inputs[0].view(np.uint16)[at] = bits
+    with np.errstate(invalid="ignore"):
+        check(g, [c], inputs=inputs, code=code)
+
+
+@pytest.mark.parametrize("form", ("pairs", "tiles"))
+def test_what_is_computed_from_sixteen_bits_is_rounded(form: str) -> None:
+    g = Draw()
+    x, w = (g.cast(g.x(*s, dtype="bf16"), "f32") for s in ((19, 40), (40, 37)))
+    c = product(g, g.mul(x, 1.5), g.add(w, 0.25), "a,k;k,n;a,n", 19, 37)
+    source = lowered(g, [c], [c], tile=NARROW[form]).source
+    for part, kept in (("k_fill", "vg_keep("), ("k_pack", "keep_g2(")):
+        assert kept not in source[source.index(part):]
+
+
 def bytes_product(g: Draw, m: int, k: int, n: int, x: str = "u8", y: str = "i8",
                   transposed: bool = False):
     """Integers of 32 bits that come from bytes: the first operand unsigned."""

@@ -8,9 +8,10 @@ from importlib.resources import files
 from tegg.backends.cexpr import MEMORY, REGISTER, dim
 from tegg.backends.cpu.contraction_hooks import Hooks
 from tegg.dim import Dim, product
-from tegg.dtype import DType
+from tegg.dtype import DType, bf16
 from tegg.kernel.contraction_held import Held
 from tegg.kernel.contraction_shape import GemmParams, GemmShape
+from tegg.kernel.value import Val, holds
 
 _PAGE = 4096     # bytes
 _CLOSE = 1 << 16  # bytes of panels that stay in the nearest cache
@@ -117,7 +118,7 @@ def held_words(held: Held | None, hooks: Hooks, sums: DType) -> dict[str, str]:
     letter, scalar = REGISTER[sums.name], hooks.scalar(sums)
     if held is None:
         return dict(TA=scalar, TB=scalar, STORE_A=f"v{letter}_store", PUT_A=f"s{letter}_store",
-                    G="1", GRAIN="1", tails="", PUT="", SET="", group_rows="", group_lanes="",
+                    G="1", GRAIN="1", tails="", SET="", group_rows="", group_lanes="",
                     DOT="", WIDEN="", FILLED=f"(ko1 - ko0) * ({_inner(hooks)})")
     rows = held.rows or sums
     memory = hooks.dialect.memory
@@ -128,14 +129,28 @@ def held_words(held: Held | None, hooks: Hooks, sums: DType) -> dict[str, str]:
              f"    for (int64_t r = 0; r < i; r++) memset(o + r * as + end, 0, "
              f"({held.grain} - end % {held.grain}) * sizeof(*o));")
     a = MEMORY[rows.name]
+    put_a = "keep" if keeps(hooks.contraction.a, rows) else "store"
     return dict(
         TA=memory[a], TB=memory[kind], G=str(held.group), GRAIN=str(held.grain), tails=tails,
-        STORE_A=f"v{a}_store" if rows.is_float else f"vi_store_{a}", PUT_A=f"s{a}_store",
-        PUT=f"put_{kind}{held.group}", SET=f"s{kind}_store",
+        STORE_A=f"v{a}_{put_a}" if rows.is_float else f"vi_store_{a}", PUT_A=f"s{a}_{put_a}",
+        SET=f"s{kind}_store",
         group_rows=", ".join(f"v{letter}_load(row[{g}] + at)" for g in range(held.group)),
         group_lanes=", ".join(f"r[j + {g}]" for g in range(held.group)),
         DOT=f"dot_{a}{kind}", WIDEN=f"widen_{kind}",
         FILLED="as" if held.rows else f"(ko1 - ko0) * ({_inner(hooks)})")
+
+
+def keeps(v: Val, d: DType) -> bool:
+    """Whether a number of ``d`` is put where it belongs as it is: it is a bfloat16 already."""
+    return d is bf16 and holds(v, d)
+
+
+def put_of(held: Held | None, *values: Val) -> str:
+    """What puts a group of such values into a panel."""
+    if held is None:
+        return ""
+    put = "keep" if all(keeps(v, held.panel) for v in values) else "put"
+    return f"{put}_{MEMORY[held.panel.name]}{held.group}"
 
 
 def _inner(hooks: Hooks) -> str:

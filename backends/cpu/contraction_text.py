@@ -11,7 +11,7 @@ from tegg.backends.cpu.contraction_axis import Axis
 from tegg.backends.cpu.contraction_extents import multiple, vectors_of_panels, whole_vectors
 from tegg.backends.cpu.contraction_hooks import RowValue
 from tegg.backends.cpu.contraction_narrow import (
-    around_tiles, ask, beside, fill_tiles, header, in_tiles, once, products_of)
+    around_tiles, ask, beside, fill_tiles, header, in_tiles, once, products_of, put_of)
 from tegg.backends.cpu.contraction_words import Words
 from tegg.kernel.ahead import PAGE
 from tegg.kernel.contraction_classify import Group, Term
@@ -76,7 +76,7 @@ class Text(Words):
         recall = " ".join(f"const int64_t {n} = {n}_[{c}];" for n in axis.names)
         row_at = {"n": "(j0 + c < last ? j0 + c : last)" if name == "dots" else "j"}
         words = dict(
-            x=str(term.anchor), N=dim(axis.count),
+            x=str(term.anchor), N=dim(axis.count), PUT=put_of(self.params.held, term.b),
             col_arrays=indented(arrays, 4), col_args=self._args_of(rows, row_at),
             col_vectors=self._args_of(rows, {"n": "j"}, "n"),
             n_of=axis.of(at, mutable=name in ("pack_n", "rows")),

@@ -255,7 +255,8 @@ class _Kernel:
             temporary=str(self.temporary), products=_products(h.name, self._wide()),
             choose=self._choose(h.name),
             transpose="" if t.turned and not lines.together else turn(h.name, width))
-        words |= held_words(t.held, self._channels, words)
+        (term,) = self.contraction.groups[0].terms
+        words |= held_words(t.held, self._channels, words, (term.a, term.b))
         words |= lines.words(words, walks.channels, self._long, width)
         words["lines"] = template(f"direct_lines{self._steps}").substitute(words)
         kind = "places" if t.turned else "direct"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tegg.backends.cexpr import MEMORY
 from tegg.backends.cpu.c_templates import template
-from tegg.backends.cpu.contraction_narrow import around_tiles, header, in_tiles
+from tegg.backends.cpu.contraction_narrow import around_tiles, header, in_tiles, put_of
 from tegg.kernel.contraction_held import TILE, Held
+from tegg.kernel.value import Val
 
 
 def words_of(held: Held | None, channels: int) -> int:
@@ -18,7 +19,8 @@ def words_of(held: Held | None, channels: int) -> int:
     return -(-channels // deep) * (deep // held.group)
 
 
-def held_words(held: Held | None, channels: int, words: Mapping[str, str]) -> dict[str, str]:
+def held_words(held: Held | None, channels: int, words: Mapping[str, str],
+               operands: Sequence[Val]) -> dict[str, str]:
     """What the templates say of it. E: an element of what is put in place and of packed filters;
     VE: a vector of them; PLACE, PACK: what puts a row in place, and packs the filters of a channel;
     PACKED: where to.
@@ -36,7 +38,7 @@ def held_words(held: Held | None, channels: int, words: Mapping[str, str]) -> di
     assert held.rows is not None
     a, b = MEMORY[held.rows.name], MEMORY[held.panel.name]
     flat, room = in_tiles(held), int(words["ROW_ROOM"])
-    own = dict(E="int32_t", G=str(held.group), CHANNELS=str(channels), PUT=f"put_{b}{held.group}",
+    own = dict(E="int32_t", G=str(held.group), CHANNELS=str(channels), PUT=put_of(held, *operands),
                filter_words=f"  {name}_join(rows, {taps}, {taps}, at);",
                line_words=f"  {name}_join(rows, {room}, {words['LONG']}, at);", region_param="")
     if flat:

@@ -121,6 +121,15 @@ def reachable(roots: Iterable[Val]) -> list[Val]:
     return [seen[i] for i in sorted(seen)]
 
 
+def holds(v: Val, d: DType) -> bool:
+    """Whether a value is a number of a dtype, whatever its own: one of it made wider, or 0."""
+    if v.op == "Select":
+        return all(holds(a, d) for a in v.args[1:])
+    if v.op == "const" and v.attr == bits_of(0, v.dtype):
+        return True
+    return v.dtype is d or v.op == "Cast" and v.args[0].dtype is d and v.dtype.itemsize > d.itemsize
+
+
 @dataclass(slots=True)
 class Values:
     """The table of hash-consed values. Raises LoweringError above ``limit`` values."""
