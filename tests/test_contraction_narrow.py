@@ -122,6 +122,16 @@ def test_what_is_computed_from_sixteen_bits_is_rounded(form: str) -> None:
         assert kept not in source[source.index(part):]
 
 
+@pytest.mark.parametrize("form", ("bf16", "pairs", "tiles"))
+def test_what_is_cast_to_sixteen_bits_is_rounded_once(form: str) -> None:
+    """To nearest even, not cut off: one element of each sum is 1 + 3/256, and all others are 0."""
+    g = Draw()
+    x, w = (g.cast(g.cast(g.mul(g.x(*s), 1 + 3 / 256), "bf16"), "f32") for s in ((32, 32), (32, 32)))
+    c = product(g, x, w, "a,k;k,n;a,n", 32, 32)
+    check(g, [c], inputs={0: np.eye(32, dtype=np.float32), 1: np.eye(32, dtype=np.float32)},
+          code=lowered(g, [c], [c], tile=NARROW[form]))
+
+
 def bytes_product(g: Draw, m: int, k: int, n: int, x: str = "u8", y: str = "i8",
                   transposed: bool = False):
     """Integers of 32 bits that come from bytes: the first operand unsigned."""

@@ -125,9 +125,11 @@ def holds(v: Val, d: DType) -> bool:
     """Whether a value is a number of a dtype, whatever its own: one of it made wider, or 0."""
     if v.op == "Select":
         return all(holds(a, d) for a in v.args[1:])
-    if v.op == "const" and v.attr == bits_of(0, v.dtype):
-        return True
-    return v.dtype is d or v.op == "Cast" and v.args[0].dtype is d and v.dtype.itemsize > d.itemsize
+    if v.op == "Cast":  # to it, which rounds, or to what is wider
+        return v.dtype is d or (v.dtype.itemsize > d.itemsize and holds(v.args[0], d))
+    if v.op == "const":
+        return v.attr == bits_of(0, v.dtype)
+    return v.op == "load" and v.dtype is d
 
 
 @dataclass(slots=True)
