@@ -70,7 +70,7 @@ class C:
     def dialect(self) -> Dialect:
         ops = {**OPS, **spellings(self.own)} if self.own else OPS
         return Dialect(self.width, _SCALAR, _VECTOR, _MEMORY, ops, frozenset("fidl"),
-                       frozenset("fi"))
+                       frozenset("fi"), frozenset("g"))
 
     def function(self, algebra: Algebra, function: Function) -> str:
         return print_function(self.dialect, algebra, function)
