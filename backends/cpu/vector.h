@@ -721,6 +721,18 @@ MASKED(s, vs, uint16_t)
 HALF(h)
 HALF(g)
 #undef HALF
+// A copy in float32, which begins with a cache line, of what is read again and again.
+#define LINE(L) \
+  INL float *L##_line(const uint16_t *p, void *copy, size_t bytes) { \
+    const long n = (long)(bytes / sizeof(float)); \
+    float *to = copy; \
+    long i = 0; \
+    for (; i + TEGG_LANES <= n; i += TEGG_LANES) vf_store(to + i, v##L##_load(p + i)); \
+    for (; i < n; i++) to[i] = s##L##_load(p + i); \
+    return to; \
+  }
+LINE(h) LINE(g)
+#undef LINE
 // Two vectors side by side: one instruction rounds both in the time that it takes for one.
 #if TEGG_LANES == 16 && defined(__AVX512BF16__) && defined(__AVX512DQ__) && \
     __has_builtin(__builtin_ia32_fpclassps512_mask)
