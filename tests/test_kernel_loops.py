@@ -8,7 +8,7 @@ from tegg.testing.draw import Draw
 from tegg.backends.cpu.emit import C
 
 from tegg.dim import Facts, dim
-from tegg.dtype import f32
+from tegg.dtype import bf16, f32
 from tegg.kernel.domain import Write
 from tegg.kernel.index import Algebra, Var, variable
 from tegg.kernel.loops import (
@@ -146,6 +146,13 @@ def test_what_combines_with_memory_is_rounded_before(half):
     old, at, x = g.x(8, 64, dtype=half), g.input("at", (20,), "i64"), g.x(20, 64)
     code = lower(g, [g.op("Scatter", old, at, g.cast(x, half), 0, "add")], "k", C(16))
     assert "_round(" in code.source
+
+
+def test_a_value_that_is_held_is_not_rounded_in_a_register():
+    g = Draw()
+    y = g.op("Held", g.mul(g.x(64), 3.0), bf16)
+    source = lower(g, [g.add(y, g.x(64, dtype="bf16"))], "k", C(16)).source
+    assert "_round(" not in source
 
 
 @pytest.mark.parametrize("columns, pairs, alone", [(64, 2, 0), (48, 1, 1), (32, 1, 0), (40, 1, 1),
