@@ -27,7 +27,7 @@ Drawn = tuple[list[np.ndarray], tuple]  # operands and attributes
 # Fused steps, and polynomials: a few units in the last place beside what the row itself allows.
 LOOSE = {"Sin": 4.0, "Cos": 4.0}
 # 1 + erf cancels: these are good beside their operand.
-BESIDE = ("Gelu", "GeluTanh")
+BESIDE = ("Gelu", "GeluTanh", "NearGelu", "NearGeluTanh")
 
 
 @dataclass(frozen=True, slots=True)
