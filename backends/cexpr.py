@@ -33,7 +33,8 @@ class Dialect:
     ``{v}`` for the prefix of functions, ``{m}`` for that of vector mathematics, ``{f}`` for the
     suffix of float literals; the class is ``float``, ``int`` or ``bool``. gathers: the memory
     letters of which a vector can be read from positions in vectors; nears: those of which positions
-    that lie near each other are read sooner. index: the type of what counts.
+    that lie near each other are read sooner. pairs: those of which two vectors are stored at once.
+    index: the type of what counts.
     """
 
     width: int
@@ -43,6 +44,7 @@ class Dialect:
     ops: Mapping[tuple[str, str], str]
     gathers: frozenset[str] = frozenset()
     nears: frozenset[str] = frozenset()
+    pairs: frozenset[str] = frozenset()
     index: str = "int64_t"
 
     @property

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tegg.backends.cexpr import MEMORY, Dialect
 from tegg.backends.cstyle import Printer
-
+from tegg.dtype import f32
 from tegg.kernel.index import Algebra, Var
+from tegg.kernel.lined import is_half
 from tegg.kernel.loops import Function, Stmt
 from tegg.kernel.value import Val
 
@@ -18,10 +19,15 @@ def print_function(dialect: Dialect, algebra: Algebra, f: Function) -> str:
     for i, name in enumerate(f.symbols):
         p.line(f"const int64_t S_{name} = sizes[{i}];")
     for slot, d in sorted(f.buffers.items()):
-        kind, where = dialect.memory[MEMORY[d.name]], f"buffers[{slot}]"
+        letter, where = MEMORY[d.name], f"buffers[{slot}]"
         if slot in f.lined:
             p.line(f"char line{slot}[{f.lined[slot]}] __attribute__((aligned(64)));")
-            where = f"at_line({where}, line{slot}, sizeof line{slot})"
+            at = "at_line"
+            if is_half(d):
+                at, letter = f"{letter}_line", MEMORY[f32.name]
+                p.letters[slot] = letter
+            where = f"{at}({where}, line{slot}, sizeof line{slot})"
+        kind = dialect.memory[letter]
         p.line(f"{kind} *const b{slot} = ({kind} *){where};")
     p.block(f.body)
     unused = "  (void)buffers; (void)sizes; (void)tid; (void)nt;"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tegg.backends.cexpr import MEMORY, REGISTER, Expressions, dim, number
+from tegg.backends.cexpr import MEMORY, REGISTER, Dialect, Expressions, dim, number
 from tegg.dim import Dim, upper_bound
 from tegg.dtype import DType, i64
-from tegg.kernel.index import Form, Gathered, Guard
+from tegg.kernel.index import Algebra, Form, Gathered, Guard
 from tegg.kernel.lane import EVERY_OTHER
 from tegg.kernel.straight import END, Straight, run
 from tegg.kernel.value import Load, Val
@@ -15,6 +15,13 @@ from tegg.kernel.value import Load, Val
 
 class Loads(Expressions):
     """Prints loads, beside all other values."""
+
+    def __init__(self, dialect: Dialect, algebra: Algebra) -> None:
+        super().__init__(dialect, algebra)
+        self.letters: dict[int, str] = {}  # slot -> how it lies in memory, where not as its dtype
+
+    def _letter(self, v: Val) -> str:
+        return self.letters.get(v.attr.slot, MEMORY[v.dtype.name])
 
     def value(self, v: Val, copy: int = 0, fused: Val | None = None,
               stored: bool = False) -> str:
@@ -25,12 +32,12 @@ class Loads(Expressions):
 
     def _scalar_load(self, v: Val) -> str:
         load: Load = v.attr
-        text = f"s{MEMORY[v.dtype.name]}_load(b{load.slot} + {self.form(load.form)})"
+        text = f"s{self._letter(v)}_load(b{load.slot} + {self.form(load.form)})"
         return f"{self.condition(load.guards)} ? {text} : 0" if load.guards else text
 
     def _vector_load(self, v: Val, copy: int) -> str:
         load: Load = v.attr
-        var, letter = self.at.vector, MEMORY[v.dtype.name]
+        var, letter = self.at.vector, self._letter(v)
         k = self.lanes.coefficient(load.form, var)
         follow = [self.lanes.coefficient(g.form, var) for g in load.guards]
         if k == 1 and all(c in (0, 1) for c in follow):

@@ -153,18 +153,35 @@ class Memory(Loads):
         plain = all(var not in g.form.vars() for g in w.guards)
         for u in range(self.at.copies):
             if k == 1 and plain and (w.mode == "store" or not self.tail(u)):
-                address = f"b{w.slot} + {self.form(w.form, u)}"
-                value = self._combined(w, letter, address, u)
-                test = f"if ({self.condition(w.guards, u)}) " if w.guards else ""
-                if self.tail(u):
-                    self.line(f"{test}v{letter}_storem({address}, {value}, mask);")
-                elif s.past:
-                    past = self.decided.get(id(s)) or _past(s.past, w.slot, self.form(w.form))
-                    self.line(f"v{letter}_stream({address}, {value}, {past});")
-                else:
-                    self.line(f"{test}v{letter}_store({address}, {value});")
+                if not self._second(s, letter, u):
+                    self._vector_store(s, letter, u)
             else:
                 self._lane_stores(w, letter, u)
+
+    def _paired(self, s: Store, letter: str, copy: int) -> bool:
+        """Whether a vector and the next one, both whole, are stored at once."""
+        return (letter in self.dialect.pairs and s.write.mode == "store" and copy % 2 == 0
+                and copy + 1 < self.at.copies and not self.tail(copy + 1))
+
+    def _second(self, s: Store, letter: str, copy: int) -> bool:
+        """Whether a vector was stored with the one before it."""
+        return copy % 2 == 1 and self._paired(s, letter, copy - 1)
+
+    def _vector_store(self, s: Store, letter: str, copy: int) -> None:
+        """A vector that lies along memory, or two of them."""
+        w = s.write
+        address = f"b{w.slot} + {self.form(w.form, copy)}"
+        value, pair = self._combined(w, letter, address, copy), ""
+        if self._paired(s, letter, copy):
+            value, pair = f"{value}, {self.ref(w.value, copy + 1, True)}", "_pair"
+        test = f"if ({self.condition(w.guards, copy)}) " if w.guards else ""
+        if self.tail(copy):
+            self.line(f"{test}v{letter}_storem({address}, {value}, mask);")
+        elif s.past:
+            past = self.decided.get(id(s)) or _past(s.past, w.slot, self.form(w.form))
+            self.line(f"v{letter}_stream{pair}({address}, {value}, {past});")
+        else:
+            self.line(f"{test}v{letter}_store{pair}({address}, {value});")
 
     def _combined(self, w: Write, letter: str, address: str, copy: int) -> str:
         value = self.ref(w.value, copy, True)

@@ -11,7 +11,7 @@ _ARITHMETIC = {"Add": "({0} + {1})", "Mul": "({0} * {1})", "Sub": "({0} - {1})",
                "Maximum": "{v}max({0}, {1})",
                "Minimum": "{v}min({0}, {1})", "Mod": "{v}mod({0}, {1})", "Abs": "{v}abs({0})",
                "Relu": "{v}relu({0})"}
-_FLOAT = {**{name: f"{{m}}{name.lower()}({{0}})" for name in (
+_FLOAT = {"Held": "{0}", **{name: f"{{m}}{name.lower()}({{0}})" for name in (
     "Log2", "Exp2", "Sin", "Cos", "Sqrt", "Exp", "Log", "Sigmoid", "Tanh", "Erf")},
     "Floor": "{v}floor({0})",
     "Recip": "(1.0{f} / {0})", "Div": "({0} / {1})", "Rsqrt": "(1.0{f} / {m}sqrt({0}))",

@@ -41,6 +41,34 @@ def test_what_all_rows_read_is_copied():
                            g.expand(g.x(1, 768), x.shape))) == {1: 3072, 2: 3072}
 
 
+@pytest.mark.parametrize("half, letter", [("f16", "h"), ("bf16", "g")])
+def test_halves_are_widened_once(half, letter):
+    g = Draw()
+    y = scaled(g, AGAIN, 1000, half)
+    assert copied(g, y) == {1: 4000}
+    source = lower(g, [y], "k", C(16)).source
+    assert f"{letter}_line(buffers[1]" in source and "vf_load(b1" in source
+    assert f"v{letter}_load(b0" in source
+    g = Draw()  # as float32 the second is too large
+    assert copied(g, scaled(g, AGAIN, MOST // 4, half, half)) == {1: MOST}
+
+
+def test_halves_that_are_turned_stay_as_they_lie():
+    """By another nest of the kernel."""
+    def both_ways(g: Draw, dtype: str) -> list[Node]:
+        w, x = g.x(64, 64, dtype=dtype), g.x(AGAIN, 64, 64, dtype=dtype)
+        along = g.mul(x, g.expand(g.reshape(w, (1, 64, 64)), x.shape))
+        return [along, g.mul(g.permute(w, (1, 0)), g.x(64, 64, dtype=dtype))]
+
+    g = Draw()
+    assert copied(g, *both_ways(g, "f32")) == {0: MOST}
+    g = Draw()
+    outputs = both_ways(g, "bf16")
+    assert "vg_turn(t1 + 0, 64, b0 " in lower(g, outputs, "k", C(16)).source
+    assert copied(g, *outputs) == {}
+    check(g, outputs)
+
+
 def test_what_few_rows_read_or_no_cache_holds_is_not():
     g = Draw()
     assert copied(g, scaled(g, AGAIN - 1, 1000, "f32")) == {}

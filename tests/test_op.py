@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 from profiles import few
 from tegg.testing.strategies import accepted, row_calls
 from tegg.bits import bits_of, float_of, value_of
-from tegg.dtype import DTYPES, bf16, bool_, f16, f32, f64, i8, i32, i64, u8
+from tegg.dtype import DTYPES, bf16, bool_, f16, f32, f64, i32, i64, i8, u8
 from tegg.errors import DTypeError
 from tegg.ir.graph import Graph
 from tegg.ir.op import OPS, PRIMOPS, TOLERANCE
@@ -152,3 +152,11 @@ def test_dtype_errors(name, dtypes, text):
     with pytest.raises(DTypeError) as e:
         OPS[name].dtype(list(dtypes), ())
     assert str(e.value) == text
+
+
+@pytest.mark.parametrize("given, to", [(f64, bf16), (f32, i32), (bf16, bf16), (f32, f64)])
+def test_only_float32_is_held_as_a_half(given, to):
+    with pytest.raises(DTypeError) as e:
+        OPS["Held"].dtype([given], (to,))
+    assert str(e.value) == (f"holds f32 as f16 or bf16, not {given.name} as {to.name}; "
+                            f"write a Cast")

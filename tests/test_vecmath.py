@@ -73,6 +73,15 @@ MACHINES = dict(_machines())
 _HALVES = """
 void put_g(const float *x, uint16_t *y, long c) {
   for (long i = 0; i < c; i += TEGG_LANES) vg_store(y + i, vf_load(x + i)); }
+void pair_g(const float *x, uint16_t *y, long c) {
+  for (long i = 0; i < c; i += 2 * TEGG_LANES)
+    vg_store_pair(y + i, vf_load(x + i), vf_load(x + i + TEGG_LANES)); }
+void past_g(const float *x, uint16_t *y, long c) {
+  for (long i = 0; i < c; i += 2 * TEGG_LANES)
+    vg_stream_pair(y + i, vf_load(x + i), vf_load(x + i + TEGG_LANES), (uintptr_t)y % 64 == 0);
+  stream_fence(); }
+void get_g(const uint16_t *x, float *y, long c) {
+  for (long i = 0; i < c; i += TEGG_LANES) vf_store(y + i, vg_load(x + i)); }
 void put_h(const float *x, uint16_t *y, long c) {
   for (long i = 0; i < c; i += TEGG_LANES) vh_store(y + i, vf_load(x + i)); }
 void round_g(const float *x, float *y, long c) {
@@ -267,27 +276,59 @@ def test_remainders_are_exact(run):
 
 
 # ---- halves
-@pytest.mark.parametrize("letter, half", [("g", ml_dtypes.bfloat16), ("h", np.float16)])
-def test_halves_are_rounded_to_nearest_even(run, letter, half):
-    """Stored or kept in a register, subnormal numbers, ties, infinities and NaN included; one number
-    that needs another way than those beside it changes none of them."""
+def adversarial():
+    """Floats of all exponents, subnormal ones and NaN among them, and those beside ties, mixed."""
     base = np.arange(0, 2**32, 2**15 * 3 + 1, dtype=np.int64)
     ties = np.arange(0, 2**32, 2**20, dtype=np.int64) + 2**15
     bits = np.concatenate([base, ties, ties - 1, ties + 1, np.arange(0, 2**24, 9973), [
         0, 2**31, 1, 2**31 + 1, 0x7f7fffff, 0x7f800000, 0xff800000, 0x7f800001, 0xffffffff]])
     x = np.random.default_rng(5).permutation(bits).astype(np.uint32).view(np.float32)
-    x = np.resize(x, len(x) // BATCH * BATCH)
+    x = np.resize(x, len(x) // (2 * BATCH) * (2 * BATCH))
+    return x
+
+
+def call(run, name, x, to):
+    run.library[name](*(v.ctypes.data_as(ctypes.c_void_p) for v in (x, to)), ctypes.c_long(len(x)))
+
+
+@pytest.mark.parametrize("letter, half", [("g", ml_dtypes.bfloat16), ("h", np.float16)])
+def test_halves_are_rounded_to_nearest_even(run, letter, half):
+    """Stored or kept in a register, subnormal numbers, ties, infinities and NaN included; one number
+    that needs another way than those beside it changes none of them."""
+    x = adversarial()
     with np.errstate(all="ignore"):
         want = x.astype(half)
     stored, kept = np.empty(len(x), half), np.empty_like(x)
     for f, to in ((f"put_{letter}", stored), (f"round_{letter}", kept)):
-        run.library[f](*(v.ctypes.data_as(ctypes.c_void_p) for v in (x, to)), ctypes.c_long(len(x)))
+        call(run, f, x, to)
     for got in (stored, kept.astype(half)):
         same = (got.view(np.uint16) == want.view(np.uint16)) | (np.isnan(got) & np.isnan(want))
         assert same.all(), [(x[i], got[i], want[i]) for i in np.flatnonzero(~same)[:5]]
         assert (np.isnan(got) == np.isnan(x)).all()
     exact = kept.astype(half).astype(np.float32)
     assert ((exact == kept) | np.isnan(kept)).all()
+
+
+@pytest.mark.parametrize("name", ["pair_g", "past_g"])
+def test_two_vectors_are_stored_as_one_after_the_other(run, name):
+    """With the same bits, wherever the number is that needs another way than those beside it."""
+    x = adversarial()
+    alone = np.zeros(len(x), np.uint16)
+    call(run, "put_g", x, alone)
+    room = np.zeros(len(x) + 33, np.uint16)
+    begin = -room.ctypes.data % 64 // 2
+    for to in (room[begin:begin + len(x)], room[begin + 1:begin + 1 + len(x)]):
+        to[...] = 0
+        call(run, name, x, to)
+        wrong = np.flatnonzero(to != alone)
+        assert not len(wrong), [(x[i], to[i], alone[i]) for i in wrong[:5]]
+
+
+def test_every_bfloat16_is_read(run):
+    bits = np.random.default_rng(7).permutation(2**16).astype(np.uint16)
+    got = np.empty(len(bits), np.float32)
+    call(run, "get_g", bits, got)
+    assert (got.view(np.uint32) == bits.astype(np.uint32) << 16).all()
 
 
 def test_constants_of_floats_are_floats():

@@ -74,14 +74,18 @@ _ROUNDED = """
 const struct rt_table *tegg_rt;
 // The bits of the first of some floats that is rounded another way than one at a time; count: none.
 uint32_t differs(uint32_t first, uint32_t count) {
-  for (uint32_t i = 0; i < count; i += TEGG_LANES) {
-    float x[TEGG_LANES], y[TEGG_LANES];
-    uint16_t g[TEGG_LANES];
-    for (int k = 0; k < TEGG_LANES; k++) { uint32_t b = first + i + k; memcpy(x + k, &b, 4); }
-    vg_store(g, vf_load(x));
-    vf_store(y, vg_round(vf_load(x)));
-    for (int k = 0; k < TEGG_LANES; k++)
-      if (g[k] != f_to_g(x[k]) || float_bits(y[k]) != float_bits(sg_round(x[k]))) return i + k;
+  for (uint32_t i = 0; i < count; i += 2 * TEGG_LANES) {
+    float x[2 * TEGG_LANES], y[2 * TEGG_LANES];
+    uint16_t g[2 * TEGG_LANES], both[2 * TEGG_LANES];
+    for (int k = 0; k < 2 * TEGG_LANES; k++) { uint32_t b = first + i + k; memcpy(x + k, &b, 4); }
+    for (int k = 0; k < 2 * TEGG_LANES; k += TEGG_LANES) {
+      vg_store(g + k, vf_load(x + k));
+      vf_store(y + k, vg_round(vf_load(x + k)));
+    }
+    vg_store_pair(both, vf_load(x), vf_load(x + TEGG_LANES));
+    for (int k = 0; k < 2 * TEGG_LANES; k++)
+      if (g[k] != f_to_g(x[k]) || both[k] != g[k] ||
+          float_bits(y[k]) != float_bits(sg_round(x[k]))) return i + k;
   }
   return count;
 }

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from tegg.backends.cexpr import Dialect
 from tegg.backends.cfunction import print_function
 from tegg.backends.cown import spellings, templates
+from tegg.backends.cpu.near import NEAR
 from tegg.backends.cpu.sorting import sort_indices
 from tegg.backends.cpu.sorting_values import sort_values
 from tegg.backends.spelling import OPS
@@ -68,9 +69,9 @@ class C:
 
     @property
     def dialect(self) -> Dialect:
-        ops = {**OPS, **spellings(self.own)} if self.own else OPS
+        ops = {**OPS, **NEAR, **spellings(self.own)}
         return Dialect(self.width, _SCALAR, _VECTOR, _MEMORY, ops, frozenset("fidl"),
-                       frozenset("fi"))
+                       frozenset("fi"), frozenset("g"))
 
     def function(self, algebra: Algebra, function: Function) -> str:
         return print_function(self.dialect, algebra, function)

@@ -43,7 +43,8 @@ def headers(lanes: int) -> tuple[str, ...]:
     """What kernels of so many lanes may call; those of bytes are simple."""
     if lanes == BYTES:
         return ("vector.h", "stream.h")
-    return ("vector.h", "gather.h", "vecmath.h", "turn.h", "weave.h", "running.h", "stream.h")
+    return ("vector.h", "gather.h", "vecmath.h", "near.h", "turn.h", "weave.h", "running.h",
+            "stream.h")
 
 
 @cache

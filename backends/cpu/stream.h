@@ -1,6 +1,7 @@
 // Stores past the caches: a line that is written whole need not be read first.
 //
-//   vf_stream(p, x, past)   float, and so for each letter that memory has
+//   vf_stream(p, x, past)           float, and so for each letter that memory has
+//   vg_stream_pair(p, a, b, past)   two vectors side by side, of bfloat16
 //
 // Past the caches if `past` says so, else an ordinary store. A line that an ordinary store begins is
 // read first. Whether results go past the caches, a line of which begins at p:
@@ -45,6 +46,13 @@ INL void stream_bytes(void *p, const void *x, int n) {
       stream_bytes(p, y, (int)sizeof(y)); \
     } else v##L##_store(p, x); \
   }
+INL void vg_stream_pair(uint16_t *p, vf a, vf b, int past) {
+  if (past) {
+    uint16_t y[2 * TEGG_LANES] __attribute__((aligned(64)));
+    vg_store_pair(y, a, b);
+    stream_bytes(p, y, (int)sizeof(y));
+  } else vg_store_pair(p, a, b);
+}
 #else
 #define PAST_TURNED(p, bytes) 0
 #define PAST_ALONG(p, bytes) 0
@@ -52,6 +60,7 @@ INL void stream_bytes(void *p, const void *x, int n) {
 INL void stream_fence(void) {}
 #define STREAM(L, T, V) \
   INL void v##L##_stream(T *p, V x, int past) { (void)past; v##L##_store(p, x); }
+INL void vg_stream_pair(uint16_t *p, vf a, vf b, int past) { (void)past; vg_store_pair(p, a, b); }
 #endif
 STREAM(f, float, vf)
 STREAM(d, double, vd)

@@ -25,9 +25,10 @@ from .direct_forms import DirectForms
 from .direct_templates import direct_templates
 from .emit import C
 from .identity import processor
-from .instructions import BYTE_TILES, BYTES, PAIRS, TILES, instructions
+from .instructions import BYTE_TILES, BYTES, ESTIMATES, PAIRS, TILES, instructions
 from .library import load, prelude
 from .loop_forms import LoopForms, loops_row
+from .near import near_rows
 from .narrow_forms import NarrowForms, narrow_templates
 from .plain import generalized, given
 from .program import Program, Step, copy_step, steps_of, with_barriers
@@ -41,11 +42,10 @@ _LONG = 20e-6  # seconds: a run this long lets other Python threads go on meanwh
 
 class Cpu:
     """Kernels in C, compiled by the compiler that is found. ``lanes``: float32 values of a vector,
-    by default those of this machine. ``has``: its instructions for narrow products, in the words
+    by default those of this machine. ``has``: its instructions for narrow numbers, in the words
     of ``instructions.py``; what the compiler knows no instruction for is done in C."""
 
     name = "cpu"
-    rules = ("lower.cpu", "lower.cpu_half", "lower.cpu_bytes")
 
     def __init__(self, lanes: int | None = None, has: Collection[str] | None = None) -> None:
         self.toolchain = toolchain.find()
@@ -54,17 +54,20 @@ class Cpu:
         registers = self.language.registers
         has = instructions(self.toolchain.features, width) if has is None else has
         self.features = frozenset({f"lanes={width}", *has})
+        estimates = ESTIMATES in self.features
+        self.rules = ("lower.cpu", "lower.cpu_half", "lower.cpu_bytes",
+                      *("lower.cpu_near",) * estimates)
         self.ops = (*templates(registers), *narrow_templates(width), attention_row(registers),
                     *direct_templates(width), loops_row(), winograd_row(width),
-                    symmetric_row(registers))
+                    symmetric_row(registers), *(near_rows() if estimates else ()))
         self.providers = (Forms(registers), NarrowForms(registers, self.features),
                           AttentionForms(self.features), Attending((bf16,)),
                           DirectForms(registers, self.features), LoopForms(),
                           WinogradForms(registers), SymmetricForms(registers))
 
     def complete(self) -> Cpu:
-        """With all instructions for narrow products."""
-        return Cpu(self.language.width, (PAIRS, BYTES, TILES, BYTE_TILES))
+        """With all instructions for narrow numbers."""
+        return Cpu(self.language.width, (PAIRS, BYTES, TILES, BYTE_TILES, ESTIMATES))
 
     def identity(self) -> str:
         """Lanes decide the source, threads the costs; the shared object is keyed by its text."""

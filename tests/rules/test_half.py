@@ -251,3 +251,20 @@ def test_what_no_policy_is_stacked_for_is_refused():
     with pytest.raises(RuleError, match="keep-f32 is not an action .* no relation keep-f32 is declared "
                                         "in this stack; declare it, or stack what does"):
         saturate(Graph(), (Generic(), own(KEEP_SINES)))
+
+
+def held(compiler: Compiler, half: str, *more: Compiler) -> set[str]:
+    """The ops by which a value becomes a half, in the class where that is."""
+    g = Graph()
+    x = g.input("x", (4, 64), "f32")
+    y = g.cast(g.op("Sin", x), half)
+    g.outputs["y"] = g.op("Add", y, g.input("z", (4, 64), half))
+    done = saturate(g, (Generic(), *more, compiler))
+    c = done.classes.of[y.id]
+    return {n.op.name for n in done.classes.nodes[c]}
+
+
+def test_what_may_round_where_it_is_stored_need_not_round_before():
+    assert held(Bf16(), "bf16") == {"Cast", "Held"}
+    assert held(Bf16(), "f16") == held(Fp16(), "bf16") == held(Tf32(), "bf16") == {"Cast"}
+    assert held(Bf16(), "bf16", own(KEEP_SINES)) == {"Cast"}

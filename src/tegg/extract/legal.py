@@ -84,7 +84,7 @@ class Legality:
         """One product that is made by a function on arrays in memory: beside it there is movement,
         and casts, which such functions do on the way."""
         return (len(anchors) == 1 and self._moved(anchors, body) is not None
-                and all(n.op.kind == "movement" or n.op.name == "Cast"
+                and all(n.op.kind == "movement" or n.op.name in ("Cast", "Held")
                         for c, n in body.items() if c != anchors[0]))
 
     def _one_attention(self, heads: list[int], anchors: list[int],

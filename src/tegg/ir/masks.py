@@ -9,7 +9,7 @@ from typing import Any
 from tegg.bits import value_of
 
 _HALF = 0.5  # of the keys: what comparisons of positions leave on average
-_SEEN_THROUGH = ("Expand", "Reshape", "Permute", "Cast", "Contiguous")
+_SEEN_THROUGH = ("Expand", "Reshape", "Permute", "Cast", "Held", "Contiguous")
 
 
 def seen_share(body: Mapping[int, Any]) -> float:

@@ -14,7 +14,7 @@ from tegg.ir import meaning as M
 from tegg.ir import ordering as R
 from tegg import shape as S
 from tegg.ir.code import Code
-from tegg.dtype import DType, bool_, i64, promote
+from tegg.dtype import DType, bool_, f32, i64, promote
 from tegg.errors import DTypeError
 
 # Kinds of attributes, their Python type in a Node, and whether a rule sees an i64 or a String:
@@ -135,6 +135,13 @@ def _given(d: list[DType], attrs: tuple) -> DType:
     return next(a for a in attrs if isinstance(a, DType))
 
 
+def _narrowed(d: list[DType], attrs: tuple) -> DType:
+    to = _given(d, attrs)
+    if d[0] is not f32 or not to.is_float or to.itemsize != 2:
+        raise DTypeError(f"holds f32 as f16 or bf16, not {d[0].name} as {to.name}; write a Cast")
+    return to
+
+
 def _select(d: list[DType], attrs: tuple) -> DType:
     if d[0] is not bool_:
         raise DTypeError(f"the condition is {d[0].name}, not bool; write (x != 0)")
@@ -219,6 +226,9 @@ _ROWS = (
     Op("Cast", "elementwise", 1, S.elementwise, _given,
        lambda a, t, s, d: a[0].astype(d.numpy), (("dtype", "dtype"),), None, ("any",), 1.0,
        doc="to bool: != 0; float to int truncates, and is undefined out of range"),
+    Op("Held", "elementwise", 1, S.elementwise, _narrowed,
+       lambda a, t, s, d: a[0].astype(d.numpy), (("dtype", "dtype"),), None, ("any",), 0.0,
+       doc="float32 as a half that a kernel need not round: it is rounded where it is stored"),
     _binary("IntDiv", M.int_div, cost=8, dtype=_ints, domains=("any", "nonzero"),
             doc="integer division towards zero; 0 where the divisor is 0"),
     Op("Select", "elementwise", 3, S.elementwise, _select,

@@ -41,7 +41,7 @@ def unmasked(values: Values, scores: Val, key: Var,
             return chosen(v)
         if v.op == "Add":
             return values.make("Add", tuple(map(inside, v.args)), v.dtype)
-        if v.op == "Sub" or (v.op == "Cast" and v.args[0].dtype.is_float):
+        if v.op == "Sub" or (v.op in ("Cast", "Held") and v.args[0].dtype.is_float):
             return values.make(v.op, (inside(v.args[0]), *v.args[1:]), v.dtype)
         if v.op == "Mul" and v.dtype.is_float and any(map(_is_positive, v.args)):
             return values.make("Mul", tuple(map(inside, v.args)), v.dtype)

@@ -78,7 +78,7 @@ def _loaded(v: Val) -> Val:
 def _stored(w: Write, total: Val) -> Form:
     """Where a result goes, rounded to 16 bits at most on the way."""
     value = w.value
-    if value.op == "Cast" and value.dtype.name in ("f16", "bf16"):
+    if value.op in ("Cast", "Held") and value.dtype.name in ("f16", "bf16"):
         (value,) = value.args
     if value is not total or w.guards or w.mode != "store" or not _affine(w.form):
         raise LoweringError("a library stores its sums as they are, and something is computed "

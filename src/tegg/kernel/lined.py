@@ -2,7 +2,8 @@
 a cache line does.
 
 Where an operand begins is its owner's affair. A vector that lies across two lines is read as two
-parts, and rows that begin between lines cost as much again; the copy saves one of the two.
+parts, and rows that begin between lines cost as much again; the copy saves one of the two. Of
+halves the copy is float32, so that they are widened once and not for each row.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import math
 from collections.abc import Mapping, Sequence
 
 from tegg.dim import hint
+from tegg.dtype import DType, f32
 from tegg.kernel.index import Var
-from tegg.kernel.loops import Let, Loop, Stmt, walk, writes
+from tegg.kernel.loops import Let, Loop, Stmt, Turn, walk, writes
 from tegg.kernel.rows import Buffers, follows
 
 MOST = 1 << 14  # bytes of the copies of a kernel: a first cache has room for them and for a row
@@ -20,8 +22,9 @@ AGAIN = 256     # times that each element is read, of which threads share the co
 
 
 def lined(body: Sequence[Stmt], buffers: Buffers) -> Mapping[int, int]:
-    """The slots to copy and the bytes of each."""
+    """The slots to copy and the bytes of each copy."""
     written = {w.slot for w in writes(body)}
+    turned = {s.value.attr.slot for s, _ in walk(body) if isinstance(s, Turn)}
     times: dict[int, int] = {}
     for s, around in walk(body):
         if isinstance(s, Let) and s.value.op == "load" and around and around[-1].vector:
@@ -31,11 +34,17 @@ def lined(body: Sequence[Stmt], buffers: Buffers) -> Mapping[int, int]:
     found: dict[int, int] = {}
     for slot, n in sorted(times.items()):
         dtype, size = buffers[slot]
-        if n >= AGAIN and isinstance(size, int):
-            nbytes = size * dtype.itemsize
+        wide = is_half(dtype)
+        if n >= AGAIN and isinstance(size, int) and not (wide and slot in turned):
+            nbytes = size * (f32 if wide else dtype).itemsize
             if sum(found.values()) + nbytes <= MOST:
                 found[slot] = nbytes
     return found
+
+
+def is_half(dtype: DType) -> bool:
+    """Whether a copy is wider than what is copied."""
+    return dtype.is_float and dtype.itemsize < f32.itemsize
 
 
 def _times(vars: frozenset[Var], around: Sequence[Loop]) -> int:

@@ -366,7 +366,8 @@ class _Verifier:
 @dataclass(frozen=True, slots=True)
 class Function:
     """One function of a kernel. ``buffers``: slot -> dtype, of those it touches. ``lined``: slot ->
-    bytes, of those that are better read where they begin with a cache line."""
+    bytes of a copy, of those that are better read where they begin with a cache line; of halves it
+    is float32."""
 
     name: str
     body: tuple[Stmt, ...]

@@ -132,7 +132,8 @@ def Generic() -> Compiler:
 def Bf16() -> Compiler:
     """Weights that products read, and results of products and elementwise work, may rest in memory
     as bfloat16, and operands of products may be rounded to it. Kernels compute and sum in float32;
-    norms, softmaxes and reductions rest in float32 too."""
+    norms, softmaxes and reductions rest in float32 too. What is cast to bfloat16 may be rounded
+    only where it is stored."""
     return Compiler("half.bf16", providers=(ROUNDING, Multiplying("bf16")), name="Bf16",
                     rounds=True)
 

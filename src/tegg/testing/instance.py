@@ -333,7 +333,7 @@ class Instance:
             return [bool_, dtype, dtype]
         if op.kind == "index":
             return [dtype, i64, dtype][:op.arity]
-        if op.name == "Cast" or (dtype is bool_ and op.kind == "elementwise"):
+        if op.name in ("Cast", "Held") or (dtype is bool_ and op.kind == "elementwise"):
             other = named or self.rng.choice(self.dtypes)
             try:
                 gives = op.dtype([other] * op.arity, attrs)

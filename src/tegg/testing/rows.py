@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tegg.dtype import DTYPES, DType, bool_
+from tegg.dtype import DTYPES, DType, bf16, bool_, f16, f32
 from tegg.errors import LoweringError, TeggError
 from tegg.ir.classes import Fragment
 from tegg.ir.graph import Graph, Node
@@ -27,7 +27,7 @@ Drawn = tuple[list[np.ndarray], tuple]  # operands and attributes
 # Fused steps, and polynomials: a few units in the last place beside what the row itself allows.
 LOOSE = {"Sin": 4.0, "Cos": 4.0}
 # 1 + erf cancels: these are good beside their operand.
-BESIDE = ("Gelu", "GeluTanh")
+BESIDE = ("Gelu", "GeluTanh", "NearGelu", "NearGeluTanh")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +78,19 @@ def elementwise_cases(table: OpTable, target: Target, dtype: DType, seed: int) -
 
 
 def cast_cases(table: OpTable, target: Target, source: DType, seed: int) -> Iterator[Case]:
-    """Casts from a dtype to every other, of values in range of all of them."""
+    """Casts from a dtype to every other, of values in range of all of them, and float32 held as
+    halves."""
     given_ = edges(source, "any", seed)
     if source.is_float:
         given_ = np.abs(np.clip(np.where(np.isfinite(given_), given_, 7), -100, 100)).astype(
             source.numpy)
-    for to in DTYPES.values():
-        if to is not source and target.unsupported(table["Cast"], to) is None:
+    rows = [("Cast", to) for to in DTYPES.values() if to is not source]
+    rows += [("Held", to) for to in (f16, bf16) if source is f32]
+    for name, to in rows:
+        if target.unsupported(table[name], to) is None:
             graph = Graph(table)
             x = graph.input("x", (N,), source)
-            yield Case(table["Cast"], source, graph, graph.op("Cast", x, to), {0: given_})
+            yield Case(table[name], source, graph, graph.op(name, x, to), {0: given_})
 
 
 def check_elementwise(target: Target, table: OpTable, dtype: DType, seed: int) -> set[str]:
