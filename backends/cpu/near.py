@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from types import MappingProxyType
 
 from tegg.dtype import DType, f32
@@ -17,6 +18,7 @@ NEAR = MappingProxyType({(f"Near{name}", "float"): f"{{m}}{spelled}({{0}})"
                          for name, spelled in _SPELLED.items()})
 
 
+@cache
 def near_rows() -> tuple[Op, ...]:
     """The rows: each means what the op means that it is near to."""
     return tuple(Op(f"Near{name}", "elementwise", 1, OPS[name].shape, _single, OPS[name].meaning,
