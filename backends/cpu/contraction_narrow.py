@@ -41,6 +41,15 @@ def in_tiles(held: Held | None) -> bool:
     return held is not None and held.multiply == "tiles"
 
 
+def span(p: GemmParams, rows: Dim) -> str:
+    """Panels per pass where sums are set aside. Of rows of A for tiles, which are many, a call may
+    bring far fewer: then it is as many panels more, and all rows are evaluated less often."""
+    if isinstance(rows, int) or not in_tiles(p.held):
+        return str(p.span)
+    tall = f"({dim(rows)} + {p.mr - 1}) / {p.mr} * {p.mr}"
+    return f"({p.span * p.rows} / ({tall} < {p.rows} ? {tall} : {p.rows}))"
+
+
 def around_tiles(held: Held | None) -> dict[str, str]:
     """What stands around products by tiles, once in a stage."""
     if not in_tiles(held):

@@ -13,7 +13,7 @@ from tegg.backends.cpu.c_templates import indented, template
 from tegg.backends.cpu.contraction_axis import Axis
 from tegg.backends.cpu.contraction_extents import depth_of_blocks, outer_loops
 from tegg.backends.cpu.contraction_hooks import LINE, Hooks, RowValue
-from tegg.backends.cpu.contraction_narrow import deep, held_words, shares
+from tegg.backends.cpu.contraction_narrow import deep, held_words, shares, span
 from tegg.dim import product
 from tegg.kernel.contraction_classify import Group
 from tegg.kernel.contraction_shape import GemmParams, GemmShape
@@ -61,8 +61,8 @@ class Words:
             MADD1=f"s{letter}_fma" if fused else "ADD_PRODUCT",
             SPLAT=f"v{letter}_splat", STORE=f"v{letter}_store",
             LOAD=f"v{letter}_load", MR=str(p.mr), R=str(p.abreast), NR=str(p.nr),
-            DEEP=deep(h.k.count, p.held), LANES=str(p.lanes), MC=str(p.rows), SPAN=str(p.span),
-            PIECE=str(p.piece), BYTES=str(p.lanes * d.itemsize),
+            DEEP=deep(h.k.count, p.held), LANES=str(p.lanes), MC=str(p.rows),
+            SPAN=span(p, h.m.count), PIECE=str(p.piece), BYTES=str(p.lanes * d.itemsize),
             GROUPS=str(p.nr // h.dialect.width), **shares(p, d), PANELS=str(p.panels),
             TILES=str(p.tiles),
             M=dim(h.m.count), K=dim(h.k.count), B=dim(h.batch.count), KO=steps, AS=stride,

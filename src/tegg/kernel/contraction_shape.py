@@ -164,9 +164,8 @@ def blocked(shape: GemmShape, tile: Tile, registers: Registers) -> GemmParams:
         together = (_RUNS if form == "rows" else dots_at_once(mr, shape.k) if tile.asked else DOTS)
         return GemmParams(form, lanes, 1, nv, _STRETCH, 1, stretch, 1, True, True, mr, together,
                           tile.parts, asked=tile.asked)
-    tiles = tile.held is not None and tile.held.multiply == "tiles"
-    rows = _rows(shape, mr, size, _TILED_ROWS if tiles else _ROWS // size)
-    if tiles:
+    rows = _rows(shape, mr, size, _most_rows(tile.held, size))
+    if tile.held is not None and tile.held.multiply == "tiles":
         lanes = TILE
     sums = rows * nv * lanes * size * max(shape.terms)
     in_place = shape.a_plain and (tile.held is None or tile.held.rows is None)
@@ -222,8 +221,13 @@ def _passing(shape: GemmShape, tile: Tile) -> bool:
 def of_many_rows(params: GemmParams, accumulator: DType) -> GemmParams:
     """The sizes of blocks where as many rows are kept together as ever are."""
     size = accumulator.itemsize
-    rows = max(params.rows, _ROWS // size // params.mr * params.mr)
+    rows = max(params.rows, _most_rows(params.held, size) // params.mr * params.mr)
     return replace(params, rows=rows, span=max(1, _SUMS // (rows * params.nr * size)))
+
+
+def _most_rows(held: Held | None, size: int) -> int:
+    """Rows of A that are kept together, of sums of so many bytes."""
+    return _TILED_ROWS if held is not None and held.multiply == "tiles" else _ROWS // size
 
 
 def _rows(shape: GemmShape, mr: int, size: int, most: int) -> int:
