@@ -1,10 +1,11 @@
 """Attention of plain operands: one text for all sizes and strides, given when the kernel is called.
 
-What is read and written, as wide as sums are or narrower, lies at ``offset + stride * variable + ...``, so that operands in place
-inside larger arrays, heads in any order, heads that share keys and broadcast masks are numbers.
-What stays in the text is what the inner loops are made of: the depth of both products, along what
-memory is contiguous, and what is computed between the products. A mask that lets row i see keys up
-to i + c, and none at all, are the same text too: a bound, its constant and its strides.
+What is read and written, in the dtype of sums or in fewer bits, lies at
+``offset + stride * variable + ...``, so that operands in place inside larger arrays, heads in any
+order, heads that share keys and broadcast masks are numbers. What stays in the text is what the
+inner loops are made of: the depth of both products, along what memory is contiguous, and what is
+computed between the products. A mask that lets row i see keys up to i + c, and none at all, are
+the same text too: a bound, its constant and its strides.
 """
 
 from __future__ import annotations
@@ -66,8 +67,7 @@ def _is_plain(a: Attention) -> bool:
     forms = [_load(first.a).form, _load(values.b).form, write.form]
     within = reachable([first.a, keys.b, values.b, a.scores, *(b.value for b in a.bounds)])
     return (all(f.coefficient(v) == 1 for f, v in zip(forms, (depth, column, column)))
-            and (write.value is values.sum or _rounds(write.value) and
-                 write.value.args[0] is values.sum)
+            and values.sum in (write.value, *(write.value.args if _rounds(write.value) else ()))
             and not write.guards and write.mode == "store"
             and all(isinstance(x, Var) for x in write.form.terms)
             and all(map(_is_affine, within)))

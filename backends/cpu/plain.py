@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tegg.contraction import Spec
-from tegg.dim import Dim, dim
+from tegg.dim import Dim, Shape, dim
 from tegg.ir.classes import Fragment
 from tegg.ir.graph import Graph, Node
 from tegg.ir.template import OWN

@@ -27,7 +27,8 @@ _NEAR = 2          # rows of A that stay in L1 meanwhile
 _STRETCH = 4096    # columns times rows whose sums stay in L1
 _SUMS = 1 << 20    # bytes of partial sums a thread keeps
 _PIECE = 256       # columns that are packed together: a piece of a block of B stays in L2
-_WIDE_PIECE = 1024  # the same of four such and more: rows from far away in long pieces
+_WIDE_PIECE = 1024  # the same where columns are many: rows from far away in long pieces
+WIDE = 4 * _WIDE_PIECE
 _RUNS = 8          # rows of B that are added at once to sums
 
 
@@ -195,8 +196,13 @@ def _piece(shape: GemmShape, nr: int, passing: bool) -> int:
         return max(1, _PIECE // nr)
     if all(unit == "k" for unit in shape.b_units):
         return 1
-    wide = all(hint(n) >= 4 * _WIDE_PIECE for n in shape.n)
-    return max(1, (_WIDE_PIECE if wide else _PIECE) // nr)
+    few, many = pieces_of(nr)
+    return many if all(hint(n) >= WIDE for n in shape.n) else few
+
+
+def pieces_of(nr: int) -> tuple[int, int]:
+    """Panels of nr columns that are packed together, of less than ``WIDE`` columns, and of more."""
+    return max(1, _PIECE // nr), max(1, _WIDE_PIECE // nr)
 
 
 def _panels(shape: GemmShape, tile: Tile, lanes: int, registers: Registers) -> int:
