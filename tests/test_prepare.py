@@ -64,8 +64,8 @@ def test_loops_of_products_with_ends_are_compiled_ahead(loads, monkeypatch):
 @pytest.mark.parametrize("end, units", [(lambda y: y, 0), (tegg.gelu, 1)])
 def test_loops_of_a_row_by_weights_in_16_bits_are_compiled_ahead(loads, monkeypatch, end, units):
     monkeypatch.setattr(module, "_USUAL", ())
-    monkeypatch.setattr(module, "_HALVED", ((tegg.Bf16, "f32", 1, 1024), (tegg.Fp16, "f32", 1, 1024)))
-    monkeypatch.setattr(module, "_ENDS", ((False, units > 0),))
+    monkeypatch.setattr(module, "_HALVED", tuple(
+        (half, ("f32", "f32"), (1, 1024), ((False, units > 0),)) for half in (tegg.Bf16, tegg.Fp16)))
     prepare()
     made = len(loads)
     rng = np.random.default_rng(0)
@@ -82,13 +82,13 @@ def test_loops_of_a_row_by_weights_in_16_bits_are_compiled_ahead(loads, monkeypa
 
 
 @pytest.mark.parametrize("m", [1, 100])
-@pytest.mark.parametrize("ends, end, units", [((False, False), lambda y: y, 0),
-                                              ((False, True), tegg.gelu, 1)])
-def test_products_of_arrays_in_bfloat16_are_compiled_ahead(loads, monkeypatch, m, ends, end, units):
+@pytest.mark.parametrize("more, end, units", [(False, lambda y: y, 0), (True, tegg.gelu, 1)])
+def test_products_of_arrays_in_bfloat16_are_compiled_ahead(loads, monkeypatch, m, more, end, units):
     monkeypatch.setattr(module, "_USUAL", ())
-    monkeypatch.setattr(module, "_HALVED", ((tegg.Bf16, "bf16", min(m, 64), 2048),))
-    monkeypatch.setattr(module, "_ENDS", (ends,))
+    monkeypatch.setattr(module, "_HALVED", (
+        (tegg.Bf16, ("bf16", "bf16"), (min(m, 64), 2048), ((False, more),)),))
     prepare()
+    assert all(len(p.kernels) == 1 and p.kernels[0].core is None for p in loads)
     loads.clear()
     rng = np.random.default_rng(0)
     w = rng.integers(-3, 4, (1200, 2000)).astype(bfloat16)
