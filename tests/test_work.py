@@ -361,6 +361,7 @@ def test_a_float_of_16_bits_is_made_wide_as_it_is_loaded(narrow, wide):
 def test_weights_in_16_bits_are_read_as_they_lie():
     """Nothing is gained by a copy of them that rests in those bits."""
     x, w, g, b = (np.ones(s, bfloat16) for s in ((4, 256), (256, 256), (256,), (256,)))
-    program = tegg.compile(lambda x: tegg.layer_norm(x @ w + b, (256,), g, b),
-                           tegg.Generic(), tegg.Bf16(), cache=False).program(x)
+    program = tegg.compile(
+        lambda x: tegg.rms_norm(tegg.layer_norm(x @ w + b, (256,), g, b), (256,), g) @ w,
+        tegg.Generic(), tegg.Bf16(), cache=False).program(x)
     assert all(c.label == "pack" for c in program.plan.ahead)
