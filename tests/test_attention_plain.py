@@ -14,6 +14,7 @@ from tegg.backends.cpu.attention_forms import Blocks
 from tegg.backends.cpu.library import Library
 from tegg.backends.cpu.objects import anonymous
 from tegg.dim import dim
+from tegg.dtype import DTYPES, bf16, f32
 from tegg.ir.graph import Node
 from tegg.kernel.code import KernelCode
 from tegg.testing.draw import Draw
@@ -94,6 +95,26 @@ def keys_only(h: int, m: int, s: int) -> Drawn:
         test = g.less(3, g.x(h, 1, s, dtype="i64"))
         return g.select(g.expand(test, x.shape), x, g.full(-np.inf, "f32", x.shape))
     return heads(h, m, s, 16, between)
+
+
+def halves(h: int, m: int, s: int, dtype: str, e: int = 16) -> Drawn:
+    """Arrays in 16 bits; sums are float32."""
+    g = Draw()
+    made = attention(g, *(g.op("Cast", g.x(h, n, e, dtype=dtype), f32) for n in (m, s, s)))
+    made.outputs = [g.op("Cast", made.outputs[0], DTYPES[dtype])]
+    return made
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+def test_arrays_in_16_bits_are_plain_too(dtype) -> None:
+    one, other = (agree(made) for made in (halves(2, 30, 70, dtype), halves(3, 41, 99, dtype)))
+    assert anonymous(one) == anonymous(other)
+
+
+def test_a_result_that_is_computed_further_keeps_its_sizes() -> None:
+    made = halves(2, 30, 70, "bf16")
+    made.outputs = [made.g.op("Cast", made.g.op("Exp2", made.anchors[-1]), bf16)]
+    assert not lowered(made).given
 
 
 def reads_a_length(h: int, m: int, s: int) -> Drawn:

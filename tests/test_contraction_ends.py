@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
-from contractions import FORMS
+from contractions import FORMS, NARROW
 from hypothesis import given, settings, strategies as st
 from kernels import build, check
 from profiles import examples
@@ -22,6 +23,7 @@ from tegg.kernel.code import KernelCode
 from tegg.kernel.contraction_held import HELD
 from tegg.kernel.contraction_shape import Tile
 from tegg.testing.draw import Draw
+from tegg.testing.kernels import random_inputs
 
 Fragment = tuple[Draw, list[Node], list[Node]]
 
@@ -97,6 +99,22 @@ def test_panels_in_16_bits_are_right_at_every_size(how_a, how_b, end, m, n, k, s
                              Tile("packed", 5, 2, held=HELD["bf16"]), frozenset({1}))
     assert code.core is not None and code.core.temporaries[0].dtype is bf16
     check(g, outputs, width=4, threads=(1, 3), slack=2.0, code=code, seed=seed)
+
+
+@settings(max_examples=examples(25))
+@given(st.sampled_from(["pairs", "tiles", "low tiles"]),
+       hows | st.sampled_from(["computed", "normed"]), hows, ends, sizes, st.integers(2, 90),
+       st.integers(2, 90), st.booleans(), st.integers(0, 99))
+def test_rows_in_16_bits_are_right_at_every_size(form, how_a, how_b, end, m, n, k, constant,
+                                                 seed) -> None:
+    g, outputs, anchors = product(how_a, how_b, end, m, n, k)
+    constants = frozenset({1}) if constant else frozenset()
+    code = lower_contraction(g, outputs, anchors, "k", C(16), NARROW[form], constants)
+    assert code.core is not None or how_a in ("computed", "normed") and end == "turned"
+    rounds = how_a in ("computed", "normed")  # what else is small whole numbers does not
+    inputs = {i: np.clip(np.round(x), -8, 8).astype(x.dtype) for i, x in random_inputs(
+        g, {}, seed).items()}
+    check(g, outputs, inputs=inputs, threads=(1, 3), slack=1000.0 if rounds else 2.0, code=code)
 
 
 def of_a_batch(how_a: str, how_b: str, end: str, z: tuple[int, ...], m: int, n: int,
@@ -197,6 +215,16 @@ def test_one_core_serves_many_programs() -> None:
     assert all(f"// Over {content_key(anonymous(c.core))}." in c.source for c in codes if c.core)
     library = build(codes, 4)
     assert len({library.functions[c.core.name] for c in codes if c.core}) == 1
+
+
+def test_one_core_of_tiles_serves_any_number_of_rows() -> None:
+    codes = [lower_contraction(*product("bf16", "bf16", "bias", m, n, 70), f"k{m}", C(16),
+                               NARROW["tiles"], frozenset({1}))
+             for m, n in ((700, 80), (64, 5000), (9, 33))]
+    assert len({anonymous(c.core) for c in codes if c.core}) == 1
+    rows, panels = (next(c.source.split("given[] = {")[1].split("}")[0].split(", ")
+                         for c in codes if c.name == name) for name in ("k700", "k64"))
+    assert rows != panels  # sizes, and how many panels have room for sums, are given
 
 
 def test_the_same_ends_over_other_loops_are_another_text() -> None:

@@ -10,10 +10,14 @@ import pytest
 
 from contractions import BYTES, CASES, NARROW, SYMBOLIC, lowered, product
 from tegg.backends.cpu import toolchain
-from tegg.dim import evaluate as size_of
+from tegg.backends.cpu.contraction_narrow import span
+from tegg.dim import dim, evaluate as size_of
+from tegg.dtype import f32
 from tegg.cache import default
 from tegg.errors import BackendError, LoweringError
 from tegg.ir.graph import Node
+from tegg.kernel.contraction_shape import GemmShape, blocked
+from tegg.kernel.registers import Registers
 from tegg.testing.draw import Draw
 from kernels import build, check
 from tegg.testing.kernels import random_inputs
@@ -209,3 +213,12 @@ def test_one_operand_is_unsigned_in_all_products() -> None:
     second = product(g, g.cast(g.x(6, 30, dtype="u8"), "i32"), x, "n,k;a,k;a,n", 20, 6)
     with pytest.raises(LoweringError, match="unsigned in one and signed in another"):
         lowered(g, [first, second], [first, second], tile=BYTES["bytes"])
+
+
+def test_few_rows_of_tiles_have_room_for_the_sums_of_more_panels() -> None:
+    tiles = blocked(GemmShape(1, 1024, (1024,), 4096, f32), NARROW["tiles"], Registers(16))
+    few = blocked(GemmShape(1, 64, (1024,), 4096, f32), NARROW["tiles"], Registers(16))
+    assert span(tiles, 1024) == str(tiles.span) and span(few, 64) == str(few.span)
+    tall = "(S_m + 31) / 32 * 32"
+    assert span(tiles, dim("m", 0, 9999)) == f"({tiles.span * 256} / ({tall} < 256 ? {tall} : 256))"
+    assert few.span == tiles.span * 256 // 64

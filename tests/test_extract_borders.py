@@ -41,7 +41,17 @@ def test_a_border_stays_where_elements_are_narrow():
     a = g.op("Sin", g.input("x", (8,), "f16"))
     wide = g.cast(a, "f32")
     g.outputs["y"] = g.op("SumReduce", wide, 0)
-    assert inner_of(g) == set()
+    assert inner_of(g) == {wide.id}
+
+
+def test_a_float_of_16_bits_that_is_made_wide_is_no_border():
+    """However many read it: what it is made from is read as soon."""
+    g = Graph()
+    x = g.input("x", (8, 8), "bf16")
+    wide = g.cast(g.op("Sin", x), "f32")
+    g.outputs["y"], g.outputs["z"] = g.op("Exp2", wide), g.op("SumReduce", wide, 0)
+    g.outputs["out"] = g.cast(g.op("Sqrt", x), "f32")  # which is written at any rate
+    assert inner_of(g) == {wide.id}
 
 
 def test_one_product_or_row_is_taken_in_and_no_second_one():

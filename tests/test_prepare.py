@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from ml_dtypes import bfloat16
 from tegg.backends.cpu import library, target
 
 import tegg
@@ -63,8 +64,8 @@ def test_loops_of_products_with_ends_are_compiled_ahead(loads, monkeypatch):
 @pytest.mark.parametrize("end, units", [(lambda y: y, 0), (tegg.gelu, 1)])
 def test_loops_of_a_row_by_weights_in_16_bits_are_compiled_ahead(loads, monkeypatch, end, units):
     monkeypatch.setattr(module, "_USUAL", ())
-    monkeypatch.setattr(module, "_HALVED", ((1, 1024),))
-    monkeypatch.setattr(module, "_ENDS", ((False, units > 0),))
+    monkeypatch.setattr(module, "_HALVED", tuple(
+        (half, ("f32", "f32"), (1, 1024), ((False, units > 0),)) for half in (tegg.Bf16, tegg.Fp16)))
     prepare()
     made = len(loads)
     rng = np.random.default_rng(0)
@@ -80,10 +81,29 @@ def test_loops_of_a_row_by_weights_in_16_bits_are_compiled_ahead(loads, monkeypa
     assert [(m.found, m.units) for m in loads[:1]] == [(1, units)]
 
 
+@pytest.mark.parametrize("m", [1, 100])
+@pytest.mark.parametrize("more, end, units", [(False, lambda y: y, 0), (True, tegg.gelu, 1)])
+def test_products_of_arrays_in_bfloat16_are_compiled_ahead(loads, monkeypatch, m, more, end, units):
+    monkeypatch.setattr(module, "_USUAL", ())
+    monkeypatch.setattr(module, "_HALVED", (
+        (tegg.Bf16, ("bf16", "bf16"), (min(m, 64), 2048), ((False, more),)),))
+    prepare()
+    assert all(len(p.kernels) == 1 and p.kernels[0].core is None for p in loads)
+    loads.clear()
+    rng = np.random.default_rng(0)
+    w = rng.integers(-3, 4, (1200, 2000)).astype(bfloat16)
+    x = rng.integers(-1, 2, (m, 1200)).astype(bfloat16)
+    got = tegg.compile(lambda x: end(x @ w), tegg.Generic(), tegg.Bf16())(x)
+    wanted = tegg.compile(end)((x.astype(np.float32) @ w.astype(np.float32)).astype(bfloat16))
+    assert np.allclose(got.astype(np.float32), wanted.astype(np.float32), 1e-2, 1e-2)
+    assert [(p.found, p.units) for p in loads[:1]] == [(1, units)]
+
+
 def test_attention_is_compiled_ahead_and_other_programs_share_it(loads, monkeypatch):
     monkeypatch.setattr(module, "_USUAL", ())
     monkeypatch.setattr(module, "_HEADS", ((64, 1),))
-    assert prepare() == 1 and sum(m.units for m in loads) == 1
+    made = prepare()  # of float32, and of bfloat16
+    assert made == sum(m.units for m in loads) == 2
     loads.clear()
     x = np.random.default_rng(0).standard_normal((2, 70, 3, 4, 64)).astype(np.float32)
 
@@ -96,7 +116,9 @@ def test_attention_is_compiled_ahead_and_other_programs_share_it(loads, monkeypa
         wanted = scores / scores.sum(-1, keepdims=True) @ v
         got = tegg.compile(heads)(x, causal)
         assert np.allclose(got, wanted, 1e-4, 1e-5)
-    assert [(m.found, m.units) for m in loads] == [(1, 0)] * 2
+        got = tegg.compile(heads, tegg.Generic(), tegg.Bf16())(x.astype(bfloat16), causal)
+        assert np.allclose(got.astype(np.float64), wanted, 3e-2, 3e-2)
+    assert [(m.found, m.units) for m in loads] == [(1, 0)] * 4
 
 
 def test_what_is_ready_is_not_compiled_again(loads, monkeypatch):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from eclass_graphs import contract, layer_norm, linear, row
+from ml_dtypes import bfloat16
 from tegg.backends.cpu.emit import C
 
 import tegg
 from tegg.bits import bits_of
 from tegg.dim import dim
-from tegg.dtype import f32, i64
+from tegg.dtype import DTYPES, f32, i64
 from tegg.ir.graph import Graph, Node
 from tegg.ir.op import OPS
 from tegg.kernel.lower import lower
@@ -346,3 +347,21 @@ def test_a_pad_by_its_own_values_is_one_kernel(monkeypatch, profile, mode):
     x = np.zeros((8, 32, 64, 64), np.float32)
     f = tegg.compile(lambda x: tegg.pad(x, (2, 2, 2, 2), mode), cache=False)
     assert len(f.program(x).plan.run) == 1 and not f.program(x).plan.ahead
+
+
+@pytest.mark.parametrize("narrow, wide", [("bf16", "f32"), ("f16", "f64")])
+def test_a_float_of_16_bits_is_made_wide_as_it_is_loaded(narrow, wide):
+    g = Graph()
+    x, y = g.input("x", (8, 9), narrow), g.input("y", (8, 9), wide)
+    (_, widened), = demand(g, g.op("Cast", x, DTYPES[wide])).loops
+    (_, rounded), = demand(g, g.op("Cast", y, DTYPES[narrow])).loops
+    assert widened == 0.5 * rounded == 72 * 0.5
+
+
+def test_weights_in_16_bits_are_read_as_they_lie():
+    """Nothing is gained by a copy of them that rests in those bits."""
+    x, w, g, b = (np.ones(s, bfloat16) for s in ((4, 256), (256, 256), (256,), (256,)))
+    program = tegg.compile(
+        lambda x: tegg.rms_norm(tegg.layer_norm(x @ w + b, (256,), g, b), (256,), g) @ w,
+        tegg.Generic(), tegg.Bf16(), cache=False).program(x)
+    assert all(c.label == "pack" for c in program.plan.ahead)

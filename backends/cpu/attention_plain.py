@@ -1,10 +1,11 @@
 """Attention of plain operands: one text for all sizes and strides, given when the kernel is called.
 
-What is read and written lies at ``offset + stride * variable + ...``, so that operands in place
-inside larger arrays, heads in any order, heads that share keys and broadcast masks are numbers.
-What stays in the text is what the inner loops are made of: the depth of both products, along what
-memory is contiguous, and what is computed between the products. A mask that lets row i see keys up
-to i + c, and none at all, are the same text too: a bound, its constant and its strides.
+What is read and written, in the dtype of sums or in fewer bits, lies at
+``offset + stride * variable + ...``, so that operands in place inside larger arrays, heads in any
+order, heads that share keys and broadcast masks are numbers. What stays in the text is what the
+inner loops are made of: the depth of both products, along what memory is contiguous, and what is
+computed between the products. A mask that lets row i see keys up to i + c, and none at all, are
+the same text too: a bound, its constant and its strides.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ def _is_plain(a: Attention) -> bool:
     forms = [_load(first.a).form, _load(values.b).form, write.form]
     within = reachable([first.a, keys.b, values.b, a.scores, *(b.value for b in a.bounds)])
     return (all(f.coefficient(v) == 1 for f, v in zip(forms, (depth, column, column)))
-            and write.value is values.sum and not write.guards and write.mode == "store"
+            and values.sum in (write.value, *(write.value.args if _rounds(write.value) else ()))
+            and not write.guards and write.mode == "store"
             and all(isinstance(x, Var) for x in write.form.terms)
             and all(map(_is_affine, within)))
 
@@ -74,6 +76,12 @@ def _is_plain(a: Attention) -> bool:
 def _is_load(v: Val) -> bool:
     """Whether a value is read as it is, or in a wider dtype."""
     return v.op == "load" or v.op == "Cast" and v.args[0].op == "load"
+
+
+def _rounds(v: Val) -> bool:
+    """Whether a value is another in fewer bits of float."""
+    return (v.op == "Cast" and v.dtype.is_float
+            and v.dtype.itemsize < v.args[0].dtype.itemsize)
 
 
 def _load(v: Val) -> Load:
@@ -124,8 +132,11 @@ class _General:
         self.made[a.product.id] = product
         scores = self._value(a.scores, batch, m)
         bounds = tuple(self._bounds((*batch, *m)))
+        result, narrow = total, second.writes[0].value
+        if narrow is not second.groups[0].terms[0].sum:
+            result = self.propagation.values.make(narrow.op, (total,), narrow.dtype, narrow.attr)
         write = Write(self._slot(second.writes[0].slot), (*batch, *m, column),
-                      self._form("out", second.writes[0].form, (*batch, *m)), total)
+                      self._form("out", second.writes[0].form, (*batch, *m)), result)
         general = Attention(
             Contraction(self.propagation, batch, m, (depth,), depth.extent,
                         (Group((), (Term(0, product, q, k),), (keys,)),)),

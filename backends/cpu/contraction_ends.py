@@ -18,6 +18,7 @@ from tegg.backends.cpu.c_templates import indented, template
 from tegg.backends.cpu.contraction_axis import Axis
 from tegg.backends.cpu.contraction_extents import depth_of_blocks
 from tegg.backends.cpu.contraction_hooks import Hooks
+from tegg.backends.cpu.contraction_narrow import in_tiles
 from tegg.backends.cpu.contraction_text import Text
 from tegg.backends.cpu.contraction_words import Words
 from tegg.backends.cpu.objects import anonymous
@@ -93,16 +94,10 @@ def _is_single(c: Contraction, shape: GemmShape, params: GemmParams) -> bool:
     are not packed, a batch of them."""
     terms = [t for g in c.groups for t in g.terms]
     columns, depth = shape.n[0], shape.k
-    return (params.parts == 1 and not params.symmetric and _rows_as_sums(params)
-            and len(terms) == 1 and bool(c.k)
+    return (params.parts == 1 and not params.symmetric and len(terms) == 1 and bool(c.k)
             and (params.form != "packed" or not c.batch and shape.batch == 1)
             and bool(c.groups[0].n) and isinstance(columns, int) and isinstance(depth, int)
             and columns * depth >= _LARGE and depth >= _DEEP)
-
-
-def _rows_as_sums(params: GemmParams) -> bool:
-    """Whether rows of A are held as their sums are, whatever panels are held in."""
-    return params.held is None or params.held.rows is None
 
 
 def _beside(text: Text) -> bool:
@@ -154,7 +149,8 @@ def _core(text: Text, a: Matrix | None, b: Matrix) -> Core:
         given[name] = value
         return Poly({(Symbol(name, least),): 1})
 
-    few = isinstance(shape.m, int) and shape.m <= params.mr  # which stay in the text
+    # Few rows stay in the text, but for whole tiles, which go the same way through any number.
+    few = isinstance(shape.m, int) and shape.m <= params.mr and not in_tiles(params.held)
     rows = shape.m if few else symbol("rows", shape.m)
     m = () if rows == 1 else (Var(rows, 0),)
     n, k = Var(symbol("columns", spread(c.groups[0].n)), 1), Var(symbol("depth", c.depth), 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 
@@ -10,7 +11,7 @@ from tegg.backends.cpu.contraction_hooks import Hooks
 from tegg.dim import Dim, product
 from tegg.dtype import DType, bf16
 from tegg.kernel.contraction_held import Held
-from tegg.kernel.contraction_shape import GemmParams, GemmShape
+from tegg.kernel.contraction_shape import WIDE, GemmParams, GemmShape, pieces_of
 from tegg.kernel.value import Val, holds
 
 _PAGE = 4096     # bytes
@@ -40,6 +41,25 @@ def products_of(held: Held | None) -> str:
 def in_tiles(held: Held | None) -> bool:
     """Whether whole tiles are multiplied."""
     return held is not None and held.multiply == "tiles"
+
+
+def span(p: GemmParams, rows: Dim) -> str:
+    """Panels per pass where sums are set aside. Of rows of A for tiles, which are many, a call may
+    bring far fewer: then it is as many panels more, and all rows are evaluated less often."""
+    if isinstance(rows, int) or not in_tiles(p.held):
+        return str(p.span)
+    tall = f"({dim(rows)} + {p.mr - 1}) / {p.mr} * {p.mr}"
+    return f"({p.span * p.rows} / ({tall} < {p.rows} ? {tall} : {p.rows}))"
+
+
+def piece(p: GemmParams, columns: Sequence[Dim]) -> tuple[str, int]:
+    """Panels that are packed together, and how many that are at most. In fewer bits they follow
+    from the columns that a call brings."""
+    few, many = pieces_of(p.nr)
+    if (p.held is None or p.passing or p.piece not in (few, many) or len(columns) > 1
+            or isinstance(columns[0], int)):
+        return str(p.piece), p.piece
+    return f"({dim(columns[0])} < {WIDE} ? {few} : {many})", many
 
 
 def around_tiles(held: Held | None) -> dict[str, str]:

@@ -137,6 +137,7 @@ class Text(Words):
             n_args=axis.args, n_args_end=axis.args.rstrip(", "), n_last=axis.names[-1],
             n_extent=dim(axis.count if flat else axis.extents[-1]),
             n_carry="" if flat else axis.carry(), values=order)
+        words["apart"] = "__attribute__((noinline)) " if in_tiles(self.params.held) else ""
         full = self._full(axis) and not self.params.symmetric  # else rows of tiles that are turned
         text = self.fill("finish", whole=self._whole(number, axis, order, flat), **words,
                          rest="" if full else self.fill("finish_rest", **words))

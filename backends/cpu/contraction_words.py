@@ -13,7 +13,7 @@ from tegg.backends.cpu.c_templates import indented, template
 from tegg.backends.cpu.contraction_axis import Axis
 from tegg.backends.cpu.contraction_extents import depth_of_blocks, outer_loops
 from tegg.backends.cpu.contraction_hooks import LINE, Hooks, RowValue
-from tegg.backends.cpu.contraction_narrow import deep, held_words, shares
+from tegg.backends.cpu.contraction_narrow import deep, held_words, piece, shares, span
 from tegg.dim import product
 from tegg.kernel.contraction_classify import Group
 from tegg.kernel.contraction_shape import GemmParams, GemmShape
@@ -50,6 +50,7 @@ class Words:
         # Sums of rows are loaded and stored, which GCC does by way of the stack to vectors of two
         # registers that a fused multiply-add gave.
         fused = d.is_float and (p.form == "dots" or d.itemsize == 4)
+        together, most = piece(p, [a.count for a in h.columns])
         steps, stride = depth_of_blocks(h.k, p, d, h.dialect.width)
         return dict(
             **held_words(p.held, h, d), CHAINS=str(chains),
@@ -61,9 +62,10 @@ class Words:
             MADD1=f"s{letter}_fma" if fused else "ADD_PRODUCT",
             SPLAT=f"v{letter}_splat", STORE=f"v{letter}_store",
             LOAD=f"v{letter}_load", MR=str(p.mr), R=str(p.abreast), NR=str(p.nr),
-            DEEP=deep(h.k.count, p.held), LANES=str(p.lanes), MC=str(p.rows), SPAN=str(p.span),
-            PIECE=str(p.piece), BYTES=str(p.lanes * d.itemsize),
-            GROUPS=str(p.nr // h.dialect.width), **shares(p, d), PANELS=str(p.panels),
+            DEEP=deep(h.k.count, p.held), LANES=str(p.lanes), MC=str(p.rows),
+            SPAN=span(p, h.m.count), PIECE=together, MOST=str(most),
+            BYTES=str(p.lanes * d.itemsize), GROUPS=str(p.nr // h.dialect.width),
+            **shares(p, d), PANELS=str(p.panels),
             TILES=str(p.tiles),
             M=dim(h.m.count), K=dim(h.k.count), B=dim(h.batch.count), KO=steps, AS=stride,
             K_outer=dim(h.k.extents[0]),
@@ -107,7 +109,8 @@ class Words:
 
     def _room(self, r: RowValue) -> int:
         width = self.hooks.dialect.width
-        panels = self.params.piece if self.params.form == "packed" else self.params.span
+        panels = (piece(self.params, [a.count for a in self.hooks.columns])[1]
+                  if self.params.form == "packed" else self.params.span)
         return panels * self.params.nr + width if r.side == "n" else 1
 
     def result_rows(self, group: Group) -> list[RowValue]:

@@ -1,8 +1,9 @@
 """Large products of plain operands: one text for all sizes, given when the kernel is called.
 
-Programs are full of such products, and what differs between them is mostly their sizes. Where an
-operand or a result is computed on the way, or an axis is a window, sizes stay in the text; and in
-small products, which are up to a tenth faster for it.
+Programs are full of such products, and what differs between them is mostly their sizes; and of
+arrays in 16 bits, that they are read, and written, in those. Where an operand or a result is
+computed on the way, or an axis is a window, sizes stay in the text; and in small products, which
+are up to a tenth faster for it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tegg.contraction import Spec
-from tegg.dim import Dim, dim
+from tegg.dim import Dim, Shape, dim
 from tegg.ir.classes import Fragment
 from tegg.ir.graph import Graph, Node
 from tegg.ir.template import OWN
@@ -20,7 +21,8 @@ from tegg.kernel.code import KernelCode, at_given
 
 # Elements of the second operand from which on the two were equally fast. Of few rows each element
 # is used so rarely that memory decides sooner.
-_LARGE = {"CpuPacked": 1 << 20, "CpuHalves": 1 << 20, "CpuRows": 1 << 19, "CpuDots": 1 << 19}
+_LARGE = {"CpuPacked": 1 << 20, "CpuHalves": 1 << 20, "CpuPairs": 1 << 20, "CpuTiles": 1 << 20,
+          "CpuRows": 1 << 19, "CpuDots": 1 << 19}
 
 
 def generalized(fragment: Fragment) -> tuple[Fragment, Mapping[str, int]] | None:
@@ -36,13 +38,21 @@ def generalized(fragment: Fragment) -> tuple[Fragment, Mapping[str, int]] | None
     of: dict[str, Dim] = {"": 1} | {c: dim(names[c], 1, None, n) if n > 1 else n
                                     for c, n in lengths.items()}
     graph = Graph(table=fragment.graph.table)
-    made = {a.attrs[0]: graph.input(f"x{a.attrs[0]}", tuple(of[c] for c in axes), a.dtype)
-            for a, axes in sorted(zip(product.args, (spec.x, spec.y)), key=lambda p: p[0].attrs[0])}
-    out = graph.op(product.op.name, *(made[a.attrs[0]] for a in product.args), product.attrs[0],
+    made = {a: _operand(graph, a, tuple(of[c] for c in axes))
+            for a, axes in sorted(zip(product.args, (spec.x, spec.y)), key=lambda p: _slot(p[0]))}
+    out = graph.op(product.op.name, *(made[a] for a in product.args), product.attrs[0],
                    tuple(of[c] for c in spec.out), *product.attrs[OWN:])
     long = iter([of[c] for c in spec.out if of[c] != 1])
     outer = graph.reshape(out, tuple(1 if n == 1 else next(long) for n in result.shape))
-    return Fragment(graph, (outer,), (out,)), sizes
+    stored = outer if result.dtype is out.dtype else graph.op("Cast", outer, result.dtype)
+    return Fragment(graph, (stored,), (out,)), sizes
+
+
+def _operand(graph: Graph, operand: Node, shape: Shape) -> Node:
+    """An operand again, of another shape."""
+    read = _widened(operand)
+    made = graph.input(f"x{read.attrs[0]}", shape, read.dtype)
+    return made if read is operand else graph.op("Cast", made, operand.dtype)
 
 
 def _is_plain(fragment: Fragment) -> bool:
@@ -53,13 +63,34 @@ def _is_plain(fragment: Fragment) -> bool:
     (product,), (result,) = fragment.anchors, fragment.outputs
     if product.op.name not in _LARGE or len(fragment.graph.inputs) != 2:
         return False
-    if sorted(a.attrs[0] if a.op.name == "Input" else -1 for a in product.args) != [0, 1]:
-        return False
-    if result is not product and (result.op.name != "Reshape" or result.args[0] is not product):
+    if sorted(map(_slot, product.args)) != [0, 1] or not _becomes(result, product):
         return False
     every = [n for v in (*product.args, product, result) for n in v.shape]
     return (all(isinstance(n, int) and n > 0 for n in every) and _long(product) == _long(result)
             and math.prod(map(int, product.args[1].shape)) >= _LARGE[product.op.name])
+
+
+def _slot(operand: Node) -> int:
+    """Which input an operand is; -1 for one that is computed."""
+    read = _widened(operand)
+    return read.attrs[0] if read.op.name == "Input" else -1
+
+
+def _widened(operand: Node) -> Node:
+    """What is read for an operand: of a float that is held in fewer bits, what is made wide."""
+    if operand.op.name != "Cast" or not operand.args[0].dtype.is_float:
+        return operand
+    return operand.args[0] if operand.args[0].dtype.itemsize < operand.dtype.itemsize else operand
+
+
+def _becomes(result: Node, product: Node) -> bool:
+    """Whether a result is a product, or that reshaped, or rounded to fewer bits as well."""
+    if result.op.name == "Cast" and result.dtype.is_float \
+            and result.dtype.itemsize < result.args[0].dtype.itemsize:
+        result = result.args[0]
+    if result.op.name == "Reshape":
+        result = result.args[0]
+    return result is product
 
 
 def _long(v: Node) -> list[Dim]:

@@ -21,10 +21,11 @@ class Roles:
     given: inputs. weights: those of known size that change only between runs. constant: spelled
     inside kernels. moved: movement of others and nothing else; they never rest in memory, the
     reader moves. counted: sums and products of positions, which cost less than to read what they
-    give: no kernel stores them for others. ahead: computed from weights and constants of known size
-    alone; a kernel that runs when weights change may store them. carried: on either side of a copy
-    to another memory: they lie in their own dtype. still: what lies in memory, or can, before a run
-    starts. users: computed class -> those that read it, through movement.
+    give, and floats of 16 bits made wide, which are read as those: no kernel stores them for
+    others. ahead: computed from weights and constants of known size alone; a kernel that runs when
+    weights change may store them. carried: on either side of a copy to another memory: they lie in
+    their own dtype. still: what lies in memory, or can, before a run starts, or is read as what
+    does. users: computed class -> those that read it, through movement.
     """
 
     classes: EClasses
@@ -38,12 +39,11 @@ class Roles:
     counted: frozenset[int]
     ahead: frozenset[int]
     carried: frozenset[int]
+    still: frozenset[int]
     users: dict[int, list[int]]
-    still: frozenset[int] = field(init=False)
     _evaluated: frozenset[int] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.still = self.weights | self.ahead
         self._evaluated = frozenset(self.nodes) - self.given - self.constant - self.moved
 
     def computed(self, c: int) -> bool:
@@ -87,12 +87,15 @@ def assign(classes: EClasses, lowerable: Lowerable, target: str) -> Roles:
                       and all(n.op.kind == "movement" for n in ns))
     known = _known(classes, nodes, rank, weights, {*wanted, *(
         a for c in wanted for a in copied.get(c, ()))})
-    counted = _counted(classes, nodes, rank, constant) - stored - moved - set(wanted)
+    widened = _widened(classes, nodes) - stored - moved - set(wanted)
+    counted = frozenset(widened | _counted(classes, nodes, rank, constant) - stored - moved
+                        - set(wanted))
     ahead = known - weights - constant - moved - counted
+    still = weights | ahead | frozenset(widened & known)
     for c in ahead:
         nodes[c] = [n for n in nodes[c] if known.issuperset(n.args) and not _symbolic(n)]
     roles = Roles(classes, nodes, rank, wanted, given, weights, constant, moved, counted, ahead,
-                  frozenset(copied).union(*copied.values()), {})
+                  frozenset(copied).union(*copied.values()), still, {})
     roles.users = _users(roles)
     return roles
 
@@ -127,6 +130,13 @@ def _counted(classes: EClasses, nodes: Nodes, rank: dict[int, int],
                 n.op.name == "LessThan" and found.issuperset(n.args) for n in nodes[c]):
             masks.add(c)
     return frozenset((found | masks) - constant)
+
+
+def _widened(classes: EClasses, nodes: Nodes) -> set[int]:
+    """Classes that are floats of 16 bits made wide, which is part of loading those."""
+    return {c for c, ns in nodes.items() if classes.dtype[c].is_float and any(
+        n.op.name == "Cast" and classes.dtype[n.args[0]].is_float
+        and classes.dtype[n.args[0]].itemsize == 2 < classes.dtype[c].itemsize for n in ns)}
 
 
 def _symbolic(node: ENode) -> bool:

@@ -272,7 +272,7 @@ class _Walk:
         dtype = self.model.values.dtype[c]
         if dtype.kind == "bool" and node.args:
             dtype = self.model.values.dtype[node.args[0]]
-        weight, count = self.model.weight(node.op), sum(keys.values())
+        weight, count = self._weight(c, node), sum(keys.values())
         operations, evaluations = count * weight, count
         if node.op.kind == "reduce":
             evaluations = max(keys.values()) * self.size[node.args[0]] / max(1, self.size[c])
@@ -354,6 +354,15 @@ class _Walk:
         if foot.passes:
             rows = self.size[c] // max(1, self._extent(c, node))
             self._rows(rows * self.model.parts(c, node))
+
+    def _weight(self, c: int, node) -> float:
+        """Operations per element. A float of 16 bits is made wide as it is loaded: it costs what a
+        value that rests in memory in a form of 16 bits does."""
+        if node.op.name == "Cast":
+            dtype, narrow = (self.model.values.dtype[v] for v in (c, *node.args))
+            if dtype.is_float and narrow.is_float and narrow.itemsize == 2 < dtype.itemsize:
+                return self.model.load
+        return self.model.weight(node.op)
 
     def _index(self, c: int, node, keys: Keys) -> None:
         """Gather asks its operand for as many elements as it gives; Scatter for all of each."""

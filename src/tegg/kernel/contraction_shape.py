@@ -27,7 +27,8 @@ _NEAR = 2          # rows of A that stay in L1 meanwhile
 _STRETCH = 4096    # columns times rows whose sums stay in L1
 _SUMS = 1 << 20    # bytes of partial sums a thread keeps
 _PIECE = 256       # columns that are packed together: a piece of a block of B stays in L2
-_WIDE_PIECE = 1024  # the same of four such and more: rows from far away in long pieces
+_WIDE_PIECE = 1024  # the same where columns are many: rows from far away in long pieces
+WIDE = 4 * _WIDE_PIECE
 _RUNS = 8          # rows of B that are added at once to sums
 
 
@@ -164,9 +165,8 @@ def blocked(shape: GemmShape, tile: Tile, registers: Registers) -> GemmParams:
         together = (_RUNS if form == "rows" else dots_at_once(mr, shape.k) if tile.asked else DOTS)
         return GemmParams(form, lanes, 1, nv, _STRETCH, 1, stretch, 1, True, True, mr, together,
                           tile.parts, asked=tile.asked)
-    tiles = tile.held is not None and tile.held.multiply == "tiles"
-    rows = _rows(shape, mr, size, _TILED_ROWS if tiles else _ROWS // size)
-    if tiles:
+    rows = _rows(shape, mr, size, _most_rows(tile.held, size))
+    if tile.held is not None and tile.held.multiply == "tiles":
         lanes = TILE
     sums = rows * nv * lanes * size * max(shape.terms)
     in_place = shape.a_plain and (tile.held is None or tile.held.rows is None)
@@ -196,8 +196,13 @@ def _piece(shape: GemmShape, nr: int, passing: bool) -> int:
         return max(1, _PIECE // nr)
     if all(unit == "k" for unit in shape.b_units):
         return 1
-    wide = all(hint(n) >= 4 * _WIDE_PIECE for n in shape.n)
-    return max(1, (_WIDE_PIECE if wide else _PIECE) // nr)
+    few, many = pieces_of(nr)
+    return many if all(hint(n) >= WIDE for n in shape.n) else few
+
+
+def pieces_of(nr: int) -> tuple[int, int]:
+    """Panels of nr columns that are packed together, of less than ``WIDE`` columns, and of more."""
+    return max(1, _PIECE // nr), max(1, _WIDE_PIECE // nr)
 
 
 def _panels(shape: GemmShape, tile: Tile, lanes: int, registers: Registers) -> int:
@@ -222,8 +227,13 @@ def _passing(shape: GemmShape, tile: Tile) -> bool:
 def of_many_rows(params: GemmParams, accumulator: DType) -> GemmParams:
     """The sizes of blocks where as many rows are kept together as ever are."""
     size = accumulator.itemsize
-    rows = max(params.rows, _ROWS // size // params.mr * params.mr)
+    rows = max(params.rows, _most_rows(params.held, size) // params.mr * params.mr)
     return replace(params, rows=rows, span=max(1, _SUMS // (rows * params.nr * size)))
+
+
+def _most_rows(held: Held | None, size: int) -> int:
+    """Rows of A that are kept together, of sums of so many bytes."""
+    return _TILED_ROWS if held is not None and held.multiply == "tiles" else _ROWS // size
 
 
 def _rows(shape: GemmShape, mr: int, size: int, most: int) -> int:

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from tegg.contraction import Spec
 from tegg.cores import side_by_side
 from tegg.dim import Shape
-from tegg.ir.graph import Graph
+from tegg.dtype import DTYPES, f32
+from tegg.ir.graph import Graph, Node
 from tegg.planning.plan import Plan
 from tegg.planning.target import find
 from tegg.rewrite.compiler import Bf16, Compiler, Fp16, Generic
@@ -21,10 +23,13 @@ from tegg.runtime.driver import Options, plan_graph
 
 # Rows of x, and both sides of w: one row and few (a token, a batch), one tile and many.
 _USUAL = tuple((m, n) for m in (1, 64, 1024) for n in (1024, 4096))
-# Of one row, weights in 16 bits as well: there memory decides, and they are half of it.
-_HALVED = tuple((1, n) for n in (1024, 4096))
-_HALVES = (Bf16, Fp16)
 _ENDS = ((False, False), (False, True), (True, True))  # of a product: computed before, and after
+# The same where operands of products may be rounded to 16 bits: the dtypes that x and w lie in, and
+# what is computed. Of float16 only single rows, where memory decides: more are done in float32.
+_HALVED = (*((half, dtypes, size, ends) for half, dtypes, ends in (
+    (Bf16, ("f32", "f32"), _ENDS), (Bf16, ("bf16", "f32"), _ENDS[1:2]),
+    (Bf16, ("bf16", "bf16"), _ENDS)) for size in _USUAL),
+    *((Fp16, ("f32", "f32"), size, _ENDS) for size in _USUAL if size[0] == 1))
 # Where weights are learnt: rows of a batch, and both sides of w.
 _LEARNT = ((128, 768, 512), (128, 512, 256))
 _SPECS = ("a,c;c,b;a,b", "a,c;b,c;a,b", "c,a;c,b;a,b")  # x @ w, x @ w.T, x.T @ w
@@ -36,8 +41,8 @@ _KEPT = (("h,a,c;h,b,c;h,a,b", (8, 1, 64), (8, 512, 64), (False, True)),
 # keys a row sees by its position is an argument, whether heads share keys is not.
 _HEADS = ((64, 1), (64, 4), (128, 1), (128, 4), (32, 1))  # and how many share a head of keys
 # How many times ``prepare`` tells of a step.
-STEPS = (2 * len(_ENDS) * (len(_USUAL) + len(_HALVES) * len(_HALVED)) + 3 * len(_LEARNT)
-         + sum(len(k[-1]) for k in _KEPT) + len(_HEADS))
+STEPS = (2 * len(_ENDS) * len(_USUAL) + 2 * sum(len(h[-1]) for h in _HALVED) + 3 * len(_LEARNT)
+         + sum(len(k[-1]) for k in _KEPT) + 2 * len(_HEADS))
 
 
 def prepare(device: str = "cpu", step: Callable[[str], None] = lambda name: None) -> int:
@@ -49,8 +54,8 @@ def prepare(device: str = "cpu", step: Callable[[str], None] = lambda name: None
     plans: dict[tuple[str, ...], Plan] = {}
     target = find(device)
     for graph, compilers, told in _usual():
-        plan = plan_graph(graph, Options(compilers, device))
-        plans.setdefault(tuple((k.core or k).source for k in plan.kernels), plan)
+        plan = _shared(plan_graph(graph, Options(compilers, device)))
+        plans.setdefault(tuple(k.source for k in plan.kernels), plan)
         step(told)
     first, *rest = plans.values()
     target.build(first)  # the library that all are linked with is compiled once
@@ -58,14 +63,22 @@ def prepare(device: str = "cpu", step: Callable[[str], None] = lambda name: None
     return len(plans)
 
 
+def _shared(plan: Plan) -> Plan:
+    """A plan without what no other program has: of products with ends the loops alone, which are
+    not called."""
+    cores = [k.core for k in plan.kernels if k.core is not None]
+    return replace(plan, kernels=cores, run=[], ahead=[]) if cores else plan
+
+
 def _usual() -> Iterator[tuple[Graph, tuple[Compiler, ...], str]]:
     """Programs of one kernel each, their compilers where not the usual ones, and what they are."""
-    halves = [(*size, (Generic(), half()), f", {half.__name__}")
-              for half in _HALVES for size in _HALVED]
-    for m, n, compilers, how in (*((*size, (), "") for size in _USUAL), *halves):
+    usual = [((), ("f32", "f32"), size, _ENDS, "") for size in _USUAL]
+    halves = [((Generic(), half()), dtypes, size, ends, f", {half.__name__} of {'@'.join(dtypes)}")
+              for half, dtypes, size, ends in _HALVED]
+    for compilers, dtypes, (m, n), ends, how in (*usual, *halves):
         for spec in _SPECS[:2]:
-            for computed, more in _ENDS:
-                yield (_product(spec, (m, n), (n, n), "weight", computed, more), compilers,
+            for computed, more in ends:
+                yield (_product(spec, (m, n), (n, n), "weight", computed, more, dtypes), compilers,
                        f"{m} rows, {n} columns{how}")
     for m, k, n in _LEARNT:
         for spec, x, w in zip(_SPECS, ((m, k), (m, n), (m, k)), ((k, n), (k, n), (m, n))):
@@ -74,32 +87,44 @@ def _usual() -> Iterator[tuple[Graph, tuple[Compiler, ...], str]]:
         for computed in ways:
             yield _product(spec, token, kept, "arg", computed, True), (), "a token's attention"
     for depth, shared in _HEADS:
-        yield _attention(depth, shared), (), f"attention, heads of {depth}"
+        yield _attention(depth, shared, "f32"), (), f"attention, heads of {depth}"
+        yield (_attention(depth, shared, "bf16"), (Generic(), Bf16()),
+               f"attention, heads of {depth}, Bf16")
 
 
 def _product(spec: str, x_shape: Shape, w_shape: Shape, kind: str, computed: bool,
-             more: bool) -> Graph:
+             more: bool, dtypes: tuple[str, str] = ("f32", "f32")) -> Graph:
     """A product of x with a w of some kind. ``computed``: x is computed on the way. ``more``:
-    something becomes of the product."""
+    something becomes of the product, which lies as x does. Sums are float32."""
     graph, said = Graph(), Spec.parse(spec)
-    x, w = graph.input("x", x_shape, "f32"), graph.input("w", w_shape, "f32", kind)
+    x, w = graph.input("x", x_shape, dtypes[0]), graph.input("w", w_shape, dtypes[1], kind)
     if computed:
         x = graph.op("Neg", x)
     sizes = said.sizes(x_shape, w_shape)
-    out = graph.expansion("Contract", x, w, spec, tuple(sizes[c] for c in said.out))
-    graph.outputs["out"] = graph.op("Exp2", out) if more else out
+    out = graph.expansion("Contract", _wide(graph, x), _wide(graph, w), spec,
+                          tuple(sizes[c] for c in said.out))
+    graph.outputs["out"] = _narrow(graph, graph.op("Exp2", out) if more else out, dtypes[0])
     return graph
 
 
-def _attention(depth: int, shared: int) -> Graph:
+def _wide(graph: Graph, x: Node) -> Node:
+    return x if x.dtype is f32 else graph.op("Cast", x, f32)
+
+
+def _narrow(graph: Graph, x: Node, dtype: str) -> Node:
+    return x if x.dtype.name == dtype else graph.op("Cast", x, DTYPES[dtype])
+
+
+def _attention(depth: int, shared: int, dtype: str) -> Graph:
     """softmax(q @ k.T / sqrt(depth)) @ v, where ``shared`` heads of q have one of k and v."""
     graph, heads, n = Graph(), 8, 256
-    q = graph.input("q", (heads, shared, n, depth), "f32")
-    k, v = (graph.input(name, (heads, n, depth), "f32") for name in "kv")
+    q = _wide(graph, graph.input("q", (heads, shared, n, depth), dtype))
+    k, v = (_wide(graph, graph.input(name, (heads, n, depth), dtype)) for name in "kv")
     shape = (heads, shared, n, n)
     scores = graph.expansion("Contract", q, k, "h,g,a,c;h,b,c;h,g,a,b", shape)
     scale = graph.full(1 / math.sqrt(depth), "f32", shape)
     weights = graph.expansion("Softmax", graph.op("Mul", scores, scale), 3)
-    graph.outputs["out"] = graph.expansion("Contract", weights, v, "h,g,a,b;h,b,c;h,g,a,c",
-                                           (heads, shared, n, depth))
+    out = graph.expansion("Contract", weights, v, "h,g,a,b;h,b,c;h,g,a,c",
+                          (heads, shared, n, depth))
+    graph.outputs["out"] = _narrow(graph, out, dtype)
     return graph
