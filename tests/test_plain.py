@@ -40,9 +40,9 @@ def all_are_large() -> Iterator[None]:
 
 def fragment(form: str, m: int, n: int, k: int, batch: int = 0, turned: bool = False,
              weight_first: bool = False, dtype: str = "f32", reshaped: bool = True,
-             narrow: str = "") -> Fragment:
+             narrow: str = "", stored: str = "Cast") -> Fragment:
     """x @ y, or x @ y.T, of ``batch`` items; ``weight_first``: y is the first input. ``narrow``:
-    dtype of the arrays, where sums are wider."""
+    dtype of the arrays, where sums are wider, which ``stored`` makes of them."""
     g = Graph(table={**OPS, **ROWS})
     b, letter = ((batch,), "z,") if batch else ((), "")
     shapes = {"x": (*b, m, k), "y": (*b, *((n, k) if turned else (k, n)))}
@@ -53,7 +53,7 @@ def fragment(form: str, m: int, n: int, k: int, batch: int = 0, turned: bool = F
     spec = f"{letter}a,c;{letter}{'b,c' if turned else 'c,b'};{letter}a,b,"
     out = g.op(form, made["x"], made["y"], spec, (*b, m, n, 1), *NARROW[form])
     result = g.reshape(out, (*b, m, n)) if reshaped else out
-    return Fragment(g, (g.op("Cast", result, DTYPES[narrow]) if narrow else result,), (out,))
+    return Fragment(g, (g.op(stored, result, DTYPES[narrow]) if narrow else result,), (out,))
 
 
 def run(f: Fragment, arrays: list[np.ndarray], threads: int) -> np.ndarray:
@@ -120,6 +120,12 @@ def check_narrow(f: Fragment, threads: int, seed: int) -> None:
     turned = "b,c" in f.anchors[0].attrs[0]
     wanted = (x @ (y.swapaxes(-1, -2) if turned else y)).astype(dtype.numpy)
     assert np.array_equal(got.reshape(wanted.shape), wanted)
+
+
+def test_what_is_rounded_where_it_is_stored_is_the_same_text():
+    cast, held = (TARGET.lower(fragment("CpuTiles", 64, 80, 96, narrow="bf16", stored=how), "k0",
+                               frozenset({1})) for how in ("Cast", "Held"))
+    assert held.given == cast.given == (64, 96, 80) and anonymous(held) == anonymous(cast)
 
 
 def test_one_text_serves_many_sizes():

@@ -80,7 +80,7 @@ def _is_load(v: Val) -> bool:
 
 def _rounds(v: Val) -> bool:
     """Whether a value is another in fewer bits of float."""
-    return (v.op == "Cast" and v.dtype.is_float
+    return (v.op in ("Cast", "Held") and v.dtype.is_float
             and v.dtype.itemsize < v.args[0].dtype.itemsize)
 
 

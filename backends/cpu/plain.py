@@ -85,7 +85,7 @@ def _widened(operand: Node) -> Node:
 
 def _becomes(result: Node, product: Node) -> bool:
     """Whether a result is a product, or that reshaped, or rounded to fewer bits as well."""
-    if result.op.name == "Cast" and result.dtype.is_float \
+    if result.op.name in ("Cast", "Held") and result.dtype.is_float \
             and result.dtype.itemsize < result.args[0].dtype.itemsize:
         result = result.args[0]
     if result.op.name == "Reshape":
