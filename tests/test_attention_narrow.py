@@ -61,6 +61,21 @@ def test_constant_sizes(data, seed, width, kind) -> None:
     agree(data.draw(drawn()), seed, width, data.draw(st.sampled_from(BLOCKS[kind])))
 
 
+@KINDS
+@pytest.mark.parametrize("halves", (False, True))
+def test_weights_are_rounded_to_nearest(kind, halves) -> None:
+    """Of values that are all 1 results are 1, in the mean of rows: were weights cut off instead,
+    about 2^-9 less."""
+    g = Draw()
+    q, k, v = (g.cast(g.x(*s, dtype="bf16"), "f32") if halves else g.x(*s)
+               for s in ((2, 40, 32), (2, 512, 32), (2, 512, 32)))
+    made = attention(g, q, k, v)
+    inputs = near(made.inputs({}, 0))
+    inputs[2][...] = 1
+    for (got,) in run(made, made.lowered(16, BLOCKS[kind][0]), inputs):
+        assert np.abs(got.mean(dtype=np.float64) - 1) <= 2.0 ** -12
+
+
 @settings(max_examples=examples(6))
 @given(st.data(), st.integers(0, 99), st.sampled_from(sorted(BLOCKS)))
 def test_symbolic_sizes(data, seed, kind) -> None:

@@ -17,6 +17,7 @@ from tegg.backends.cpu.attention_forms import AttentionForms, attention_row
 from tegg.backends.cpu.direct_forms import DirectForms
 from tegg.backends.cpu.direct_templates import direct_templates
 from tegg.backends.cpu.loop_forms import LoopForms, loops_row
+from tegg.backends.cpu.near import near_rows
 from tegg.backends.cpu.narrow_forms import NarrowForms, narrow_templates
 from tegg.backends.cpu.symmetric_forms import SymmetricForms, symmetric_row
 from tegg.backends.cpu.target import Cpu
@@ -49,7 +50,7 @@ class Wide(Cpu):
         super().__init__()
         self.only, self.threads = only, threads
         self.ops = (*templates(WIDE), *narrow_templates(16), attention_row(WIDE),
-                    *direct_templates(16), loops_row(), symmetric_row(WIDE))
+                    *direct_templates(16), loops_row(), symmetric_row(WIDE), *near_rows())
         self.providers = (Forms(WIDE), NarrowForms(WIDE, frozenset()),
                           AttentionForms(frozenset()), Attending((bf16,)),
                           DirectForms(WIDE, frozenset()), LoopForms(), SymmetricForms(WIDE))

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tegg.backends.cexpr import REGISTER, dim
+from tegg.backends.cexpr import MEMORY, REGISTER, dim
 from tegg.backends.cpu import pieces
 from tegg.backends.cpu.attention_forms import ROWS, Blocks
 from tegg.backends.cpu.attention_plain import generalized
@@ -229,8 +229,9 @@ class _Kernel:
             "NR2": str(q.nr), "ROWS": str(self.blocks.rows), "JB": str(most),
             "PIECES": str(pieces.MOST), "fill": self._fill(first)}
         between = template("attention_scores").substitute(
-            words, bounds=self._bounds(first), SPLAT=f"v{letter}_splat", MAX=f"v{letter}_max",
-            HMAX=f"v{letter}_hmax", EXP=self.language.dialect.ops["Exp", "float"].split("(")[0]
+            words, bounds=self._bounds(first), WEIGHT=self._store_weight(),
+            SPLAT=f"v{letter}_splat", MAX=f"v{letter}_max", HMAX=f"v{letter}_hmax",
+            EXP=self.language.dialect.ops["Exp", "float"].split("(")[0]
             .format(m="vd_" if letter == "d" else "v_"), m_of=first.hooks.m.of("row + i"), sum=at,
             key_name=first.hooks.columns[0].names[0])
         if not self.packs:
@@ -240,6 +241,12 @@ class _Kernel:
             TILES=str(-(-self.blocks.rows // q.mr)), SPAN=str(_SPAN), block=self._order(),
             product=_choose(first, f"({words['K']}, a + i * as, as, b, t, 0, next, 64);"),
             **self._weights(second, words["TA"]))
+
+    def _store_weight(self) -> str:
+        """What rounds weights to what they are held in, and stores them."""
+        held = self.blocks.held
+        kind = held.rows if held is not None and held.rows is not None else self.accumulator
+        return f"v{MEMORY[kind.name]}_store"
 
     def _fill(self, first: Text) -> str:
         """Rows of queries, as their product reads them."""

@@ -5,9 +5,7 @@ INL void put_g2(uint16_t *to, vf a, vf b) {
   vi_store((int32_t *)to, vs_to_i(vs_f_to_g(a)) | vs_to_i(vs_f_to_g(b)) << 16);
 }
 INL void put_h1(uint16_t *to, vf a) { vh_store(to, a); }
-// The same of numbers that 16 bits hold already: nothing is rounded.
-INL void vg_keep(uint16_t *to, vf a) { vs_store(to, vi_to_s((vi)a >> 16)); }
-INL void sg_keep(uint16_t *to, float a) { *to = (uint16_t)(float_bits(a) >> 16); }
+// The same of numbers that 16 bits hold already.
 INL void keep_g2(uint16_t *to, vf a, vf b) {
   vi_store((int32_t *)to, ((vi)a >> 16 & 0xffff) | ((vi)b & (int32_t)0xffff0000));
 }

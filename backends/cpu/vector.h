@@ -721,6 +721,9 @@ MASKED(s, vs, uint16_t)
 HALF(h)
 HALF(g)
 #undef HALF
+// What is a number of bfloat16 already: nothing is rounded.
+INL void vg_keep(uint16_t *p, vf x) { vs_store(p, vi_to_s((vi)x >> 16)); }
+INL void sg_keep(uint16_t *p, float x) { *p = (uint16_t)(float_bits(x) >> 16); }
 // A copy in float32, which begins with a cache line, of what is read again and again.
 #define LINE(L) \
   INL float *L##_line(const uint16_t *p, void *copy, size_t bytes) { \
