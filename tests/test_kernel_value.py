@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from tegg.bits import bits_of
 from tegg.dim import Facts
-from tegg.dtype import f32, i32
+from tegg.dtype import bf16, bool_, f16, f32, i32
 from tegg.errors import LoweringError
 from tegg.kernel.index import Algebra, Form, Gathered, Var, variable
-from tegg.kernel.value import Values, reachable
+from tegg.kernel.value import Values, holds, reachable
 
 I, J, K = Var(8, 0), Var(8, 1), Var(8, 2)
 
@@ -76,3 +77,20 @@ def test_too_many_values_are_refused():
     with pytest.raises(LoweringError, match="more than 3 distinct values per iteration; store"):
         for n in range(4):
             small.const(n, i32)
+
+
+def test_what_a_value_holds(values):
+    """A number of bfloat16, whatever it is made of, but not one that is only held as if it were."""
+    x = values.load(0, bf16, variable(I))
+    wide, real = values.make("Cast", (x,), f32), values.load(1, f32, variable(I))
+    zero, one = (values.make("const", (), f32, bits_of(n, f32)) for n in (0.0, 1.0))
+    test = values.load(2, bool_, variable(I))
+    rounded = values.make("Cast", (real,), bf16)
+    for v in (x, wide, rounded, values.make("Cast", (rounded,), f32), zero,
+              values.make("Select", (test, wide, zero), f32)):
+        assert holds(v, bf16)
+    held = values.make("Held", (real,), bf16, bf16)
+    for v in (real, one, held, values.make("Cast", (held,), f32),
+              values.make("Add", (wide, wide), f32), values.make("Select", (test, wide, real), f32),
+              values.load(3, f16, variable(I))):
+        assert not holds(v, bf16)

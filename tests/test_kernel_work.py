@@ -7,7 +7,7 @@ import pytest
 import tegg
 from tegg.testing.draw import Draw
 from tegg.backends.cpu.emit import C
-
+from tegg.backends.cpu.target import Cpu
 from tegg.dim import Facts
 from tegg.dtype import f32
 from tegg.errors import LoweringError
@@ -19,6 +19,7 @@ from tegg.kernel.lower import lower
 from tegg.kernel.propagate import Propagation
 from tegg.kernel.value import Values
 from tegg.kernel.work import price
+from tegg.rewrite.compiler import Compiler, Generic
 
 
 def work(g, *outputs):
@@ -184,9 +185,11 @@ def test_scatter_inside_a_nest_is_refused():
 
 
 def test_stores_that_go_from_page_to_page_are_dear():
-    """An index of the lanes alone is not worth a walk over all images for each vector of a row."""
+    """An index of the lanes alone is not worth a walk over all images for each vector of a row: of
+    eight lanes, for rows of these are nine vectors."""
     x = np.zeros((256, 64, 64), np.float32)
-    f = tegg.compile(lambda x: tegg.pad(x, (2, 2, 2, 2), "reflect"), cache=False)
+    f = tegg.compile(lambda x: tegg.pad(x, (2, 2, 2, 2), "reflect"), Generic(),
+                     Compiler(target=Cpu(8), name="eight lanes"), cache=False)
     source = f.program(x).source()
     outermost = source[source.index("for (int64_t", source.index("void k0_0(")):]
     assert outermost.startswith("for (int64_t i0 = 256 * tid")

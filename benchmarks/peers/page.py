@@ -20,9 +20,9 @@ RECORD = Path(__file__).resolve().parent.parent / "results" / "peers.json"
 
 
 def duration(seconds: float) -> str:
-    """Milliseconds in three digits, or microseconds where there are fewer than a hundredth."""
+    """Milliseconds in three digits, or microseconds where there is less than a tenth."""
     ms = seconds * 1e3
-    return f"{seconds * 1e6:.2f} us" if ms < 0.01 else f"{ms:.2f}" if ms < 10 else f"{ms:.1f}"
+    return f"{seconds * 1e6:.2f} us" if ms < 0.1 else f"{ms:.2f}" if ms < 10 else f"{ms:.1f}"
 
 
 def ratio(x: float | None) -> str:
