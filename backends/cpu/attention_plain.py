@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tegg.dim import Dim, Poly, Symbol
-from tegg.dtype import i64
+from tegg.dtype import i64, widens
 from tegg.ir.graph import Graph
 from tegg.kernel.attention_classify import Attention
 from tegg.kernel.attention_mask import Bound
@@ -80,8 +80,7 @@ def _is_load(v: Val) -> bool:
 
 def _rounds(v: Val) -> bool:
     """Whether a value is another in fewer bits of float."""
-    return (v.op in ("Cast", "Held") and v.dtype.is_float
-            and v.dtype.itemsize < v.args[0].dtype.itemsize)
+    return v.op in ("Cast", "Held") and widens(v.dtype, v.args[0].dtype)
 
 
 def _load(v: Val) -> Load:

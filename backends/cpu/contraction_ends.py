@@ -24,7 +24,7 @@ from tegg.backends.cpu.contraction_words import Words
 from tegg.backends.cpu.objects import anonymous
 from tegg.cache import content_key
 from tegg.dim import Dim, Poly, Symbol, product
-from tegg.dtype import DType
+from tegg.dtype import DType, widens
 from tegg.ir.graph import Graph
 from tegg.kernel.code import KernelCode
 from tegg.kernel.contraction_classify import AnchoredPropagation, Contraction, Group, Term
@@ -126,9 +126,7 @@ def _matrix(v: Val, c: Contraction, free: Sequence[Var], shape: GemmShape) -> Ma
 
 def _read(v: Val) -> Val:
     """What is read for an element: of a float that is held in fewer bits, what is made wide."""
-    if v.op != "Cast" or not v.args[0].dtype.is_float:
-        return v
-    return v.args[0] if v.args[0].dtype.itemsize < v.dtype.itemsize else v
+    return v.args[0] if v.op == "Cast" and widens(v.args[0].dtype, v.dtype) else v
 
 
 def _stride(form: Form, vars: Sequence[Var]) -> Dim | None:

@@ -12,9 +12,9 @@ from tegg.backends.cpu.contraction_axis import Axis
 from tegg.backends.cpu.contraction_hooks import Hooks
 from tegg.backends.cpu.c_templates import template
 from tegg.backends.cpu.direct_cut import CLOSE, cut
-from tegg.backends.cpu.direct_templates import Direct, Slide
 from tegg.backends.cpu.direct_held import held_words, words_of
 from tegg.backends.cpu.direct_lines import Lines, lines_of, turn
+from tegg.backends.cpu.direct_templates import Direct, Slide
 from tegg.backends.cpu.emit import C
 from tegg.backends.cpu.winograd import args_of, params_of, places_of
 from tegg.dim import Dim, hint, product

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from tegg.backends.cpu.direct_templates import DIRECT_TILES, PLACES, Slide, direct_tiles, tile_of
+from tegg.backends.cpu.direct_templates import DIRECT_TILES, PLACES, Slide, direct_tiles, first_tile
 from tegg.backends.cpu.instructions import PAIRS, TILES
 from tegg.backends.cpu.templates import Operand
 from tegg.backends.cpu.windows import nodes_of
@@ -80,7 +80,7 @@ class DirectForms:
                 few and across.stride == 1 and across.places >= width):
             return ()
         name = PLACES if relation == "cpu-places" else DIRECT_TILES
-        return [tile_of(name, across.places, filters, self.registers)]
+        return [first_tile(name, across.places, filters, self.registers)]
 
     def _found(self, pair: tuple[Operand, Operand], text: str, filters: int,
                axes: tuple[tuple[int, Slide], ...]) -> tuple[list[Slide], int]:

@@ -177,7 +177,7 @@ def places_tile(across: int, filters: int, registers: Registers) -> tuple[int, i
     return rows, min(vectors, _LATENCY, across // registers.width)
 
 
-def tile_of(name: str, across: int, filters: int, registers: Registers) -> tuple[int, int]:
+def first_tile(name: str, across: int, filters: int, registers: Registers) -> tuple[int, int]:
     """The tile of a template that is worth the first look."""
     if name == PLACES:
         return places_tile(across, filters, registers)

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from tegg.contraction import Spec
 from tegg.dim import Dim, Shape, dim
+from tegg.dtype import widens
 from tegg.ir.classes import Fragment
 from tegg.ir.graph import Graph, Node
 from tegg.ir.template import OWN
@@ -78,15 +79,13 @@ def _slot(operand: Node) -> int:
 
 def _widened(operand: Node) -> Node:
     """What is read for an operand: of a float that is held in fewer bits, what is made wide."""
-    if operand.op.name != "Cast" or not operand.args[0].dtype.is_float:
-        return operand
-    return operand.args[0] if operand.args[0].dtype.itemsize < operand.dtype.itemsize else operand
+    wide = operand.op.name == "Cast" and widens(operand.args[0].dtype, operand.dtype)
+    return operand.args[0] if wide else operand
 
 
 def _becomes(result: Node, product: Node) -> bool:
     """Whether a result is a product, or that reshaped, or rounded to fewer bits as well."""
-    if result.op.name in ("Cast", "Held") and result.dtype.is_float \
-            and result.dtype.itemsize < result.args[0].dtype.itemsize:
+    if result.op.name in ("Cast", "Held") and widens(result.dtype, result.args[0].dtype):
         result = result.args[0]
     if result.op.name == "Reshape":
         result = result.args[0]

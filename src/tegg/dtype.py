@@ -87,6 +87,12 @@ def _known(value: Any) -> DType | None:
         return None
 
 
+def widens(source: DType, to: DType) -> bool:
+    """Whether a cast makes a float wider, and so loses nothing. (float16 and bfloat16 are no wider
+    than each other.)"""
+    return source.is_float and to.is_float and source.itemsize < to.itemsize
+
+
 def promote(a: DType, b: DType) -> DType:
     """The dtype in which two operands meet.
 

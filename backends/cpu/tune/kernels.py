@@ -19,7 +19,7 @@ from tegg.kernel.registers import Registers
 from tegg.planning.plan import Call
 
 from ...tuning.case import Case, drawn, empty
-from ..direct_templates import Slide, direct_templates, tile_of
+from ..direct_templates import Slide, direct_templates, first_tile
 from ..library import Library, load
 from ..narrow_forms import narrow_templates
 from ..program import Program, steps_of, with_barriers
@@ -145,7 +145,7 @@ def convolution(op: str, channels: int, filters: int, across: int, *,
     w = g.input("w", (filters, channels, 3, 3), f32)
     for axis in (1, 3):
         x = g.op("Window", x, axis, 3, 1, 1)
-    rows, vectors = tile_of(op, across, filters, registers)
+    rows, vectors = first_tile(op, across, filters, registers)
     c = g.op(op, w, x, "a,d,e,f;d,b,e,c,f;a,b,c", (filters, across, across), 0,
              f"{Slide(across, 3)}/{Slide(across, 3)}", rows, vectors)
     return Case(f"{op}{(rows, vectors)} {filters} x {channels} x 3 x 3 at {across} x {across}", op,

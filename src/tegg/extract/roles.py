@@ -8,6 +8,7 @@ from tegg.ir.classes import EClasses, ENode
 from tegg.dim import Poly
 from tegg.extract.coarsen import coarsened
 from tegg.extract.order import ordered
+from tegg.ir.reading import widened
 from tegg.extract.prune import Lowerable, Nodes, lowered, roots
 
 CONSTANT = ("Full", "Iota", "Size")
@@ -87,11 +88,12 @@ def assign(classes: EClasses, lowerable: Lowerable, target: str) -> Roles:
                       and all(n.op.kind == "movement" for n in ns))
     known = _known(classes, nodes, rank, weights, {*wanted, *(
         a for c in wanted for a in copied.get(c, ()))})
-    widened = _widened(classes, nodes) - stored - moved - set(wanted)
-    counted = frozenset(widened | _counted(classes, nodes, rank, constant) - stored - moved
+    wide = {c for c, ns in nodes.items() if any(widened(c, n, classes.dtype) for n in ns)}
+    wide -= {*stored, *moved, *wanted}
+    counted = frozenset(wide | _counted(classes, nodes, rank, constant) - stored - moved
                         - set(wanted))
     ahead = known - weights - constant - moved - counted
-    still = weights | ahead | frozenset(widened & known)
+    still = weights | ahead | frozenset(wide & known)
     for c in ahead:
         nodes[c] = [n for n in nodes[c] if known.issuperset(n.args) and not _symbolic(n)]
     roles = Roles(classes, nodes, rank, wanted, given, weights, constant, moved, counted, ahead,
@@ -130,13 +132,6 @@ def _counted(classes: EClasses, nodes: Nodes, rank: dict[int, int],
                 n.op.name == "LessThan" and found.issuperset(n.args) for n in nodes[c]):
             masks.add(c)
     return frozenset((found | masks) - constant)
-
-
-def _widened(classes: EClasses, nodes: Nodes) -> set[int]:
-    """Classes that are floats of 16 bits made wide, which is part of loading those."""
-    return {c for c, ns in nodes.items() if classes.dtype[c].is_float and any(
-        n.op.name == "Cast" and classes.dtype[n.args[0]].is_float
-        and classes.dtype[n.args[0]].itemsize == 2 < classes.dtype[c].itemsize for n in ns)}
 
 
 def _symbolic(node: ENode) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
-from tegg.dtype import i64
+from tegg.dtype import DType, i64, widens
 from tegg.ir.demand import Values
 
 # Ops by which an index stays a straight run of places almost everywhere: kernels load such runs as
@@ -58,3 +58,12 @@ def _straight(index: int, body: Mapping, values: Values) -> bool:
         todo += [a for a in node.args if a not in seen]
         seen.update(node.args)
     return True
+
+
+def widened(c: int, node, dtype: Mapping[int, DType]) -> bool:
+    """Whether a value is a float of 16 bits made wide, which is part of loading that: it costs what
+    a value does that rests in memory in a form of 16 bits."""
+    if node.op.name != "Cast":
+        return False
+    source = dtype[node.args[0]]
+    return source.itemsize == 2 and widens(source, dtype[c])

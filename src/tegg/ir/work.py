@@ -24,7 +24,7 @@ from tegg.ir.masks import seen_share
 from tegg.ir.neighbours import Axes, axes_beside, stored
 from tegg.ir.op import PRODUCTS, Op
 from tegg.ir.products import product_of
-from tegg.ir.reading import Keys, anywhere, elements, gathered, joins
+from tegg.ir.reading import Keys, anywhere, elements, gathered, joins, widened
 from tegg.ir.reductions import Reductions
 from tegg.ir.split import parts
 from tegg.ir.updates import over_state
@@ -272,7 +272,9 @@ class _Walk:
         dtype = self.model.values.dtype[c]
         if dtype.kind == "bool" and node.args:
             dtype = self.model.values.dtype[node.args[0]]
-        weight, count = self._weight(c, node), sum(keys.values())
+        weight, count = self.model.weight(node.op), sum(keys.values())
+        if widened(c, node, self.model.values.dtype):
+            weight = self.model.load
         operations, evaluations = count * weight, count
         if node.op.kind == "reduce":
             evaluations = max(keys.values()) * self.size[node.args[0]] / max(1, self.size[c])
@@ -354,15 +356,6 @@ class _Walk:
         if foot.passes:
             rows = self.size[c] // max(1, self._extent(c, node))
             self._rows(rows * self.model.parts(c, node))
-
-    def _weight(self, c: int, node) -> float:
-        """Operations per element. A float of 16 bits is made wide as it is loaded: it costs what a
-        value that rests in memory in a form of 16 bits does."""
-        if node.op.name == "Cast":
-            dtype, narrow = (self.model.values.dtype[v] for v in (c, *node.args))
-            if dtype.is_float and narrow.is_float and narrow.itemsize == 2 < dtype.itemsize:
-                return self.model.load
-        return self.model.weight(node.op)
 
     def _index(self, c: int, node, keys: Keys) -> None:
         """Gather asks its operand for as many elements as it gives; Scatter for all of each."""

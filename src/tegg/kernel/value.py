@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from tegg.bits import bits_of
 from tegg.dim import Dim, hint
-from tegg.dtype import DType, bool_
+from tegg.dtype import DType, bool_, widens
 from tegg.errors import LoweringError
 from tegg.kernel.index import Algebra, Form, Guard, Var, variable
 from tegg.ir.op import OPS
@@ -126,7 +126,7 @@ def holds(v: Val, d: DType) -> bool:
     if v.op == "Select":
         return all(holds(a, d) for a in v.args[1:])
     if v.op == "Cast":  # to it, which rounds, or to what is wider
-        return v.dtype is d or (v.dtype.itemsize > d.itemsize and holds(v.args[0], d))
+        return v.dtype is d or (widens(d, v.dtype) and holds(v.args[0], d))
     if v.op == "const":
         return v.attr == bits_of(0, v.dtype)
     return v.op == "load" and v.dtype is d

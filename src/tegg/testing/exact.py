@@ -19,7 +19,7 @@ import numpy as np
 
 from tegg.bits import value_of
 from tegg.dim import evaluate as size_of
-from tegg.dtype import DType, f64
+from tegg.dtype import DType, f64, widens
 from tegg.ir.graph import Graph, Node
 from tegg.ir.oracle import concrete
 
@@ -243,7 +243,7 @@ def rationals(array: np.ndarray) -> np.ndarray:
 
 def _exact(a: DType, b: DType) -> bool:
     """Whether a cast changes no value: to the same dtype, or to a wider float."""
-    return a is b or a.is_float and b.is_float and a.itemsize < b.itemsize
+    return a is b or widens(a, b)
 
 
 def exactly(graph: Graph, a: Node, b: Node, arrays: Mapping[int, np.ndarray],
