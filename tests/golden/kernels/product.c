@@ -181,8 +181,8 @@ static void k_pack0(const float *const b0, const float *const b1, const float *c
 
 // What becomes of sums of rows row .. row+rows and columns col .. col+cols, which lie in t0 with
 // row stride ts.
-static void k_finish0(const float *const b0, const float *const b1, const float *const b2, float *const b3, int64_t z0,  int64_t row, int64_t rows, int64_t col, int64_t cols,
-    int64_t ts, const float *restrict t0) {
+static void k_finish0(const float *const b0, const float *const b1, const float *const b2, float *const b3, int64_t z0,  int64_t row, int64_t rows, int64_t col,
+    int64_t cols, int64_t ts, const float *restrict t0) {
   for (int64_t i = 0; i < rows; i++) {
     const int64_t m0 = row + i;
     int64_t j = 0;
