@@ -55,7 +55,8 @@ class Dialect:
 
 @dataclass(slots=True)
 class Context:
-    """Where printing stands: the vector loop, if any, and names given from outside."""
+    """Where printing stands: the vector loop, if any, and names given from outside. Of a vector the
+    name is its first copy's; that of copy 1 ends in ``_1``."""
 
     vector: Var | None = None
     copies: int = 1               # vectors that are printed side by side
@@ -126,7 +127,7 @@ class Expressions:
         if text is None and self.is_vector(v):
             return f"v{v.id}_{copy}"
         if text is not None and self.is_vector(v):
-            return text
+            return f"{text}_{copy}" if copy else text
         if text is None:
             text = constant(v.attr, v.dtype) if v.op == "const" else f"v{v.id}"
         return f"v{REGISTER[v.dtype.name]}_splat({text})" if lanes else text

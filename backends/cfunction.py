@@ -37,13 +37,14 @@ def print_function(dialect: Dialect, algebra: Algebra, f: Function) -> str:
 
 def print_hook(dialect: Dialect, algebra: Algebra, stmts: Sequence[Stmt], results: Iterable[Val],
                names: Mapping[Var, str], given: Mapping[int, str], vector: Var | None = None,
-               masked: bool = False) -> tuple[list[str], list[str]]:
+               masked: bool = False, copies: int = 1) -> tuple[list[str], list[str]]:
     """Lines of a hook body, and the expression of each result.
 
     names: open loop variables. given: value id -> expression (a vector where the value has lanes).
+    copies: vectors side by side.
     """
     p = Printer(dialect, algebra)
     p.names.update(names)
-    p.at.given, p.at.vector, p.at.masked = given, vector, masked
+    p.at.given, p.at.vector, p.at.masked, p.at.copies = given, vector, masked, copies
     p.block(stmts)
     return p.lines, [p.ref(v, 0, vector is not None) for v in results]

@@ -266,7 +266,7 @@ class _Kernel:
             assert p.held is not None
             return dict(
                 weights_room=f" X({kind}, weights, {p.mr} * ps)",
-                order=f"          tiles_order(weights, p + i * ps, {p.mr}, ps * sizeof(*p), "
+                order=f"          tiles_order(weights, p + i * ps, ps * sizeof(*p), {p.mr}, "
                       f"(kc + {p.held.grain - 1}) / {p.held.grain});",
                 weighted=_choose(second, "(kc, weights, 0, b, o, more, next, 64);"))
         at = f"(const {kind} *)(p + i * ps), ps * (sizeof(*p) / sizeof({kind}))"

@@ -16,12 +16,12 @@ from tegg.backends.cpu.contraction_passing import Passing
 from tegg.backends.cpu.contraction_text import Text
 from tegg.backends.cpu.emit import C
 from tegg.backends.cpu.templates import SHORT, register
-from tegg.dim import Dim, hint, product
+from tegg.dim import Dim, hint
 from tegg.dtype import DType
 from tegg.errors import LoweringError
 from tegg.ir.graph import Graph, Node
 from tegg.kernel.code import KernelCode, Stage, Temporary, Work
-from tegg.kernel.contraction_classify import Contraction, classify
+from tegg.kernel.contraction_classify import Contraction, classify, in_rows
 from tegg.kernel.contraction_shape import GemmParams, GemmShape, Tile, blocked, estimate
 from tegg.kernel.domain import spread
 from tegg.kernel.index import Var
@@ -98,14 +98,8 @@ def _cost(operand: Val, batch: Sequence[Var], rows: Sequence[Var], depth: Dim) -
 
 
 def _plain(c: Contraction) -> bool:
-    """Whether A is memory in which rows are evenly spaced and contiguous along all of k."""
-    load = c.a.attr
-    if c.a.op != "load" or load.guards or not c.k or len(c.m) > 1:
-        return False
-    steps = [product(tuple(v.extent for v in c.k[i + 1:])) for i in range(len(c.k))]
-    return (register(c.a.dtype) is c.a.dtype
-            and all(load.form.coefficient(v) == step for v, step in zip(c.k, steps))
-            and all(isinstance(atom, Var) for atom in load.form.terms))
+    """Whether A can be read where it lies."""
+    return register(c.a.dtype) is c.a.dtype and c.a.op == "load" and in_rows(c, c.a.attr)
 
 
 def unit(operand: Val, free: tuple[Var, ...], k: tuple[Var, ...]) -> str:

@@ -243,6 +243,10 @@ class CoreText(Text):
         assert isinstance(self.hooks, CoreHooks)
         return self.fill("core_fill") if self.hooks.computed else Text.operand_a(self, along_m)
 
+    def lines_of_a(self) -> str:
+        assert isinstance(self.hooks, CoreHooks)
+        return "" if self.hooks.computed else Text.lines_of_a(self)
+
     def result(self, number: int, group: Group, axis: Axis) -> str:
         return self.fill("core_finish", g=str(number))
 

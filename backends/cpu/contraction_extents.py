@@ -12,13 +12,14 @@ from tegg.backends.cexpr import dim
 from tegg.backends.cpu.contraction_axis import Axis
 from tegg.dim import Dim, product
 from tegg.dtype import DType
-from tegg.kernel.contraction_shape import GemmParams
+from tegg.kernel.contraction_shape import GemmParams, deeper
 
 
-def depth_of_blocks(k: Axis, params: GemmParams, accumulator: DType,
-                    width: int) -> tuple[str, str]:
+def depth_of_blocks(k: Axis, params: GemmParams, accumulator: DType, width: int,
+                    rows: Dim = 0) -> tuple[str, str]:
     """Steps of the outer k variable per block, and the stride of rows of A in memory. Blocks
-    but the last are as deep as what is packed is filled up to."""
+    but the last are as deep as what is packed is filled up to. rows: of A, where sizes are told
+    by the call."""
     inner, line, grain = product(k.extents[1:]), 16, 1
     if (held := params.held) is not None:
         line, grain = 64 // (held.rows or accumulator).itemsize, held.grain
@@ -27,13 +28,27 @@ def depth_of_blocks(k: Axis, params: GemmParams, accumulator: DType,
         whole = grain // gcd(grain, max(1, inner))
         steps = max(1, params.depth // max(1, inner))
         steps = -(-steps // whole) * whole
-        return str(steps), str(-(-steps * inner // line) * line + pad)
+        row = -(-steps * inner // line) * line
+        if (times := _deeper(params, rows)) is None:
+            return str(steps), str(row + pad)
+        return f"({steps} * {times})", f"({row} * {times} + {pad})"
     text = dim(inner)
     count = f"({text} < {params.depth} && {text} > 0 ? {params.depth} / {text} : 1)"
     if grain == 1:
         return count, f"({count} * {text} + {pad})"
     count = f"(({count} + {grain - 1}) / {grain} * {grain})"
     return count, f"(({count} * {text} + {line - 1}) / {line} * {line} + {pad})"
+
+
+def _deeper(params: GemmParams, rows: Dim) -> str | None:
+    """How many times as deep blocks are where a call brings few rows; None where that is known."""
+    held = params.held
+    if held is None or isinstance(rows, int) or deeper(held, 1) == deeper(held, params.rows):
+        return None
+    text = str(deeper(held, params.rows))
+    for most in (params.rows // 2, params.rows // 4):
+        text = f"({dim(rows)} <= {most} ? {deeper(held, most)} : {text})"
+    return text
 
 
 def outer_loops(k: Axis) -> str:

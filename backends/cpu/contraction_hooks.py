@@ -117,9 +117,11 @@ class Hooks:
 
     def hook(self, name: str, params: str, axes: Sequence[Axis], wanted: Sequence[Val],
              write: Sequence[Write], lanes: Axis | None, masked: bool,
-             given: Mapping[int, tuple[str, str]], first: Sequence[Stmt] = ()) -> None:
+             given: Mapping[int, tuple[str, str]], first: Sequence[Stmt] = (),
+             copies: int = 1) -> None:
         """One function; ``given``: value id -> its type and name as a parameter. ``first``: what it
-        does before anything else."""
+        does before anything else. copies: vectors side by side; those of the second that are given
+        follow all of the first."""
         vector = lanes.last if lanes else None
         named: dict[Var, str] = {}
         for a in (self.batch, *axes):
@@ -129,7 +131,8 @@ class Hooks:
         stmts += [Store(w) for w in write]
         lines, results = print_hook(
             self.dialect, self.contraction.propagation.algebra, left_to_stores(stmts),
-            () if write else wanted, named, {i: n for i, (_, n) in given.items()}, vector, masked)
+            () if write else wanted, named, {i: n for i, (_, n) in given.items()}, vector, masked,
+            copies)
         head = [] if not masked else [
             "  const int mask = (1 << left) - 1; (void)mask;",
             f"  const {self.dialect.vector['b']} lanes = lane_range(0, left - 1); (void)lanes;"]
@@ -137,7 +140,10 @@ class Hooks:
         if not write:
             kind = (self.vector if lanes else self.scalar)(wanted[0].dtype)
             lines.append(f"  return {results[0]};")
-        extra = list(dict.fromkeys(given.values())) + ([("const int", "left")] if masked else [])
+        extra = list(dict.fromkeys(given.values()))
+        vectors = [(t, n) for t, n in extra if t.split()[-1] in self.dialect.vector.values()]
+        extra += [(t, f"{n}_{u}") for u in range(1, copies) for t, n in vectors]
+        extra += [("const int", "left")] if masked else []
         self._function(kind, name, params, axes, extra, [*head, *lines])
 
     # ---- row values
@@ -258,14 +264,28 @@ class Hooks:
 
     def result(self, params: str, number: int, group: Group, axis: Axis) -> None:
         """Store what the sums of a group become, from a vector of each sum."""
-        needs = list(dict.fromkeys(v for w in group.writes for v in w.needs()))
         for suffix, masked in (("_n", False), ("_n_left", True)):
-            given = self._given_rows(needs, axis.last)
-            for t in group.terms:
-                kind = (self.vector if axis.last in t.sum.deps else self.scalar)(t.sum.dtype)
-                given[t.sum.id] = (f"const {kind}", f"s{t.anchor}")
-            self.hook(f"out{number}{suffix}", params, [self.m, axis], needs, group.writes, axis,
-                       masked, given)
+            self._result(params, number, group, axis, suffix, masked)
+
+    def result_of_two(self, params: str, number: int, group: Group, axis: Axis) -> None:
+        """The same from two vectors of each sum, side by side."""
+        self._result(params, number, group, axis, "_two", False, 2)
+
+    def _result(self, params: str, number: int, group: Group, axis: Axis, suffix: str,
+                masked: bool, copies: int = 1) -> None:
+        needs = list(dict.fromkeys(v for w in group.writes for v in w.needs()))
+        given = self._given_rows(needs, axis.last)
+        for t in group.terms:
+            kind = (self.vector if axis.last in t.sum.deps else self.scalar)(t.sum.dtype)
+            given[t.sum.id] = (f"const {kind}", f"s{t.anchor}")
+        self.hook(f"out{number}{suffix}", params, [self.m, axis], needs, group.writes, axis, masked,
+                  given, copies=copies)
+
+    def stored_in_twos(self, group: Group, axis: Axis) -> bool:
+        """Whether two vectors of a result, side by side, are stored in the time of one."""
+        return any(MEMORY[w.value.dtype.name] in self.dialect.pairs and not w.guards
+                   and w.mode == "store" and w.form.coefficient(axis.last) == 1
+                   for w in group.writes)
 
     def flat(self, group: Group, axis: Axis) -> bool:
         """Whether the results of a row lie one after the other through all variables of its

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tegg.backends.cexpr import REGISTER, Expressions, dim
+from tegg.backends.cexpr import REGISTER, dim
 from tegg.backends.cpu import pieces, symmetric
 from tegg.backends.cpu.c_templates import indented, within
 from tegg.backends.cpu.contraction_axis import Axis
@@ -12,6 +12,7 @@ from tegg.backends.cpu.contraction_extents import multiple, vectors_of_panels, w
 from tegg.backends.cpu.contraction_hooks import RowValue
 from tegg.backends.cpu.contraction_narrow import (
     around_tiles, ask, beside, fill_tiles, header, in_tiles, once, products_of, put_of)
+from tegg.backends.cpu.contraction_rows import in_place, lines_of
 from tegg.backends.cpu.contraction_words import Words
 from tegg.kernel.ahead import PAGE
 from tegg.kernel.contraction_classify import Group, Term
@@ -124,9 +125,15 @@ class Text(Words):
         h, rows = self.hooks, self.result_rows(group)
         letter = REGISTER[self.shape.accumulator.name]
         tiles = [f"t{t.anchor}" for t in group.terms]
-        vectors = [f"v{letter}_load({n} + i * ts + j)" if axis.last in t.sum.deps
-                   else f"{n}[i * ts + j]" for n, t in zip(tiles, group.terms)]
-        order = self._args_of(rows, {"m": "i"}) + "".join(f", {v}" for v in vectors)
+        sums = {n: axis.last in t.sum.deps for n, t in zip(tiles, group.terms)}
+        order = self._args_of(rows, {"m": "i"}) + "".join(
+            f", v{letter}_load({n} + i * ts + j)" if lanes else f", {n}[i * ts + j]"
+            for n, lanes in sums.items())
+        step, suffix, two = h.dialect.width, "_n", order
+        if self.params.nr % (2 * step) == 0 and h.stored_in_twos(group, axis):
+            two += "".join(f", v{letter}_load({n} + i * ts + j + {step})"
+                           for n, lanes in sums.items() if lanes)
+            step, suffix = 2 * step, "_two"
         flat = h.flat(group, axis)
         words = dict(
             g=str(number), tiles=" and ".join(tiles),
@@ -138,8 +145,13 @@ class Text(Words):
             n_extent=dim(axis.count if flat else axis.extents[-1]),
             n_carry="" if flat else axis.carry(), values=order)
         words["apart"] = "__attribute__((noinline)) " if in_tiles(self.params.held) else ""
+        whole = ""
+        if flat or len(axis.names) == 1:
+            whole = self._whole(f"{h.name}_out{number}{suffix}", axis, step, two)
+        if whole and suffix == "_two":
+            h.result_of_two(self.common()["params"], number, group, axis)
         full = self._full(axis) and not self.params.symmetric  # else rows of tiles that are turned
-        text = self.fill("finish", whole=self._whole(number, axis, order, flat), **words,
+        text = self.fill("finish", whole=whole, **words,
                          rest="" if full else self.fill("finish_rest", **words))
         if not self.params.symmetric:
             return text
@@ -147,15 +159,16 @@ class Text(Words):
                                 row_params=self._params_of(rows),
                                 row_pointers=self.row_pointers(rows))
 
-    def _whole(self, number: int, axis: Axis, order: str, flat: bool) -> str:
-        """A whole panel in a loop of known length, where one variable counts the columns."""
+    def _whole(self, function: str, axis: Axis, step: int, values: str) -> str:
+        """A whole panel in a loop of known length, in which one variable counts the columns. The
+        function stores ``step`` of them."""
         h, nr = self.hooks, self.params.nr
-        if len(axis.names) > 1 and not flat or nr % h.dialect.width:
+        if nr % step:
             return ""
         call = ", ".join(filter(None, [h.args(self.symbols), f"{h.batch.args}{h.m.args}"
-                                       f"{axis.args}".rstrip(", ")])) + order
-        return (f"      if (cols == {nr}) {{ for (; j < {nr}; j += {h.dialect.width}, "
-                f"{axis.names[-1]} += {h.dialect.width}) {h.name}_out{number}_n({call}); break; }}")
+                                       f"{axis.args}".rstrip(", ")])) + values
+        return (f"      if (cols == {nr}) {{ for (; j < {nr}; j += {step}, "
+                f"{axis.names[-1]} += {step}) {function}({call}); break; }}")
 
     # ---- the products
     def transpose(self) -> str:
@@ -267,7 +280,8 @@ class Text(Words):
         h, first = self.hooks, f"{self.hooks.name}_fill({self.hooks.args(self.symbols)}, "
         if not self.params.in_place:
             if in_tiles(self.params.held):
-                return fill_tiles(self.params, first + h.batch.args, self.row_pointers(rows, "i"))
+                return fill_tiles(self.params, first + h.batch.args, self.row_pointers(rows, "i"),
+                                  self.lines_of_a())
             return (f"          {first}{h.batch.args}row, rows, ko0, ko1, as, "
                     f"a{self.row_pointers(rows)});")
         assert not rows, "a plain load has no row values"
@@ -275,19 +289,13 @@ class Text(Words):
                 f"          if (whole < rows) {first}{h.batch.args}row + whole, rows - whole, "
                 f"ko0, ko1, as, a + whole * as);")
 
+    def lines_of_a(self) -> str:
+        """Where a row of A lies as tiles hold it, and the bytes to the next one; "" for another."""
+        return lines_of(self.hooks, self.params.held)
+
     def in_place(self) -> str:
         """Where rows of an A that is read in place lie."""
-        if not self.params.in_place:
-            return ""
-        h, load = self.hooks, self.hooks.contraction.a.attr
-        e = Expressions(h.dialect, h.contraction.propagation.algebra)
-        e.names.update({**h.batch.named(), **dict.fromkeys(h.m.vars, "row"),
-                        **dict.fromkeys(h.k.vars, "0"), h.k.vars[0]: "ko0"})
-        stride = dim(load.form.coefficient(h.m.vars[0])) if h.m.vars else "0"
-        kind = h.scalar(self.shape.accumulator)
-        return (f"        const int64_t whole = rows / {self.params.mr} * {self.params.mr}, "
-                f"stride = {stride};\n"
-                f"        const {kind} *const in = b{load.slot} + {e.form(load.form)};")
+        return in_place(self.hooks, self.params)
 
     def most_terms(self) -> int:
         return max(len(g.terms) for g in self.hooks.contraction.groups)

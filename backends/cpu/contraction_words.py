@@ -51,7 +51,7 @@ class Words:
         # registers that a fused multiply-add gave.
         fused = d.is_float and (p.form == "dots" or d.itemsize == 4)
         together, most = piece(p, [a.count for a in h.columns])
-        steps, stride = depth_of_blocks(h.k, p, d, h.dialect.width)
+        steps, stride = depth_of_blocks(h.k, p, d, h.dialect.width, h.m.count)
         return dict(
             **held_words(p.held, h, d), CHAINS=str(chains),
             IN_LINE=str(max(1, LINE // (h.dialect.width * d.itemsize))),

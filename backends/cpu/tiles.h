@@ -3,7 +3,7 @@
 #ifndef TEGG_TILES
 #define TEGG_TILES
 // `lines` lines of each of some rows, `stride` bytes apart: the first of all rows, then the second.
-INL void tiles_order(void *to, const void *from, int rows, int64_t stride, int64_t lines) {
+INL void tiles_order(void *to, const void *from, int64_t stride, int rows, int64_t lines) {
   for (int64_t l = 0; l < lines; l++)
     for (int r = 0; r < rows; r++)
       memcpy((char *)to + (l * rows + r) * 64, (const char *)from + r * stride + l * 64, 64);

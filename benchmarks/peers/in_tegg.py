@@ -23,7 +23,8 @@ def _prepared() -> str:
     compiled for many."""
     folder = tempfile.mkdtemp(prefix="tegg-prepared-")
     code = "from tegg.runtime.prepare import prepare; prepare()"
-    subprocess.run([sys.executable, "-c", code], env=os.environ | {"TEGG_CACHE": folder}, check=True)
+    subprocess.run([sys.executable, "-c", code], check=True,
+                   env=os.environ | {"TEGG_CACHE": folder})
     return folder
 
 

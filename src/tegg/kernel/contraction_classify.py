@@ -13,7 +13,7 @@ from tegg.ir.op import PRODUCTS
 from tegg.kernel.domain import Write, adjacent, settle
 from tegg.kernel.index import ZERO, Form, Var, variable
 from tegg.kernel.propagate import Index, Propagation, Request, Splits
-from tegg.kernel.value import Reduction, Val, reachable
+from tegg.kernel.value import Load, Reduction, Val, reachable
 
 _SUMMED = 500  # numbers of the variables summed over: no other variable has them
 _SEEN_THROUGH = ("Reshape", "Permute", "Expand", "Slice", "Flip", "Window", "Contiguous")
@@ -364,6 +364,15 @@ def _prefers_swap(w: Write, a: Val, b: Val) -> bool:
 
 def stride(form: Form, v: Var) -> int:
     return hint(form.coefficient(v))
+
+
+def in_rows(c: Contraction, load: Load) -> bool:
+    """Whether what is read of A are rows that are evenly spaced and contiguous along all of k."""
+    if load.guards or not c.k or len(c.m) > 1:
+        return False
+    steps = [product(tuple(v.extent for v in c.k[i + 1:])) for i in range(len(c.k))]
+    return (all(load.form.coefficient(v) == step for v, step in zip(c.k, steps))
+            and all(isinstance(atom, Var) for atom in load.form.terms))
 
 
 def load_forms(values: Iterable[Val]) -> list[Form]:

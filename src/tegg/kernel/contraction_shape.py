@@ -17,6 +17,7 @@ _DEPTH = 1 << 12   # bytes along k before partial sums are set aside: rows and a
 _HELD_DEPTH = 1 << 11  # the same of operands that are narrower than their sums
 _ROWS = 384        # bytes across the rows of A that are kept in L2 together
 _TILED_ROWS = 256  # rows of A for tiles, which wait longer for a panel that is not in L2 yet
+_DEEPER = 4        # times as deep blocks of few rows for tiles are at most: a panel stays in L2
 _CLOSE = 1 << 16   # bytes of an operand that stay in L1
 _FAR = 1 << 20     # bytes of panels that no cache of a thread keeps
 _MANY = 1024       # rows of A that may be read again for each piece of B
@@ -173,7 +174,7 @@ def blocked(shape: GemmShape, tile: Tile, registers: Registers) -> GemmParams:
     passing = tile.passing or (in_place and _passing(shape, tile))
     inline = tile.parts > 1 or passing or (shape.b_batched and not shape.b_constant)
     whole = None if passing else _whole_depth(shape, mr, size)
-    depth = whole or _depth(shape.k, tile.held, size)
+    depth = whole or _depth(shape.k, tile.held, size, rows)
     return GemmParams(form, lanes, mr, nv, depth, rows,
                       max(1, _SUMS // sums), _piece(shape, nv * lanes, passing), inline, in_place,
                       parts=tile.parts, passing=passing, held=tile.held,
@@ -257,9 +258,10 @@ def _whole_depth(shape: GemmShape, mr: int, size: int) -> int | None:
     return k if 0 < k <= most else None
 
 
-def _depth(k: Dim, held: Held | None, size: int) -> int:
-    """Depth of a block; blocks of one contraction are equally deep."""
-    most = _HELD_DEPTH // held.itemsize if held else _DEPTH // size
+def _depth(k: Dim, held: Held | None, size: int, rows: int) -> int:
+    """Depth of a block; blocks of one contraction are equally deep. Of few rows for tiles they are
+    deeper: as much of A is kept together, and sums are set aside less often."""
+    most = _HELD_DEPTH // held.itemsize * deeper(held, rows) if held else _DEPTH // size
     if not isinstance(k, int):
         return most
     if k <= most:
@@ -267,6 +269,11 @@ def _depth(k: Dim, held: Held | None, size: int) -> int:
     grain = max(8, held.grain) if held else 8
     blocks = -(-k // most)
     return -(-k // (blocks * grain)) * grain
+
+
+def deeper(held: Held, rows: int) -> int:
+    """How many times as deep blocks of so many rows are."""
+    return max(1, min(_DEEPER, _TILED_ROWS // max(1, rows))) if held.multiply == "tiles" else 1
 
 
 def estimate(shape: GemmShape, params: GemmParams, threads: int = 1) -> GemmEstimate:

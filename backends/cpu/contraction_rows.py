@@ -1,0 +1,41 @@
+"""Where rows of the first operand lie in memory, if nothing has to be done to read them."""
+
+from __future__ import annotations
+
+from tegg.backends.cexpr import Expressions, dim
+from tegg.backends.cpu.contraction_hooks import Hooks
+from tegg.kernel.contraction_classify import in_rows
+from tegg.kernel.contraction_held import Held
+from tegg.kernel.contraction_shape import GemmParams
+from tegg.kernel.value import Load
+
+
+def in_place(h: Hooks, p: GemmParams) -> str:
+    """The rows at hand of an A that products read where it lies."""
+    if not p.in_place:
+        return ""
+    a = h.contraction.a
+    at, stride = _row(h, a.attr, "row")
+    return (f"        const int64_t whole = rows / {p.mr} * {p.mr}, stride = {stride};\n"
+            f"        const {h.scalar(a.dtype)} *const in = {at};")
+
+
+def lines_of(h: Hooks, held: Held | None) -> str:
+    """Where row ``row + i`` of A lies, if ``held`` has it as memory does, and the bytes to the next
+    one; "" for any other A."""
+    a = h.contraction.a
+    read = a.args[0] if a.op == "Cast" else a
+    if (held is None or read.op != "load" or read.dtype is not held.rows
+            or not in_rows(h.contraction, read.attr)):
+        return ""
+    at, stride = _row(h, read.attr, "(row + i)")
+    return f"{at}, {stride} * sizeof(*a)"
+
+
+def _row(h: Hooks, read: Load, row: str) -> tuple[str, str]:
+    """Where the depth at hand of a row begins, and how far away the next row is."""
+    e = Expressions(h.dialect, h.contraction.propagation.algebra)
+    e.names.update({**h.batch.named(), **dict.fromkeys(h.m.vars, row),
+                    **dict.fromkeys(h.k.vars, "0"), h.k.vars[0]: "ko0"})
+    stride = dim(read.form.coefficient(h.m.vars[0])) if h.m.vars else "0"
+    return f"b{read.slot} + {e.form(read.form)}", stride
