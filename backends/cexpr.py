@@ -55,13 +55,14 @@ class Dialect:
 
 @dataclass(slots=True)
 class Context:
-    """Where printing stands: the vector loop, if any, and names given from outside. Of a vector the
-    name is its first copy's; that of copy 1 ends in ``_1``."""
+    """Where printing stands: the vector loop, if any, and names given from outside. ``further``:
+    those of a value's further copies, by value and copy, where they have names of their own."""
 
     vector: Var | None = None
     copies: int = 1               # vectors that are printed side by side
     masked: bool = False          # the last of them ends short
     given: Mapping[int, str] = field(default_factory=dict)
+    further: Mapping[tuple[int, int], str] = field(default_factory=dict)
 
 
 def number(x: int) -> str:
@@ -127,7 +128,7 @@ class Expressions:
         if text is None and self.is_vector(v):
             return f"v{v.id}_{copy}"
         if text is not None and self.is_vector(v):
-            return f"{text}_{copy}" if copy else text
+            return self.at.further.get((v.id, copy), text)
         if text is None:
             text = constant(v.attr, v.dtype) if v.op == "const" else f"v{v.id}"
         return f"v{REGISTER[v.dtype.name]}_splat({text})" if lanes else text

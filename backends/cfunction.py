@@ -41,10 +41,11 @@ def print_hook(dialect: Dialect, algebra: Algebra, stmts: Sequence[Stmt], result
     """Lines of a hook body, and the expression of each result.
 
     names: open loop variables. given: value id -> expression (a vector where the value has lanes).
-    copies: vectors side by side.
+    copies: vectors side by side; what is given of copy 1 ends in ``_1``.
     """
     p = Printer(dialect, algebra)
     p.names.update(names)
     p.at.given, p.at.vector, p.at.masked, p.at.copies = given, vector, masked, copies
+    p.at.further = {(v, u): f"{n}_{u}" for v, n in given.items() for u in range(1, copies)}
     p.block(stmts)
     return p.lines, [p.ref(v, 0, vector is not None) for v in results]
