@@ -80,6 +80,17 @@ def test_sizes_that_a_call_brings() -> None:
         check(g, [c], at, whole(g, at), code=code, library=library, threads=(1, 2))
 
 
+def test_blocks_that_hold_the_whole_depth_are_no_deeper() -> None:
+    """Of any number of rows: what is asked in scratch memory is what they fill."""
+    m = dim("m", 0, 1 << 20)
+    for k, n in ((128, 100), (512, 4096), (1024, 40)):
+        c = halves(g := Draw(), m, k, n)
+        code = lowered(g, [c], [c], tile=NARROW["tiles"])
+        assert "S_m <= " not in code.source
+        for rows in (40, 300):
+            check(g, [c], {"m": rows}, whole(g, {"m": rows}), code=code)
+
+
 @pytest.mark.parametrize("rows, depth", ((32, 4096), (64, 4096), (96, 2048), (128, 2048),
                                          (256, 1024), (1024, 1024)))
 def test_blocks_of_few_rows_are_deeper(rows: int, depth: int) -> None:

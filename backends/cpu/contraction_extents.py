@@ -29,7 +29,7 @@ def depth_of_blocks(k: Axis, params: GemmParams, accumulator: DType, width: int,
         steps = max(1, params.depth // max(1, inner))
         steps = -(-steps // whole) * whole
         row = -(-steps * inner // line) * line
-        if (times := _deeper(params, rows)) is None:
+        if (times := _deeper(k, params, rows)) is None:
             return str(steps), str(row + pad)
         return f"({steps} * {times})", f"({row} * {times} + {pad})"
     text = dim(inner)
@@ -40,15 +40,17 @@ def depth_of_blocks(k: Axis, params: GemmParams, accumulator: DType, width: int,
     return count, f"(({count} * {text} + {line - 1}) / {line} * {line} + {pad})"
 
 
-def _deeper(params: GemmParams, rows: Dim) -> str | None:
-    """How many times as deep blocks are where a call brings few rows; None where that is known."""
-    held = params.held
-    if held is None or isinstance(rows, int) or deeper(held, 1) == deeper(held, params.rows):
+def _deeper(k: Axis, params: GemmParams, rows: Dim) -> str | None:
+    """How many times as deep blocks are where a call brings few rows; None where they are as deep
+    for any number of rows, or hold the whole depth."""
+    held, many = params.held, params.rows
+    if held is None or isinstance(rows, int) or (
+            isinstance(k.count, int) and k.count <= params.depth):
         return None
-    text = str(deeper(held, params.rows))
-    for most in (params.rows // 2, params.rows // 4):
-        text = f"({dim(rows)} <= {most} ? {deeper(held, most)} : {text})"
-    return text
+    half, quarter = (deeper(held, n) // deeper(held, many) for n in (many // 2, many // 4))
+    if quarter == 1:
+        return None
+    return f"({dim(rows)} <= {many // 4} ? {quarter} : ({dim(rows)} <= {many // 2} ? {half} : 1))"
 
 
 def outer_loops(k: Axis) -> str:

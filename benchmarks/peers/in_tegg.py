@@ -42,7 +42,7 @@ class Tegg(Contender):
         super().__init__(threads)
         import tegg
         from tegg.runtime.prepare import prepare
-        prepare()  # all is there already; the process is warm, as in the runs of before
+        prepare()  # all is compiled: it is loaded, so that first calls are those of a warm process
         self.t, self.stack = tegg, ()  # the usual compilers
 
     def build(self, workload, inputs):
