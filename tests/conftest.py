@@ -2,13 +2,16 @@
 depends on the code alone; long with ``--hypothesis-profile=long``, which searches anew.
 Costs are those that are shipped: what was measured on a machine would choose other kernels than
 golden files have. What a person's terminal says of itself does not reach the output that tests read.
-And the played driver and library of NVIDIA's, for tests of the CUDA runtime.
+And the played driver and library of NVIDIA's, for tests of the CUDA runtime. The system is asked for
+the registers of tiles, as the CPU's target asks: where a CPU has them, tests run there.
 """
 
 import os
 
 import pytest
 from hypothesis import settings
+
+from tegg.backends.cpu.instructions import tiles_granted
 
 os.environ.setdefault("TEGG_COSTS", "cpu/generic")
 for name in ("TEGG_DEBUG", "COLUMNS", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
@@ -17,6 +20,8 @@ for name in ("TEGG_DEBUG", "COLUMNS", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTE
 settings.register_profile("short", deadline=None, max_examples=50, derandomize=True)
 settings.register_profile("long", deadline=None, max_examples=500)
 settings.load_profile("short")
+
+tiles_granted()
 
 
 def pytest_addoption(parser):

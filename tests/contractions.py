@@ -10,7 +10,7 @@ from tegg.dim import dim
 from tegg.ir.graph import Node
 from tegg.kernel.code import KernelCode
 from tegg.kernel.contraction_held import HELD
-from tegg.kernel.contraction_shape import Tile
+from tegg.kernel.contraction_shape import BESIDE, Tile
 from tegg.kernel.registers import Registers
 
 Fragment = tuple[list[Node], list[Node]]
@@ -25,8 +25,9 @@ BYTES = {"bytes": Tile("packed", 5, 2, held=HELD["bytes"]),
          "low byte tiles": Tile("packed", 16, 2, held=HELD["byte tiles"])}
 FORMS = {"packed": Tile("packed", 5, 2), "wide": Tile("packed", 6, 4),
          "passing": Tile("packed", 5, 2, passing=True), "rows": Tile("rows"),
-         "dots": Tile("dots", 2), "rows followed": Tile("rows", asked=False),
-         "dots followed": Tile("dots", asked=False), "packed parts": Tile("packed", 4, 2, 3),
+         "dots": Tile("dots", 2), "rows followed": Tile("rows", asked=0),
+         "dots followed": Tile("dots", asked=0), "packed parts": Tile("packed", 4, 2, 3),
+         "rows beside": Tile("rows", asked=BESIDE), "dots beside": Tile("dots", 2, asked=BESIDE),
          "rows parts": Tile("rows", parts=2), "dots parts": Tile("dots", 3, parts=4)}
 
 

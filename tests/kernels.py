@@ -12,7 +12,6 @@ import numpy as np
 from scratch import guarded
 from tegg.backends.cpu import toolchain
 from tegg.backends.cpu.emit import C
-from tegg.backends.cpu.instructions import tiles_granted
 from tegg.backends.cpu.library import Library, load
 
 from tegg.dim import evaluate
@@ -34,9 +33,7 @@ def quick() -> toolchain.Toolchain:
 def build(codes: KernelCode | Sequence[KernelCode], width: int,
           flags: tuple[str, ...] = ()) -> Library:
     """Compile kernels and load them, as the backend does. The same text is compiled once; its
-    scratch memory is guarded. flags: of the compiler, beside its own. The system is asked for the
-    registers of tiles, as the target asks: where a CPU has them, tests run there."""
-    tiles_granted()
+    scratch memory is guarded. flags: of the compiler, beside its own."""
     compiler = replace(quick(), flags=(*quick().flags, *flags))
     with guarded():
         return load((codes,) if isinstance(codes, KernelCode) else codes, compiler, lanes=width)

@@ -12,7 +12,8 @@ from kernels import build, call, check
 from tegg.backends.cpu.emit import C
 from tegg.ir.graph import Node
 from tegg.kernel.lower import lower
-from tegg.kernel.contraction_shape import Tile
+from tegg.kernel.contraction_shape import BESIDE, Tile, dots_at_once
+from tegg.kernel.registers import Registers
 from tegg.testing.draw import Draw
 from tegg.testing.kernels import random_inputs
 
@@ -218,6 +219,30 @@ def test_a_row_by_all_of_a_matrix_has_the_bits_that_threads_with_parts_of_it_giv
     inputs, library = random_inputs(g, {}, 1), build(code, 16)
     alone, *others = (call(library, code, g, [c], inputs, {}, n, False, None)[0] for n in (1, 2, 3))
     assert all(np.array_equal(alone, other) for other in others)
+
+
+@pytest.mark.parametrize("form, size", [("rows", (4096, 43)), ("rows", (4090, 64)),
+                                        ("dots", (43, 4096)), ("dots", (41, 4090))])
+@pytest.mark.parametrize("rows", (1, 2))
+def test_runs_side_by_side_are_asked_for_past_their_ends(form, size, rows):
+    """Half a kilobyte on, and near the end of a run the first of what is read next."""
+    g = Draw()
+    columns, depth = size
+    spec = "b,a,k;b,k,n;b,a,n" if form == "rows" else "b,a,k;b,n,k;b,a,n"
+    weight = g.x(1, *((depth, columns) if form == "rows" else (columns, depth)))
+    c = product(g, g.x(1, rows, depth), weight, spec, 1, rows, columns)
+    code = lowered(g, [c], [c], tile=Tile(form, rows, asked=BESIDE))
+    text = (code.core or code).source
+    assert re.search(r"on = \w+ \+ 128 < ", text) and "later = on > 0 ? 0 : 8" in text
+    assert "columns == " not in text  # no order of its own for one row
+    check(g, [c], code=code, threads=(1, 2, 3))
+
+
+@pytest.mark.parametrize("rows, lanes, together", [(1, 16, 8), (2, 16, 8), (3, 16, 4), (1, 8, 8),
+                                                   (2, 8, 4)])
+def test_as_many_columns_are_summed_side_by_side_as_leave_half_of_the_registers(
+        rows, lanes, together):
+    assert dots_at_once(rows, 4096, BESIDE, Registers(lanes)) == together
 
 
 def scattered(rows: int, columns: int, mode: str) -> tuple[Draw, Node]:

@@ -126,11 +126,24 @@ def test_rows_compare_the_fastest_of_ours_with_the_fastest_rival(peers) -> None:
     times = {"w": {n: [{"median": m, "best": m / 2}] * 3 for n, m in
                    (("tegg", 4.0), ("tegg.winograd", 2.0), ("a", 8.0), ("b", 5.0))}}
     (row,) = peers["report"].rows_of(said, times, {"w": 0.5})
-    assert row.fastest(True) == "tegg.winograd" and row.fastest(False) == "b"
+    assert row.ours() == "tegg.winograd" and row.rival("tegg") == "b"
     assert row.ratio() == row.ratio("best") == 0.4 and row.fraction == 0.25 and row.memory == 1
     text = peers["report"].table([row], "a machine")
     assert "0.40" in text and "first call, s" in text and "peak memory, MB" in text
     assert row.record()["rival"] == "b"
+
+
+def test_ratios_are_of_the_same_round(peers) -> None:
+    """A machine that is slow in some rounds is so for both; who died has fewer rounds."""
+    said = {"w": {n: {"ok": True, "first_s": 1.0, "error": 0.0} for n in ("tegg", "a", "b")}}
+    times = {"w": {n: [{"median": m, "best": m} for m in ms] for n, ms in (
+        ("tegg", (1.0, 9.0, 1.0, 9.0, 9.0)), ("a", (2.0, 18.0, 2.0, 2.0, 18.0)), ("b", (3.0,)))}}
+    (row,) = peers["report"].rows_of(said, times, {"w": 0.5})
+    assert row.median["tegg"] > row.median["a"] == 2.0
+    assert row.paired == {"tegg": {"a": 0.5, "b": 1 / 3}}
+    assert row.rival("tegg") == "a" and row.ratio() == 0.5 and row.ratio("best") == 0.5
+    plain = peers["report"].Row("w", 0.5, row.median, row.best, {}, {}, {})
+    assert plain.ratio() == row.median["tegg"] / row.median["a"]  # records of before have no ratios
 
 
 def test_bfloat16_is_compared_with_bfloat16(peers) -> None:
@@ -140,7 +153,7 @@ def test_bfloat16_is_compared_with_bfloat16(peers) -> None:
     times = {"w": {n: [{"median": m, "best": m}] for n, m in
                    (("tegg", 4.0), ("tegg.bf16", 1.0), ("a", 8.0), ("a.bf16", 2.0))}}
     (row,) = peers["report"].rows_of(said, times, {"w": 0.5})
-    assert row.fastest(True) == "tegg" and row.fastest(True, bf16=True) == "tegg.bf16"
+    assert row.ours() == "tegg" and row.ours(bf16=True) == "tegg.bf16"
     assert row.ratio() == 0.5 and row.ratio(bf16=True) == 0.5 and row.memory == 0.75
     assert "in bf16" in peers["report"].table([row], "a machine")
 

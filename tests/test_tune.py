@@ -12,7 +12,7 @@ import pytest
 from tegg.backends.cpu.identity import _described, processor
 from tegg.backends.cpu.instructions import BYTE_TILES, BYTES, PAIRS, TILES
 from tegg.backends.cpu.target import Cpu
-from tegg.backends.cpu.templates import FOLLOWED
+from tegg.backends.cpu.templates import READ_AS
 from tegg.backends.cpu.tune import measure
 from tegg.backends.cpu.tune.cases import cases
 from tegg.backends.cpu.tune.fit import Traffic, fitted, levels_of
@@ -149,11 +149,12 @@ def test_narrow_products_are_measured_where_the_machine_has_them():
 
 
 def test_who_follows_memory_better_is_found():
-    """The hardware or requests: both forms read as they do, and differ in nothing else."""
-    reads = {"CpuDots": 1.3, "CpuRows": 1.0, "CpuDotsFollowed": 0.9, "CpuRowsFollowed": 1.4}
+    """The hardware, or requests in order or side by side: they differ in nothing else."""
+    reads = {"CpuDots": 1.3, "CpuRows": 1.0, "CpuDotsFollowed": 0.9, "CpuRowsFollowed": 1.4,
+             "CpuDotsBeside": 1.1, "CpuRowsBeside": 0.8}
     traffic, timed = simulated(replace(GENERIC, call=1e-7, template_reads=reads), 16)
     found = fitted(GENERIC, 2, traffic, timed).template_reads
-    for op, name in FOLLOWED.items():
+    for (op, _), name in READ_AS.items():
         assert found[name] / found.get(op, 1.0) == pytest.approx(reads[name] / reads[op], rel=0.1)
 
 

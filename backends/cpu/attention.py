@@ -151,7 +151,7 @@ class _Kernel:
         along_m = self.packs and first and text.shape.a_unit == "free"
         if first:
             hooks.operand_a(params, along_m)
-        hooks.operand_b(params, term, column, text.kinds_of_b(along_k), text.params.ahead)
+        hooks.operand_b(params, term, column, text.kinds_of_b(along_k), text.params)
         multiplied = [text.transpose() if along_m or along_k else "",
                       text.products()] if self.packs else []
         return [*multiplied, text.operand_a(along_m) if first else "",

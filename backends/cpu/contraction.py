@@ -201,7 +201,7 @@ class _Kernel:
             for t in g.terms:
                 along_k[t.anchor] = next(units) == "k" if packed else self.params.form == "dots"
                 hooks.operand_b(params, t, axis, text.kinds_of_b(along_k[t.anchor]),
-                                self.params.ahead)
+                                self.params)
         transposes = packed and (along_m or any(along_k.values()) or self.params.symmetric)
         parts = [text.transpose()] if transposes else []
         parts += [text.fill("split", A_COST=str(4 + int(self.shape.a_cost)),

@@ -188,8 +188,9 @@ def _core(text: Text, a: Matrix | None, b: Matrix) -> Core:
         a_cost=_COMPUTED if a is None else 1.0, b_cost=1.0, out_cost=0.0)
     if params.form == "packed":
         params = of_many_rows(params, shape.accumulator)
-    turns = params.form == "rows" and bool(text.hooks.turning(
-        c.groups[0].terms[0], text.hooks.columns[0], params.ahead))
+    h = text.hooks
+    turns = params.form != "packed" and bool(h.turning(
+        c.groups[0].terms[0], h.columns[0], params))
     return Core(made, general, params, a, b, tuple(given), tuple(given.values()), on, turns)
 
 
@@ -213,13 +214,13 @@ class CoreHooks(Hooks):
             Hooks.operand_a(self, params, along_m, turned)
 
     def coming(self, term: Term, axis: Axis, lanes: Axis | None,
-               together: int) -> Sequence[Ahead]:
+               tile: GemmParams) -> Sequence[Ahead]:
         if self.on is None or lanes is None:
             return ()
         read = _read(term.b)
         return [Ahead(_B, read.attr.form + self.on, read.dtype, "run")]
 
-    def turning(self, term: Term, axis: Axis, together: int) -> Sequence[Ahead]:
+    def turning(self, term: Term, axis: Axis, tile: GemmParams) -> Sequence[Ahead]:
         read = _read(term.b)
         return [Ahead(_B, read.attr.form, read.dtype, "run")] if self.turns else []
 

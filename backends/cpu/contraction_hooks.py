@@ -213,31 +213,36 @@ class Hooks:
             self.hook(name, params, axes, [a], (), lanes, masked, given)
 
     def operand_b(self, params: str, term: Term, axis: Axis, kinds: Sequence[str],
-                  together: int = 0) -> None:
-        """``kinds``: suffixes of the wanted functions: ``_n _n_left _k`` or nothing. ``together``:
-        runs of B that are read side by side where it lies, once, so that more is asked for."""
+                  tile: GemmParams | None = None) -> None:
+        """``kinds``: suffixes of the wanted functions: ``_n _n_left _k`` or nothing. ``tile``: how
+        much of a B that is read where it lies, once, is asked for."""
         for suffix in kinds:
             lanes = {"_n": axis, "_n_left": axis, "_k": self.k, "_k_left": self.k, "": None}[suffix]
             given = self._given_rows([term.b], lanes.last if lanes else None)
-            asked = self.coming(term, axis, lanes, together) if suffix in ("_n", "_k") else ()
+            asked = (self.coming(term, axis, lanes, tile)
+                     if tile is not None and suffix in ("_n", "_k") else ())
             self.hook(f"b{term.anchor}{suffix}", params, [axis, self.k], [term.b], (), lanes,
                       suffix.endswith("left"), given, asked)
-        if turns := self.turning(term, axis, together):
+        turns = tile is not None and self.turning(term, axis, tile)
+        if turns:
             self._asks(f"ask_b{term.anchor}", params, [axis, self.k], turns)
 
     def coming(self, term: Term, axis: Axis, lanes: Axis | None,
-               together: int) -> Sequence[Ahead]:
+               tile: GemmParams) -> Sequence[Ahead]:
         """Requests for what is read later of a B that is read where it lies."""
-        if not together or lanes is None or len(axis.vars) != 1 or len(self.k.vars) != 1:
+        if not tile.ahead or lanes is None or len(axis.vars) != 1 or len(self.k.vars) != 1:
             return ()
         over = axis if lanes is self.k else self.k
-        return coming(term.b, lanes.last, over.last, self._size(term, axis), together)
+        return coming(term.b, lanes.last, over.last, self._size(term, axis), tile.ahead,
+                      not tile.beside)
 
-    def turning(self, term: Term, axis: Axis, together: int) -> Sequence[Ahead]:
-        """Requests for rows of a B that is read where it lies, made where it is told."""
-        if together < 2 or len(axis.vars) != 1 or len(self.k.vars) != 1:
+    def turning(self, term: Term, axis: Axis, tile: GemmParams) -> Sequence[Ahead]:
+        """Requests for runs of a B that is read where it lies, made where it is told."""
+        if tile.ahead < 2 or len(axis.vars) != 1 or len(self.k.vars) != 1:
             return ()
-        return turning(term.b, axis.last, self.k.last, self._size(term, axis), together)
+        lanes, over = (self.k, axis) if tile.form == "dots" else (axis, self.k)
+        return turning(term.b, lanes.last, over.last, self._size(term, axis), tile.ahead,
+                       not tile.beside)
 
     def later(self, params: str, term: Term, axis: Axis) -> str:
         """A function that asks for B at a column and a k, of which it is read later, and its name;
@@ -258,8 +263,7 @@ class Hooks:
         None where it is not."""
         (term,), (axis,) = group.terms, self.columns
         read = next(v for v in reachable([term.b]) if v.op == "load")
-        asked = self.coming(term, axis, self.k if params.form == "dots" else axis,
-                            params.ahead)
+        asked = self.coming(term, axis, self.k if params.form == "dots" else axis, params)
         return (asked[0].form + read.attr.form * -1).const if asked else None
 
     def result(self, params: str, number: int, group: Group, axis: Axis) -> None:

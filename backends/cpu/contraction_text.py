@@ -18,7 +18,8 @@ from tegg.kernel.ahead import PAGE
 from tegg.kernel.contraction_classify import Group, Term
 from tegg.kernel.value import reachable
 
-_ON = 1024  # bytes by which rows of B that are read side by side are asked for ahead
+_ON = 1024   # bytes by which rows of B that are read side by side are asked for ahead
+_NEXT = 512  # the same where all runs of it are: they are sooner read than the first are lost again
 
 
 class Text(Words):
@@ -84,8 +85,8 @@ class Text(Words):
             n_args=axis.args, n_args_end=axis.args.rstrip(", "),
             n_last=axis.names[-1], n_extent=dim(axis.extents[-1]), n_carry=axis.carry(),
             n_places=places, n_keep=keep, n_recall=recall, also=also)
-        if name == "rows":
-            words |= self._rows_ahead(term, axis, words)
+        if skinny:
+            words |= self._ahead(term, axis, words)
         if name + grouped == "pack_k":
             words["rest"] = "" if self._whole_k() else self.fill("pack_k_rest", **words)
         if name + grouped == "pack_n":
@@ -93,17 +94,20 @@ class Text(Words):
             words["rest"] = "" if self._full(axis) else self.fill("pack_n_rest", **words)
         return self.fill(name + grouped, **words)
 
-    def _rows_ahead(self, term: Term, axis: Axis, words: Mapping[str, str]) -> dict[str, str]:
-        """What rows of B ask for beside their products, where it is not part of reading them: eight
-        side by side, or one after the other where a thread reads all of each."""
-        h = self.hooks
-        if not h.turning(term, axis, self.params.ahead):
+    def _ahead(self, term: Term, axis: Axis, words: Mapping[str, str]) -> dict[str, str]:
+        """What runs of B ask for beside their products, where it is not part of reading them:
+        several side by side, or rows in their order where a thread reads all of each."""
+        h, p = self.hooks, self.params
+        if not h.turning(term, axis, p):
             return dict(asks="", whole="")
         size = min(v.dtype.itemsize for v in reachable([term.b]) if v.op == "load")
+        on = str((_NEXT if p.beside else _ON) // size)
+        if p.form == "dots":
+            return dict(asks=self.fill("dots_ask", **words, ON=on))
         beside = self._args_of(h.rows_in([term.b]), {"n": axis.names[-1]}, "n")
         whole = self.fill("rows_whole", **words, ON=str(PAGE // size), col_whole=beside)
-        return dict(asks=self.fill("rows_ask", **words, ON=str(_ON // size)),
-                    whole=whole if h.m.count == 1 else "")
+        return dict(asks=self.fill("rows_ask", **words, ON=on),
+                    whole=whole if h.m.count == 1 and not p.beside else "")
 
     def _full(self, axis: Axis) -> bool:
         """Whether every panel is known to be full, and is a loop of known length."""

@@ -15,7 +15,7 @@ from tegg.errors import LoweringError
 from tegg.ir.neighbours import Axes, beside_of, stored
 from tegg.ir.op import Op
 from tegg.ir.template import OWN, Execution, Extents, template
-from tegg.kernel.contraction_shape import DOTS, Tile
+from tegg.kernel.contraction_shape import BESIDE, DOTS, IN_ORDER, Tile
 from tegg.kernel.registers import Registers, lanes_of, panels_at_once, register_tiles
 
 from .narrow_forms import narrow_tile
@@ -33,9 +33,12 @@ _PORTS, _LATENCY = 2, 4  # multiply-adds a cycle, and cycles until one's result 
 _LOOSE = 4.5           # issue slots by which a vector of results takes longer to pack and to store
                        # where the last panel has fewer columns, so that loops are of any length
 _REDUCE = 6            # steps that adding up the lanes of four accumulators costs
-_ASKED = (1, 0)        # whether a program asks for what it reads later, or leaves it to hardware
-# What prices the reads of operands that hardware follows, among a profile's ``template_reads``.
-FOLLOWED = MappingProxyType({"CpuRows": "CpuRowsFollowed", "CpuDots": "CpuDotsFollowed"})
+_FOLLOWED = 0
+_ASKED = (IN_ORDER, _FOLLOWED, BESIDE)  # how a program asks for what it reads later, or not
+# What prices the reads of operands, among a profile's ``template_reads``, where it is not the
+# template's own name: those that hardware follows, and those that are asked for side by side.
+READ_AS = MappingProxyType({(op, asked): f"{op}{how}" for op in ("CpuRows", "CpuDots")
+                            for asked, how in ((_FOLLOWED, "Followed"), (BESIDE, "Beside"))})
 
 
 def register(d: DType) -> DType:
@@ -93,7 +96,7 @@ class _Rows:
         vectors, asked = own
         lanes = lanes_of(register(e.dtype), self.width)
         return Execution(*by_rows(lanes, e), max(1, e.batch * -(-e.n // (vectors * lanes))),
-                         aside=e.batch * e.m * e.k, reads="" if asked else FOLLOWED["CpuRows"])
+                         aside=e.batch * e.m * e.k, reads=READ_AS.get(("CpuRows", asked), ""))
 
 
 def by_rows(lanes: int, e: Extents) -> tuple[float, float]:
@@ -123,7 +126,7 @@ class _Dots:
                          max(1, e.batch * pieces), 0, 0,
                          *(_partial(e.batch * e.m * across * DOTS, parts) if parts > 1
                            else (e.batch * e.m * e.k, 0)),
-                         reads="" if asked else FOLLOWED["CpuDots"])
+                         reads=READ_AS.get(("CpuDots", asked), ""))
 
 
 @cache
@@ -143,8 +146,8 @@ _TILES = MappingProxyType({
     "CpuPacked": lambda rows, vectors, parts: Tile("packed", rows, vectors, parts),
     "CpuSymmetric": lambda rows, vectors, parts: Tile("packed", rows, vectors, parts,
                                                       symmetric=True),
-    "CpuRows": lambda vectors, asked: Tile("rows", vectors=vectors, asked=bool(asked)),
-    "CpuDots": lambda rows, parts, asked: Tile("dots", rows, parts=parts, asked=bool(asked))})
+    "CpuRows": lambda vectors, asked: Tile("rows", vectors=vectors, asked=asked),
+    "CpuDots": lambda rows, parts, asked: Tile("dots", rows, parts=parts, asked=asked)})
 
 
 def tile_of(op: Op, attrs: tuple) -> Tile:
@@ -228,7 +231,8 @@ class Forms:
     ``(cpu-tile x y i r v)``: register tiles of r rows by v vectors; ``(cpu-parts x y i p)``: the
     depth in p parts; ``(cpu-rows x y i v a)``: few rows, v vectors of columns at a time;
     ``(cpu-dots x y i r p a)``: few rows, r at once, both operands contiguous along the depth.
-    Where a is 1 programs ask for what they read later; where it is 0 hardware follows them.
+    Programs ask for what they read later where a is 1, and read it in order; where it is 2 they ask
+    for several runs side by side; where it is 0 hardware follows them.
     """
 
     registers: Registers

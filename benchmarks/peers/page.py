@@ -15,7 +15,7 @@ from pathlib import Path
 
 from report import OWN, Row
 
-HALVES = f"{OWN}.bf16"
+HALVES, WINOGRAD = f"{OWN}.bf16", f"{OWN}.winograd"
 RECORD = Path(__file__).resolve().parent.parent / "results" / "peers.json"
 
 
@@ -29,36 +29,41 @@ def ratio(x: float | None) -> str:
     return "" if x is None else f"{x:.2f}"
 
 
-def _pair(row: Row) -> list[str]:
-    """Our median, in bold where no rival's is shorter, and the best rival's."""
-    rival = row.fastest(False)
-    ours = duration(row.median[OWN])
-    if row.median[OWN] <= row.median[rival]:
-        ours = f"**{ours}**"
-    if "tegg.winograd" in row.median:
-        ours += f" ({duration(row.median['tegg.winograd'])})"
-    return [ours, f"{duration(row.median[rival])} {rival}"]
+def _pair(row: Row, own: str) -> list[str]:
+    """Our median, in bold where it is not behind, and the best rival's with the ratio."""
+    rival = row.rival(own)
+    ours, over = duration(row.median[own]), row.against(own, rival)
+    return [f"**{ours}**" if over <= 1 else ours,
+            f"{duration(row.median[rival])} {rival} ({ratio(over)})"]
+
+
+def _float32(row: Row) -> list[str]:
+    ours, theirs = _pair(row, OWN)
+    if WINOGRAD in row.median:
+        ours += f" ({duration(row.median[WINOGRAD])})"
+    return [ours, theirs]
+
+
+def _heads(own: str, threads: int) -> tuple[str, str]:
+    return f"{own}, {threads} thread" + "s" * (threads > 1), "best peer (ratio)"
 
 
 def _runs(record: Mapping) -> dict[int, list[Row]]:
     names = [f.name for f in fields(Row)]
-    return {r["threads"]: [Row(**{n: x[n] for n in names}) for x in r["rows"]]
+    return {r["threads"]: [Row(**{n: x[n] for n in names if n in x}) for x in r["rows"]]
             for r in record["runs"]}
 
 
 def halves(record: Mapping) -> str:
     """Medians in bfloat16 of each number of threads, beside the best rival's and our float32."""
     runs = _runs(record)
-    heads = [h for n in runs for h in (f"{HALVES}, {n} thread" + "s" * (n > 1), "best peer", OWN)]
+    heads = [h for n in runs for h in (*_heads(HALVES, n), OWN)]
     out = ["| | " + " | ".join(heads) + " |", "|---" * (len(heads) + 1) + "|"]
     for rows in zip(*runs.values(), strict=True):
         cells = []
         for row in rows:
-            rival = row.fastest(False, bf16=True)
-            if rival is not None and HALVES in row.median:
-                ours = duration(row.median[HALVES])
-                ours = f"**{ours}**" if row.median[HALVES] <= row.median[rival] else ours
-                cells += [ours, f"{duration(row.median[rival])} {rival}", duration(row.median[OWN])]
+            if HALVES in row.median and row.rival(HALVES):
+                cells += [*_pair(row, HALVES), duration(row.median[OWN])]
         if cells:
             out.append(f"| {rows[0].workload} | " + " | ".join(cells) + " |")
     return "\n".join(out) + "\n"
@@ -67,12 +72,12 @@ def halves(record: Mapping) -> str:
 def page(record: Mapping) -> str:
     """Medians of each number of threads; the other columns are of the most threads."""
     runs = _runs(record)
-    heads = [h for n in runs for h in (f"tegg, {n} thread" + "s" * (n > 1), "best peer")]
+    heads = [h for n in runs for h in _heads(OWN, n)]
     heads += ["of the limit", "in bf16", "memory", "first call, s", "torch.compile"]
     out = ["| | " + " | ".join(heads) + " |", "|---" * (len(heads) + 1) + "|"]
     for rows in zip(*runs.values(), strict=True):
         row = rows[-1]
-        cells = [c for r in rows for c in _pair(r)]
+        cells = [c for r in rows for c in _float32(r)]
         cells += [ratio(row.fraction), ratio(row.ratio(bf16=True)), ratio(row.memory),
                   ratio(row.first[OWN]), ratio(row.first.get("torch.compile"))]
         out.append(f"| {row.workload} | " + " | ".join(cells) + " |")

@@ -7,7 +7,7 @@ import platform
 import statistics
 import subprocess
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 PACKAGES = ("tegg", "numpy", "torch", "onnxruntime", "jax", "numba", "egglog")
@@ -19,7 +19,8 @@ _LEAST = 1 << 20  # bytes
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One workload: per contender seconds, first call, peak memory and error."""
+    """One workload: per contender seconds, first call, peak memory and error. paired: of tegg's
+    columns and rivals, medians over rounds of the one's time over the other's in the same round."""
 
     workload: str
     limit: float
@@ -28,20 +29,32 @@ class Row:
     first: Mapping[str, float]
     peak: Mapping[str, int]
     error: Mapping[str, float]
+    paired: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
-    def fastest(self, own: bool, times: str = "median", bf16: bool = False) -> str | None:
-        """The fastest of tegg's columns, or of the others; those in bfloat16 are among
-        themselves."""
+    def ours(self, bf16: bool = False, times: str = "median") -> str | None:
+        """The fastest of tegg's columns; those in bfloat16 are among themselves."""
         seconds = getattr(self, times)
-        names = [n for n in seconds if (n.split(".")[0] == OWN) == own
-                 and n.endswith(".bf16") == bf16]
-        return min(names, key=seconds.__getitem__) if names else None
+        names = [n for n in seconds if is_own(n) and n.endswith(".bf16") == bf16]
+        return min(names, key=seconds.__getitem__, default=None)
+
+    def against(self, own: str, rival: str, times: str = "median") -> float:
+        """The one's time over the other's: below 1 is ahead."""
+        if times == "median" and own in self.paired:
+            return self.paired[own][rival]
+        seconds = getattr(self, times)
+        return seconds[own] / seconds[rival]
+
+    def rival(self, own: str, times: str = "median") -> str | None:
+        """The rival that one of our columns is the least ahead of, or the furthest behind."""
+        names = [n for n in getattr(self, times)
+                 if not is_own(n) and n.endswith(".bf16") == own.endswith(".bf16")]
+        return max(names, key=lambda n: self.against(own, n, times), default=None)
 
     def ratio(self, times: str = "median", bf16: bool = False) -> float | None:
-        """tegg's time over the fastest rival's: below 1 is ahead."""
-        ours, theirs = self.fastest(True, times, bf16), self.fastest(False, times, bf16)
-        seconds = getattr(self, times)
-        return seconds[ours] / seconds[theirs] if ours and theirs else None
+        """Our fastest column's time over that rival's."""
+        own = self.ours(bf16, times)
+        rival = own and self.rival(own, times)
+        return self.against(own, rival, times) if own and rival else None
 
     @property
     def fraction(self) -> float | None:
@@ -54,21 +67,36 @@ class Row:
         """tegg's peak over the least of its rivals': below 1 is less. Those in float32 count, and
         less than a megabyte as one: so much comes and goes in any process."""
         theirs = [b for n, b in self.peak.items() if n in self.median
-                  and n.split(".")[0] != OWN and not n.endswith(".bf16")]
+                  and not is_own(n) and not n.endswith(".bf16")]
         return (max(self.peak[OWN], _LEAST) / max(min(theirs), _LEAST)
                 if OWN in self.peak and theirs else None)
 
     def record(self) -> dict:
-        return asdict(self) | {"rival": self.fastest(False), "ratio": self.ratio(),
-                               "ratio_of_best": self.ratio("best"),
-                               "fraction_of_limit": self.fraction,
-                               "ratio_of_peak": self.memory, "rival_bf16": self.fastest(
-                                   False, bf16=True), "ratio_bf16": self.ratio(bf16=True)}
+        own, narrow = self.ours(), self.ours(bf16=True)
+        return asdict(self) | {
+            "rival": own and self.rival(own), "ratio": self.ratio(),
+            "ratio_of_best": self.ratio("best"), "fraction_of_limit": self.fraction,
+            "ratio_of_peak": self.memory, "rival_bf16": narrow and self.rival(narrow),
+            "ratio_bf16": self.ratio(bf16=True)}
+
+
+def is_own(name: str) -> bool:
+    """Whether it is one of tegg's columns."""
+    return name.split(".")[0] == OWN
+
+
+def paired(times: Mapping[str, list[dict]]) -> dict[str, dict[str, float]]:
+    """What ``Row.paired`` holds: each round has a reply of each contender, until it dies."""
+    def ratio(own: str, rival: str) -> float:
+        return statistics.median(a["median"] / b["median"]
+                                 for a, b in zip(times[own], times[rival], strict=False))
+
+    return {own: {n: ratio(own, n) for n in times if not is_own(n)} for own in times if is_own(own)}
 
 
 def rows_of(said: Mapping[str, Mapping[str, dict]], times: Mapping[str, Mapping[str, list[dict]]],
             limits: Mapping[str, float]) -> list[Row]:
-    """From the workers' replies: medians over rounds of medians."""
+    """From the workers' replies: medians over rounds of medians, and of ratios in a round."""
     out = []
     for w, replies in said.items():
         good = {n: r for n, r in replies.items() if r["ok"]}
@@ -78,7 +106,7 @@ def rows_of(said: Mapping[str, Mapping[str, dict]], times: Mapping[str, Mapping[
             {n: min(r["best"] for r in rs) for n, rs in times[w].items()},
             {n: r["first_s"] for n, r in good.items()},
             {n: r["peak_bytes"] for n, r in good.items() if "peak_bytes" in r},
-            {n: r["error"] for n, r in good.items()}))
+            {n: r["error"] for n, r in good.items()}, paired(times[w])))
     return out
 
 
@@ -97,9 +125,10 @@ def table(rows: list[Row], title: str) -> str:
            line("", [*names, "best peer", "ratio", "of best calls", "of the limit",
                       "of peak memory", *(["in bf16"] if narrow else [])])]
     for r in rows:
+        own = r.ours()
         out.append(line(r.workload, [
             *(f"{r.median[n] * 1e3:.4g}" if n in r.median else "-" for n in names),
-            r.fastest(False) or "-", number(r.ratio()), number(r.ratio("best")),
+            own and r.rival(own) or "-", number(r.ratio()), number(r.ratio("best")),
             number(r.fraction), number(r.memory),
             *([number(r.ratio(bf16=True))] if narrow else [])]))
     for head, values, scale in (("best call, ms", "best", 1e3), ("first call, s", "first", 1.0),

@@ -1,15 +1,17 @@
 """``make bench-peers``: tegg beside what users pick instead, in one interleaved run.
 
     python benchmarks/peers/run.py [--threads 1,2] [--peers torch,jax] [--only softmax,mlp]
-                                   [--rounds 7] [--closer 14] [--firsts 3] [--weigh numpy,jax]
+                                   [--rounds 7] [--closer 60] [--firsts 3] [--weigh numpy,jax]
                                    [--json FILE]
 
 Every contender runs in a process of its own. Each workload is checked against float64 NumPy, then
 timed in rounds, in which contenders take turns in rotating order. Who is near the fastest is timed
-in further rounds: of ten that are equally fast, the luckiest of few rounds is no measure.
-Reported is the median over rounds of each round's median, and the best single call. A first call is
-timed once a process, with free pages at hand: of tegg and of what it is compared with there, the
-median of several. Peak memory is that of processes which do one workload each, at most threads.
+in further rounds of short turns: of ten that are equally fast, the luckiest of few rounds is no
+measure, and where a machine is slower for tenths of a second, those who are compared shall share
+them. Reported are the median over rounds of each round's median, the best single call, and of two
+the median of their ratios in the same round. A first call is timed once a process, with free pages
+at hand: of tegg and of what it is compared with there, the median of several. Peak memory is that
+of processes which do one workload each, at most threads.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from pathlib import Path
 import numpy as np
 
 from limits import measure
-from report import OWN, Row, machine, rows_of, table, versions
+from report import OWN, Row, is_own, machine, rows_of, table, versions
 from worker import CONTENDERS, find
 from workloads import SUITE, write_inputs
 
@@ -39,6 +41,7 @@ HERE = Path(__file__).resolve().parent
 
 _NOBODY = "none"
 _SETTLE = 0.05  # seconds that threads of others have to stop
+_SHORT = 5      # times as short as those of all are the turns of those who are near
 _NEAR = 1.2     # times the fastest's median: closer than that, few rounds do not tell
 _COMPILED = ("tegg", "torch.compile")  # whose first calls are compared
 
@@ -95,8 +98,9 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     p.add_argument("--also", action="append", default=[], metavar="FILE.py:Class")
     p.add_argument("--only", default="", help="comma-separated workload names")
     p.add_argument("--rounds", type=int, default=7)
-    p.add_argument("--closer", type=int, default=14, metavar="ROUNDS",
-                   help="further rounds of those whose medians are near the fastest's")
+    p.add_argument("--closer", type=int, default=60, metavar="ROUNDS",
+                   help="further rounds, of short turns, of those whose medians are near the"
+                        " fastest's")
     p.add_argument("--firsts", type=int, default=3, help="processes whose first calls are timed")
     p.add_argument("--weigh", default="", help="of which others peak memory is measured; default:"
                                                " all; none: of nobody")
@@ -186,7 +190,7 @@ def near(times: dict[str, list[dict]]) -> set[str]:
     found = set()
     for own, narrow in ((OWN, False), (f"{OWN}.bf16", True)):
         among = {n: m for n, m in medians.items()
-                 if n == own or (n.split(".")[0] != OWN and n.endswith(".bf16") == narrow)}
+                 if n == own or (not is_own(n) and n.endswith(".bf16") == narrow)}
         limit = _NEAR * min(among.values(), default=0.0)
         close = {n for n, m in among.items() if m <= limit}
         if own in close and len(close) > 1:
@@ -212,14 +216,14 @@ def one_run(args: argparse.Namespace, threads: int, names: list[str], folder: Pa
             timed(live, args.rounds, args.budget, times)
             close = {w: near(times[w]) for w in live}
             timed({w: [p for p in ps if p.name in close[w]] for w, ps in live.items()},
-                  args.closer, args.budget, times)
+                  args.closer, args.budget / _SHORT, times)
         finally:
             for p in peers:
                 p.stop()
         for name in (n for n in _COMPILED if n in chosen):
             compiled_again(name, args.firsts, threads, said, folder, log)
         if weigh:
-            ours = [n for n in chosen if n.split(".")[0] == "tegg"]
+            ours = [n for n in chosen if is_own(n)]
             others = args.weigh.split(",") if args.weigh else [*chosen, *args.also]
             weighed(list(dict.fromkeys([*ours, *others])), names, threads, said, folder, log)
     rows = rows_of(said, times, {n: limits.seconds(SUITE[n]) for n in names})

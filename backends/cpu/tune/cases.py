@@ -11,7 +11,7 @@ from tegg.kernel.registers import Registers
 from ..direct_templates import DIRECT_TILES
 from ..instructions import PAIRS, TILES
 from ..narrow_forms import NarrowForms
-from ..templates import FOLLOWED, Forms, Operand
+from ..templates import READ_AS, Forms, Operand
 from ...tuning.case import Case, chain, single, streaming, tiny
 from .kernels import convolution, product
 
@@ -86,7 +86,7 @@ def _ops(quick: bool) -> list[str]:
 
 def _forms(name: str, m: int, n: int, k: int, still: bool, registers: Registers,
            dtype: str = "f32") -> dict[str, Case]:
-    """A product in each form that could win, one tile of each, and how hardware follows it."""
+    """A product in each form that could win, one tile of each, in all ways of reading it."""
     forms, kind = Forms(registers), as_dtype(dtype)
     out: dict[str, Case] = {}
     for transposed in (False, True):
@@ -98,7 +98,8 @@ def _forms(name: str, m: int, n: int, k: int, still: bool, registers: Registers,
             tile = forms.completions("cpu-tile", x, y, spec)[:1]
             found["CpuPacked"] = [(*t, 1) for t in tile]
         for op, owns in found.items():
-            for own in owns[:2 if op in FOLLOWED and kind is f32 else 1]:
+            ways = 1 + sum(op == of for of, _ in READ_AS) if kind is f32 else 1
+            for own in owns[:ways]:
                 case = product(op, own, m, n, k, registers=registers, still=still,
                                dtype=kind, transposed=transposed)
                 out[f"{name} {case.of}"] = case

@@ -11,7 +11,7 @@ from tegg.extract.cost import Costs, Level
 
 from ..direct_templates import DIRECT, DIRECT_TILES
 from ..narrow_forms import narrow_templates
-from ..templates import FOLLOWED
+from ..templates import READ_AS
 from ...tuning.fitting import (
     Parameter, Timed, chains, dtype_ratio, reads, rivals, searched, template, weights)
 
@@ -136,13 +136,13 @@ def alone(costs: Costs) -> Costs:
 
 def _products(costs: Costs, mine: Sequence[Timed]) -> Costs:
     """Rates of products, and of each template against the one that most cases tell of; those of
-    narrow numbers, and reads that hardware follows, tell of nothing else."""
+    narrow numbers, and other ways of reading, tell of nothing else."""
     narrow = sorted({t.case.of for t in mine} & {*(o.name for o in narrow_templates(_ANY)),
                                                  DIRECT_TILES})
     alone = [t for t in mine if t.case.of in narrow]
     direct = [t for t in mine if t.case.of in DIRECT]
-    followed = [t for t in mine if t.case.of in FOLLOWED.values()]
-    mine = [t for t in mine if t.case.of not in (*narrow, *DIRECT, *FOLLOWED.values())]
+    followed = [t for t in mine if t.case.of in READ_AS.values()]
+    mine = [t for t in mine if t.case.of not in (*narrow, *DIRECT, *READ_AS.values())]
     plain = [t for t in mine if t.case.dtype.name == "f32"]
     names = sorted({t.case.of for t in plain})
     fixed = max(names, key=[t.case.of for t in plain].count, default="")
@@ -152,9 +152,9 @@ def _products(costs: Costs, mine: Sequence[Timed]) -> Costs:
         (lambda c: c.pack, lambda c, v: replace(c, pack=v), 0.5, 100.0), _OVERLAP_PRODUCTS]
     parameters += [of(n) for n in names if n != fixed for of in (template, reads)]
     costs = searched(costs, plain, parameters, rivals(plain))
-    for asked, name in FOLLOWED.items():
-        both = [t for t in (*plain, *followed) if t.case.of in (asked, name)]
-        own = costs.template_reads.get(asked, 1.0)
+    for (op, _), name in READ_AS.items():
+        both = [t for t in (*plain, *followed) if t.case.of in (op, name)]
+        own = costs.template_reads.get(op, 1.0)
         costs = replace(costs, template_reads={**costs.template_reads, name: own})
         costs = searched(costs, both, [reads(name)], rivals(both))
     ratios = dict(costs.product_dtypes)

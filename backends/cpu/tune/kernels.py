@@ -23,7 +23,7 @@ from ..direct_templates import Slide, direct_templates, first_tile
 from ..library import Library, load
 from ..narrow_forms import narrow_templates
 from ..program import Program, steps_of, with_barriers
-from ..templates import FOLLOWED, templates
+from ..templates import READ_AS, templates
 from .machine import Sample
 
 _SAMPLE = 3e-4    # seconds of one sample by its predicted time: a short one is rarely disturbed
@@ -119,7 +119,7 @@ def _count(case: Case, code: KernelCode) -> int:
 # ---- products
 def product(op: str, own: Sequence[int], m: int, n: int, k: int, *, registers: Registers,
             still: bool = True, dtype: DType | str = f32, transposed: bool = False) -> Case:
-    """A product of one form, which tells of that form, or of how hardware follows its reads.
+    """A product of one form, which tells of that form, or of how its reads are asked for.
     ``still``: the second operand is a weight. ``dtype``: of the operands, but that ``u8`` is
     multiplied with ``i8``, and summed in 32 bits."""
     rows = {o.name: o for o in (*templates(registers), *narrow_templates(registers.width))}
@@ -132,7 +132,7 @@ def product(op: str, own: Sequence[int], m: int, n: int, k: int, *, registers: R
     spec = "a,k;n,k;a,n" if transposed else "a,k;k,n;a,n"
     c = g.op(op, x, y, spec, (m, n), *own)
     weights = frozenset({1}) if still else frozenset()
-    of = FOLLOWED[op] if op in FOLLOWED and not own[-1] else op
+    of = READ_AS.get((op, own[-1]), op)
     return Case(f"{op}{tuple(own)} {m}x{k} @ {k}x{n}{'' if still else ', packed each time'}", of,
                 g, (c,), (c,), weights)
 

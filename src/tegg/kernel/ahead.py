@@ -100,18 +100,19 @@ def _along(row: Loop, buffers: Buffers) -> list[Ahead]:
     return list(out.values())
 
 
-def coming(operand: Val, along: Var, over: Var, size: Dim, together: int) -> list[Ahead]:
+def coming(operand: Val, along: Var, over: Var, size: Dim, together: int,
+           far: bool = True) -> list[Ahead]:
     """What is asked for where an operand of ``size`` elements is read in runs along one variable,
     ``together`` of them side by side, over the other: of short runs those a page on, which need
     not lie one behind another; of long ones the same place of the next page, or nothing where so
-    many pages would not stay near (``turning`` is for these)."""
+    many pages would not stay near, or it is not to be ``far`` on (``turning`` is for these)."""
     out: list[Ahead] = []
     for v in _in_runs(operand, along, over, size):
         form, run = v.attr.form, max(1, hint(along.extent)) * v.dtype.itemsize
         rows = -(-PAGE // (together * run)) * together
         if (together > 1 or run < PAGE) and rows * run < NEAR:
             moved = form.coefficient(over) * rows
-        elif together * PAGE < NEAR:
+        elif far and together * PAGE < NEAR:
             moved = PAGE // v.dtype.itemsize
         else:
             continue
@@ -119,11 +120,12 @@ def coming(operand: Val, along: Var, over: Var, size: Dim, together: int) -> lis
     return out
 
 
-def turning(operand: Val, along: Var, over: Var, size: Dim, together: int) -> list[Ahead]:
+def turning(operand: Val, along: Var, over: Var, size: Dim, together: int,
+            far: bool = True) -> list[Ahead]:
     """What is asked for, at other places of the two variables, where ``coming`` asks for nothing
-    because so many pages would not stay near: the runs further on, and past their ends the first
+    because it would be too far on: the runs a little further on, and past their ends the first
     elements of those that are read next."""
-    if coming(operand, along, over, size, together):
+    if coming(operand, along, over, size, together, far):
         return []
     return [Ahead(v.attr.slot, v.attr.form, v.dtype, "run")
             for v in _in_runs(operand, along, over, size)]

@@ -30,7 +30,8 @@ _SUMS = 1 << 20    # bytes of partial sums a thread keeps
 _PIECE = 256       # columns that are packed together: a piece of a block of B stays in L2
 _WIDE_PIECE = 1024  # the same where columns are many: rows from far away in long pieces
 WIDE = 4 * _WIDE_PIECE
-_RUNS = 8          # rows of B that are added at once to sums
+_RUNS = 8          # rows of B that are added at once to sums, or columns of it, side by side
+IN_ORDER, BESIDE = 1, 2  # how a B that is read where it lies is asked for, where it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +42,11 @@ class Tile:
 
     parts: of the depth. Each is summed by itself, and the sums are added in their order.
     passing: panels pass by, whatever they are packed from. held: how ``packed`` holds operands that
-    are narrower than their sums. asked: a B that is not packed is asked for ahead of its use, so
-    that a single row of A may go through it in the order in which it lies; else several runs of it
-    are read side by side, which hardware follows by itself. symmetric: columns of B are rows of A,
-    so that the tiles of ``packed`` below the diagonal are those above it, turned.
+    are narrower than their sums. asked: how a B that is not packed is asked for ahead of its use:
+    ``IN_ORDER``, so that a single row of A may go through it in the order in which it lies;
+    ``BESIDE``, several runs of it side by side; or not at all: as many runs, which hardware follows
+    by itself. symmetric: columns of B are rows of A, so that the tiles of ``packed`` below the
+    diagonal are those above it, turned.
     """
 
     form: Form
@@ -53,7 +55,7 @@ class Tile:
     parts: int = 1
     held: Held | None = None
     passing: bool = False
-    asked: bool = True
+    asked: int = IN_ORDER
     symmetric: bool = False
 
 
@@ -118,13 +120,18 @@ class GemmParams:
     passing: bool = False
     held: Held | None = None
     panels: int = 1
-    asked: bool = True
+    asked: int = IN_ORDER
     symmetric: bool = False
 
     @property
     def ahead(self) -> int:
         """Runs of B that are read side by side and asked for; 0 where nothing is."""
         return self.together if self.asked else 0
+
+    @property
+    def beside(self) -> bool:
+        """Whether they are asked for side by side."""
+        return self.asked == BESIDE
 
     @property
     def nr(self) -> int:
@@ -163,7 +170,7 @@ def blocked(shape: GemmShape, tile: Tile, registers: Registers) -> GemmParams:
     form, mr, nv = tile.form, tile.rows, tile.vectors
     if form != "packed":
         stretch = max(1, _STRETCH // hint(shape.m) // (nv * lanes)) if hint(shape.m) else 1
-        together = (_RUNS if form == "rows" else dots_at_once(mr, shape.k) if tile.asked else DOTS)
+        together = _RUNS if form == "rows" else dots_at_once(mr, shape.k, tile.asked, registers)
         return GemmParams(form, lanes, 1, nv, _STRETCH, 1, stretch, 1, True, True, mr, together,
                           tile.parts, asked=tile.asked)
     rows = _rows(shape, mr, size, _most_rows(tile.held, size))
@@ -183,11 +190,13 @@ def blocked(shape: GemmShape, tile: Tile, registers: Registers) -> GemmParams:
                       symmetric=tile.symmetric)
 
 
-def dots_at_once(rows: int, depth: Dim) -> int:
-    """Columns of B, asked for ahead, whose dot products with so many rows of A are taken at once.
-    Of long ones it is one, in the order of memory, with several sums, as long as the rows stay in
-    L1."""
-    return 1 if rows <= _NEAR and hint(depth) >= _LONG else DOTS
+def dots_at_once(rows: int, depth: Dim, asked: int, registers: Registers) -> int:
+    """Columns of B whose dot products with so many rows of A are taken at once. Of long ones that
+    are asked for in order it is one, with several sums, as long as the rows stay in L1; side by
+    side they are as many as leave half of the registers."""
+    if asked == BESIDE:
+        return _RUNS if 2 * rows * _RUNS <= registers.count else DOTS
+    return 1 if asked and rows <= _NEAR and hint(depth) >= _LONG else DOTS
 
 
 def _piece(shape: GemmShape, nr: int, passing: bool) -> int:
