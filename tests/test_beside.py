@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import tegg
+from tegg.collecting import deferred
 from tegg.rewrite.beside import beside, later
 
 WORD: ContextVar[str] = ContextVar("word", default="none")
@@ -72,6 +73,15 @@ def test_what_is_left_for_later_waits_until_the_caller_rests(monkeypatch):
     done.clear()
     beside(lambda: later(left))
     assert done.wait(30) and told == [False, True]
+
+
+def test_what_is_left_for_later_waits_while_anybody_compiles(monkeypatch):
+    monkeypatch.setattr("tegg.rewrite.beside.REST", 0.01)
+    done = threading.Event()
+    with deferred():
+        beside(lambda: later(lambda _: done.set()))
+        assert not done.wait(0.2)
+    assert done.wait(30)
 
 
 def test_a_failure_of_what_was_left_is_logged(caplog):

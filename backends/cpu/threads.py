@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+from functools import cache
 from pathlib import Path
 
 from tegg import env
@@ -25,15 +26,17 @@ def cores() -> int:
     """The physical cores that this process is allowed (at least 1)."""
     if sys.platform == "darwin":
         return _fast_cores() or os.cpu_count() or 1
-    found = set()
-    for cpu in affinity():
-        place = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology")
-        try:
-            found.add(((place / "physical_package_id").read_text(),
-                       (place / "core_id").read_text()))
-        except OSError:
-            found.add((str(cpu), ""))
-    return max(1, min(len(found), quota(), _MOST))
+    return max(1, min(len(set(map(_core, affinity()))), quota(), _MOST))
+
+
+@cache
+def _core(cpu: int) -> tuple[str, str]:
+    """Package and core of a CPU, or its own number where the system does not say."""
+    place = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology")
+    try:
+        return (place / "physical_package_id").read_text(), (place / "core_id").read_text()
+    except OSError:
+        return str(cpu), ""
 
 
 def _fast_cores() -> int:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -52,7 +52,12 @@ class Contender:
     def supports(self, workload: Workload) -> bool:
         return hasattr(self, workload.name)
 
-    def build(self, workload: Workload, inputs: Arrays) -> Callable[[], object]:
+    def given(self, inputs: Arrays) -> Mapping[str, Any]:
+        """The inputs as ``build`` takes them, in the types that are computed in: made before the
+        first call, as a user loads them."""
+        return inputs
+
+    def build(self, workload: Workload, inputs: Mapping[str, Any]) -> Callable[[], object]:
         """A function of no arguments, which returns when the results are there. The inputs are its
         own, to keep and to write to: what it copies of them belongs to the first call."""
         raise NotImplementedError

@@ -27,7 +27,7 @@ _SETTLE = 0.06  # seconds
 def worker(name: str, workload: str, threads: int, sets: int) -> None:
     """Answer each line with the seconds of a call of each set."""
     contender, w = find(name)(threads), SUITE[workload]
-    calls = [contender.build(w, {k: v.copy() for k, v in w.inputs().items()}) for _ in range(sets)]
+    calls = [contender.build(w, contender.given(w.inputs())) for _ in range(sets)]
     for call in calls:
         call()
     print("ready", flush=True)

@@ -168,9 +168,9 @@ class Bf16(Tegg):
         super().__init__(threads)
         self.stack = (self.t.Generic(), self.t.Bf16())
 
-    def build(self, workload, inputs):
-        return super().build(workload, {k: v.astype(ml_dtypes.bfloat16) if v.dtype == np.float32
-                                        else v for k, v in inputs.items()})
+    def given(self, inputs):
+        return {k: v.astype(ml_dtypes.bfloat16) if v.dtype == np.float32 else v
+                for k, v in inputs.items()}
 
     def supports(self, workload):
         return workload.name != "train_mlp"

@@ -33,12 +33,11 @@ class Torch(Contender):
     def compiled(self, f):
         return f
 
-    def held(self, array):
-        return array
+    def given(self, inputs):
+        return {k: self.torch.from_numpy(v) for k, v in inputs.items()}
 
     def build(self, workload, inputs):
-        torch = self.torch
-        given = {k: self.held(torch.from_numpy(v)) for k, v in inputs.items()}
+        torch, given = self.torch, dict(inputs)
         if workload.name == "train_mlp":
             return self.training([given[k] for k in TRAINED], given["x"], given["y"].long())
         space = {"run": getattr(self, workload.name)}
@@ -181,8 +180,9 @@ class TorchBf16(Torch):
     def supports(self, workload):
         return workload.name != "train_mlp"
 
-    def held(self, array):
-        return array.bfloat16() if array.is_floating_point() else array
+    def given(self, inputs):
+        return {k: v.bfloat16() if v.is_floating_point() else v
+                for k, v in super().given(inputs).items()}
 
 
 class TorchCompileBf16(TorchBf16, TorchCompile):

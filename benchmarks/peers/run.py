@@ -43,7 +43,8 @@ _NOBODY = "none"
 _SETTLE = 0.05  # seconds that threads of others have to stop
 _SHORT = 5      # times as short as those of all are the turns of those who are near
 _NEAR = 1.2     # times the fastest's median: closer than that, few rounds do not tell
-_COMPILED = ("tegg", "torch.compile")  # whose first calls are compared
+# whose first calls are compared
+_COMPILED = ("tegg", "tegg.bf16", "torch.compile", "torch.compile.bf16")
 
 
 class Peer:

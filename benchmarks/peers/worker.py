@@ -96,7 +96,7 @@ class Session:
         w, c = SUITE[name], self.contender
         if not c.supports(w):
             return {"skipped": True}
-        inputs = w.inputs()
+        inputs = c.given(w.inputs())
         with np.load(references) as file:
             wanted = tuple(file[k] for k in file.files)
         _pages_at_hand()
@@ -127,13 +127,15 @@ class Session:
         if not c.supports(w):
             return {"skipped": True}
         for first in filter(c.supports, FIRST):
-            call = c.build(first, first.inputs())
+            call = c.build(first, c.given(first.inputs()))
             for _ in range(c.warm_calls + 2):
                 call()
         del call
         _quiet()
         before = _memory("RssAnon")
-        call = c.build(w, {k: v.copy() for k, v in read_inputs(Path(inputs), name).items()})
+        copies = {k: v.copy() for k, v in read_inputs(Path(inputs), name).items()}
+        call = c.build(w, c.given(copies))
+        del copies
         for _ in range(c.warm_calls + 2):
             call()
         _quiet()

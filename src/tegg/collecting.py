@@ -45,6 +45,11 @@ def deferred() -> Iterator[None]:
             give_back()
 
 
+def compiling() -> bool:
+    """Whether any thread is in such a block."""
+    return _inside > 0
+
+
 def give_back() -> None:
     """Give the system what was freed, where the C library offers to (glibc)."""
     trim = _trim()

@@ -93,7 +93,8 @@ class Legality:
         if len(heads) > 1 or len(anchors) != 1:
             return False
         scores, values = body[heads[0]].args
-        inside = {c: body[c] for c in body if c in below(scores, body)}
+        under = below(scores, body)
+        inside = {c: n for c, n in body.items() if c in under}
         if (anchors[0] not in inside or anchors[0] in below(values, body)
                 or body[anchors[0]].op.alone):
             return False

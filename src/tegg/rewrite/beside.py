@@ -11,10 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import TypeVar
 
+from tegg.collecting import compiling
+
 T = TypeVar("T")
 
-# Seconds that what is left for later waits: so long a small program takes from its e-graph to its
-# first result. Both threads hold the interpreter's lock most of the time, and a CPU each.
+# Seconds that what is left for later waits once nobody compiles: so long a small program takes to
+# its first result. Both threads hold the interpreter's lock most of the time, and a CPU each.
 REST = 0.05
 
 
@@ -83,5 +85,7 @@ def later(f: Callable[[bool], None]) -> None:
     wanted = this.wanted
 
     def rested() -> None:
-        f(not wanted.wait(REST))
+        while not (asked := wanted.wait(REST)) and compiling():
+            pass
+        f(not asked)
     this.pool.submit(rested).add_done_callback(lambda told: told.result())
