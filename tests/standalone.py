@@ -31,6 +31,7 @@ static char *rt_scratch(size_t n) {
   free(p);
   return p = aligned_alloc(64, (n + 63) / 64 * 64);
 }
+#include <sys/syscall.h>
 #include <unistd.h>
 #include "native/pieces.c"
 #define rt_pieces(tid, nt, each) rt_pieces_of(tid, nt, each)
@@ -43,6 +44,9 @@ typedef void stage_(void *const *, const int64_t *, int, int);
 static stage_ *const stages_[][8] = {%s};
 static int64_t word_(void) { int64_t w = 0; if (fread(&w, 8, 1, stdin) != 1) exit(3); return w; }
 int main(void) {
+#ifdef __AMX_TILE__
+  syscall(SYS_arch_prctl, 0x1023 /* ARCH_REQ_XCOMP_PERM */, 18 /* XTILEDATA */);
+#endif
   const int64_t kernel = word_(), nt = word_(), off = word_(), numbers = word_();
   int64_t sizes[64];
   for (int64_t i = 0; i < numbers; i++) sizes[i] = word_();
@@ -140,7 +144,8 @@ class Standalone:
         given.append(struct.pack(f"{len(takes) + 1}q", len(takes), *takes))
         done = subprocess.run([*self.runner, str(self._program)], input=b"".join(given),
                               capture_output=True, check=False, env=self.environment)
-        assert done.returncode == 0, done.stderr.decode(errors="replace")[-4000:]
+        assert done.returncode == 0, (f"status {done.returncode}: "
+                                      f"{done.stderr.decode(errors='replace')[-4000:]}")
         out, at = [], 0
         for node, shape in zip(f.outputs, shapes[len(f.graph.inputs):]):
             size = int(np.prod(shape)) * node.dtype.itemsize
