@@ -146,6 +146,13 @@ def test_ratios_are_of_the_same_round(peers) -> None:
     assert plain.ratio() == row.median["tegg"] / row.median["a"]  # records of before have no ratios
 
 
+def test_a_rival_is_near_the_fastest(peers) -> None:
+    """Ratios of few rounds, which those who are far have, are no measure."""
+    row = peers["report"].Row("w", 0.5, {"tegg": 1.0, "a": 1.0, "b": 1.2, "c": 1.3}, {}, {}, {}, {},
+                              {"tegg": {"a": 1.0, "b": 1.05, "c": 1.4}})
+    assert row.rival("tegg") == "b" and row.ratio() == 1.05
+
+
 def test_bfloat16_is_compared_with_bfloat16(peers) -> None:
     said = {"w": {n: {"ok": True, "first_s": 1.0, "error": 0.0, "peak_bytes": b, "good": True}
                   for n, b in (("tegg", 6 << 20), ("tegg.bf16", 3 << 20), ("a", 8 << 20),
@@ -161,7 +168,8 @@ def test_bfloat16_is_compared_with_bfloat16(peers) -> None:
 @pytest.mark.parametrize("page, record, table", [
     ("README.md", "peers", "page"), ("docs/measured.md", "peers", "halves"),
     ("docs/measured.md", "peers-zen4", "page"), ("docs/measured.md", "peers-zen4", "halves"),
-    ("docs/measured.md", "peers-xeon", "page")])
+    ("docs/measured.md", "peers-xeon", "page"),
+    ("docs/measured.md", "peers-xeon-amx", "page"), ("docs/measured.md", "peers-xeon-amx", "halves")])
 def test_tables_of_pages_are_those_of_records(peers, page, record, table) -> None:
     path = peers["page"].RECORD.with_stem(record)
     text = (FOLDER.parent.parent / page).read_text(encoding="utf-8")

@@ -13,6 +13,7 @@ from pathlib import Path
 PACKAGES = ("tegg", "numpy", "torch", "onnxruntime", "jax", "numba", "egglog")
 
 OWN = "tegg"  # with its usual compilers
+NEAR = 1.2    # times the fastest's median: closer than that, few rounds do not tell who is faster
 
 _LEAST = 1 << 20  # bytes
 
@@ -45,10 +46,14 @@ class Row:
         return seconds[own] / seconds[rival]
 
     def rival(self, own: str, times: str = "median") -> str | None:
-        """The rival that one of our columns is the least ahead of, or the furthest behind."""
-        names = [n for n in getattr(self, times)
+        """Of the rivals that may be the fastest, the one that our column is the least ahead of, or
+        the furthest behind."""
+        seconds = getattr(self, times)
+        names = [n for n in seconds
                  if not is_own(n) and n.endswith(".bf16") == own.endswith(".bf16")]
-        return max(names, key=lambda n: self.against(own, n, times), default=None)
+        limit = NEAR * min((seconds[n] for n in names), default=0.0)
+        return max((n for n in names if seconds[n] <= limit),
+                   key=lambda n: self.against(own, n, times), default=None)
 
     def ratio(self, times: str = "median", bf16: bool = False) -> float | None:
         """Our fastest column's time over that rival's."""

@@ -33,7 +33,7 @@ from pathlib import Path
 import numpy as np
 
 from limits import measure
-from report import OWN, Row, is_own, machine, rows_of, table, versions
+from report import NEAR, OWN, Row, is_own, machine, rows_of, table, versions
 from worker import CONTENDERS, find
 from workloads import SUITE, write_inputs
 
@@ -42,7 +42,6 @@ HERE = Path(__file__).resolve().parent
 _NOBODY = "none"
 _SETTLE = 0.05  # seconds that threads of others have to stop
 _SHORT = 5      # times as short as those of all are the turns of those who are near
-_NEAR = 1.2     # times the fastest's median: closer than that, few rounds do not tell
 # whose first calls are compared
 _COMPILED = ("tegg", "tegg.bf16", "torch.compile", "torch.compile.bf16")
 
@@ -192,7 +191,7 @@ def near(times: dict[str, list[dict]]) -> set[str]:
     for own, narrow in ((OWN, False), (f"{OWN}.bf16", True)):
         among = {n: m for n, m in medians.items()
                  if n == own or (not is_own(n) and n.endswith(".bf16") == narrow)}
-        limit = _NEAR * min(among.values(), default=0.0)
+        limit = NEAR * min(among.values(), default=0.0)
         close = {n for n, m in among.items() if m <= limit}
         if own in close and len(close) > 1:
             found |= close
