@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -52,6 +55,35 @@ def test_a_collector_that_was_off_stays_off():
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.parametrize("inside", (False, True))
+def test_the_child_of_a_fork_does_not_wait_for_threads_that_it_lacks(inside):
+    code = (
+        "import gc, os, threading, warnings\n"
+        "from contextlib import nullcontext\n"
+        "from tegg.collecting import compiling, deferred\n"
+        "warnings.simplefilter('ignore')  # of forks beside threads\n"
+        "begun, end = threading.Event(), threading.Event()\n"
+        "def other():\n"
+        "    with deferred():\n"
+        "        begun.set()\n"
+        "        end.wait()\n"
+        "threading.Thread(target=other).start()\n"
+        "begun.wait()\n"
+        f"with deferred() if {inside} else nullcontext():\n"
+        "    child = os.fork()\n"
+        "    if not child:\n"
+        f"        here = compiling() == {inside} and gc.isenabled() != {inside}\n"
+        "if not child:\n"
+        "    os._exit(0 if here and not compiling() and gc.isenabled() else 1)\n"
+        "status = os.waitpid(child, 0)[1]\n"
+        "print(status, compiling(), gc.isenabled())\n"
+        "end.set()\n")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60,
+                          check=False)
+    assert (done.stdout, done.stderr) == ("0 True False\n", "")
 
 
 def test_the_last_of_several_threads_ends_it():

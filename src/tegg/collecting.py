@@ -10,12 +10,21 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from threading import Lock
+from threading import Lock, local
 
+
+class _Own(local):
+    """How many blocks this thread is in."""
+
+    depth = 0
+
+
+_own = _Own()
 _lock = Lock()
 _inside = 0       # how many are waiting for the end, in all threads
 _resume = False   # whether the collector ran before the first of them
@@ -32,9 +41,11 @@ def deferred() -> Iterator[None]:
             _resume = gc.isenabled()
             gc.disable()
         _inside += 1
+    _own.depth += 1
     try:
         yield
     finally:
+        _own.depth -= 1
         with _lock:
             _inside -= 1
             last = _inside == 0
@@ -43,6 +54,19 @@ def deferred() -> Iterator[None]:
                 gc.collect(0)  # as it would soon, but before the pages of garbage are kept
         if last:
             give_back()
+
+
+def _forget() -> None:
+    """The child of a fork has one thread, and nobody else is in a block there."""
+    global _inside, _lock
+    _lock = Lock()
+    if _inside and not _own.depth and _resume:
+        gc.enable()
+    _inside = _own.depth
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
 
 
 def compiling() -> bool:
