@@ -9,9 +9,10 @@ timed in rounds, in which contenders take turns in rotating order. Who is near t
 in further rounds of short turns: of ten that are equally fast, the luckiest of few rounds is no
 measure, and where a machine is slower for tenths of a second, those who are compared shall share
 them. Reported are the median over rounds of each round's median, the best single call, and of two
-the median of their ratios in the same round. A first call is timed once a process, with free pages
-at hand: of tegg and of what it is compared with there, the median of several. Peak memory is that
-of processes which do one workload each, at most threads.
+the median of their ratios in the same round; of the peers that are near the fastest, the one named
+is the hardest to beat. A first call is timed once a process, with free pages and inputs of the
+right dtype at hand: of tegg and of what it is compared with there, the median of several. Peak
+memory is that of processes which do one workload each, at most threads.
 """
 
 from __future__ import annotations
