@@ -106,6 +106,7 @@ WORKLOADS = (
              lambda x, a, b: _gelu(x @ a) @ b, 5e-3, 2.0 * (2 * 512 * 1024 + 2 * 4096 * 1024),
              2.0 * 2 * 512 * 1024 * 4096),
     _attention("attention_f16", 4, 16, 2048, 64, "f16", 5e-3),
+    _attention("attention_bf16_128", 4, 16, 2048, 128, "bf16", 4e-2),
     _attention("attention_f32", 4, 16, 1024, 64, "f32", 2e-5),
     _attention("attention_short", 8, 12, 128, 32, "f32", 2e-5),
     Workload("tiny", "(x+y)*z on 1024 elements: the overhead of a run", (((1024,), "f32"),) * 3,

@@ -122,6 +122,8 @@ class AttentionCores(AttentionBlock):
     def ends(self) -> None:
         """Lanes exchange sums, so that each has eight neighbours of one row."""
         p, count = self.at.p, self.mine // 8
+        p.line("for (int d = 2; d > 0; d /= 2)")
+        p.line("  for (int i = 0; i < 2; i++) total[i] += across(total[i], d);")
         if count % 2:
             self.results("sums[j][e]", count, 2,
                          f"{self.columns_from} + 8 * j + lane_id() % 4 * 2 + e % 2")
@@ -187,6 +189,7 @@ class AttentionCores(AttentionBlock):
                     p.line("copies_commit();")
                 else:
                     self._as("0", first, lambda: (self._start(k), self._arrive(k)))
+            self.whole()
             AttentionBlock.over(self, first, "last")
 
     def block(self) -> None:
@@ -257,10 +260,7 @@ class AttentionCores(AttentionBlock):
     def _weighted(self, v: Operand) -> None:
         """Weights, rounded, times values: registers of sums are those of a left operand."""
         p, letter = self.at.p, LETTERS[self.blocks.kind]
-        p.line("UNROLL")
-        p.line(f"for (int j = 0; j < {self.mine // 8}; j++)")
-        p.line("  UNROLL")
-        p.line("  for (int e = 0; e < 4; e++) sums[j][e] *= shrink[e / 2];")
+        self._moved()
         p.line("UNROLL")
         with p.braces(f"for (int kk = 0; kk < {self.blocks.keys}; kk += 16)"):
             p.line("uint32_t x[4];")
@@ -272,30 +272,52 @@ class AttentionCores(AttentionBlock):
             p.line(f"for (int j = 0; j < {self.mine // 8}; j++) "
                    f"mma_{letter}(sums[j], x, {v.fragment('j')});")
 
+    def _moved(self) -> None:
+        """Sums go on from the new maximum of their rows."""
+        p = self.at.p
+        p.line("UNROLL")
+        p.line(f"for (int j = 0; j < {self.mine // 8}; j++)")
+        p.line("  UNROLL")
+        p.line("  for (int e = 0; e < 4; e++) sums[j][e] *= shrink[e / 2];")
+
     # ---- rows of weights
+    @property
+    def plain(self) -> bool:
+        """Whether a score is made of few values."""
+        return len(below([self.a.scores])) <= _PLAIN
+
+    def whole(self) -> None:
+        """Which keys both rows of a thread see."""
+        if self.plain:
+            self.at.p.line("const int64_t both_from = from[0] > from[1] ? from[0] : from[1], "
+                           "both_to = to[0] < to[1] ? to[0] : to[1];")
+
     def _weigh(self) -> None:
-        """Scores, and weights below the highest score so far; a row is four lanes'."""
-        p, count = self.at.p, self.blocks.keys // 8
+        """Scores, and weights below the highest score so far. A row is four lanes', each of which
+        has the sum of its own weights until the end."""
+        p = self.at.p
+        if self.plain:  # most blocks are seen whole: no comparison for each score
+            with p.braces("if (both_from <= key_from && "
+                          f"key_from + {self.blocks.keys} <= both_to)"):
+                self._scored(seen=True)
+            with p.braces("else"):
+                self._scored()
+        else:
+            self._scored()
         p.line("UNROLL")
         with p.braces("for (int i = 0; i < 2; i++)"):
             p.line("float top = -__builtin_inff(), more = 0;")
-            if len(below([self.a.scores])) <= _PLAIN:
-                # most blocks are seen whole: no comparison for each score
-                with p.braces(f"if (from[i] <= key_from && key_from + {8 * count} <= to[i])"):
-                    self._scored(seen=True)
-                with p.braces("else"):
-                    self._scored()
-            else:
-                self._scored()
             with self._each():
                 p.line("top = sf_max(top, s[j][e]);")
             self.raised(4)
             with self._each():
                 p.line(f"s[j][e] = {self.weight('s[j][e]')};")
                 p.line("more += s[j][e];")
-            self.moved(4)
+            self.moved(1)
 
     def _scored(self, seen: bool = False) -> None:
+        self.at.p.line("UNROLL")
+        self.at.p.line("for (int i = 0; i < 2; i++)")
         with self._each():
             self.at.p.line(f"const int64_t at_m = m_from + {self.row('i')}, "
                            "at_key = key_from + 8 * j + lane_id() % 4 * 2 + e % 2;")

@@ -289,9 +289,11 @@ INL void copies_commit() {}
 // columns of b, 16 deep, operands in shared memory. They go on while threads do: neither d nor what a
 // and b lie in may be touched before they have been waited for. Thread 32 w + 4 g + t has of d rows
 // 16 w + g and 8 further down, and columns 2 t, 2 t + 1 of every eight: four values for each eight.
+// D = 0: d is the products alone, whatever it was. _held: threads hold a, as warps do that of `mma`.
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 INL uint32_t shared_address(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
 #define TEN(n) "%" #n "0,%" #n "1,%" #n "2,%" #n "3,%" #n "4,%" #n "5,%" #n "6,%" #n "7,%" #n "8,%" #n "9,"
+#define TO_15 TEN() "%10,%11,%12,%13,%14,%15"
 #define TO_31 TEN() TEN(1) TEN(2) "%30,%31"
 #define TO_63 TEN() TEN(1) TEN(2) TEN(3) TEN(4) TEN(5) "%60,%61,%62,%63"
 #define TO_127 TEN() TEN(1) TEN(2) TEN(3) TEN(4) TEN(5) TEN(6) TEN(7) TEN(8) TEN(9) TEN(10) TEN(11) \
@@ -302,17 +304,26 @@ INL uint32_t shared_address(const void *p) { return (uint32_t)__cvta_generic_to_
 #define SUMS_64 SUMS_32(0), SUMS_32(32)
 #define SUMS_128 SUMS_64, SUMS_32(64), SUMS_32(96)
 #define WGMMA(NAME, TYPE, N, ALL, GIVEN, ...) \
-  template <int X, int Y> INL void NAME##_##N(float *d, uint64_t a, uint64_t b) { \
+  template <int X, int Y, int D = 1> INL void NAME##_##N(float *d, uint64_t a, uint64_t b) { \
     asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" ALL "}, " GIVEN ";" \
-                 : __VA_ARGS__ : "l"(a), "l"(b), "n"(X), "n"(Y)); \
+                 : __VA_ARGS__ : "l"(a), "l"(b), "n"(X), "n"(Y), "n"(D)); \
+  }
+#define WGMMA_HELD(NAME, TYPE, N, ALL, GIVEN, ...) \
+  template <int Y> INL void NAME##_held_##N(float *d, const uint32_t *a, uint64_t b) { \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" ALL "}, " GIVEN ";" \
+                 : __VA_ARGS__ : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(Y)); \
   }
 #define WGMMAS(NAME, TYPE) \
-  WGMMA(NAME, TYPE, 64, TO_31, "%32, %33, 1, 1, 1, %34, %35", SUMS_32(0)) \
-  WGMMA(NAME, TYPE, 128, TO_63, "%64, %65, 1, 1, 1, %66, %67", SUMS_64) \
-  WGMMA(NAME, TYPE, 256, TO_127, "%128, %129, 1, 1, 1, %130, %131", SUMS_128)
+  WGMMA(NAME, TYPE, 64, TO_31, "%32, %33, %36, 1, 1, %34, %35", SUMS_32(0)) \
+  WGMMA(NAME, TYPE, 128, TO_63, "%64, %65, %68, 1, 1, %66, %67", SUMS_64) \
+  WGMMA(NAME, TYPE, 256, TO_127, "%128, %129, %132, 1, 1, %130, %131", SUMS_128) \
+  WGMMA_HELD(NAME, TYPE, 32, TO_15, "{%16,%17,%18,%19}, %20, 1, 1, 1, %21", SUMS_8(0), SUMS_8(8)) \
+  WGMMA_HELD(NAME, TYPE, 64, TO_31, "{%32,%33,%34,%35}, %36, 1, 1, 1, %37", SUMS_32(0)) \
+  WGMMA_HELD(NAME, TYPE, 128, TO_63, "{%64,%65,%66,%67}, %68, 1, 1, 1, %69", SUMS_64)
 WGMMAS(wgmma_h, "f16")
 WGMMAS(wgmma_g, "bf16")
 #undef WGMMAS
+#undef WGMMA_HELD
 #undef WGMMA
 // Sums that other instructions have touched may be added to; products are a group, and are waited for
 // but for the last `groups`; sums of N values are read and written here, and not moved past this.

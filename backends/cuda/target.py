@@ -26,6 +26,7 @@ from tegg.planning.plan import Plan
 from tegg.rewrite.providers.multiplying import Attending
 
 from .attention_mma import AttentionCores, CudaAttention
+from .attention_wgmma import AttentionGroups
 from .blas import lower_blas
 from .blas_forms import BlasForms, blas_row, kind_of
 from .copies import copies, copy_rows, lower_copy
@@ -38,7 +39,8 @@ from .program import Loaded, prelude
 from .wgmma import lower_wgmma
 from .wgmma_forms import ARCHITECTURE as WGMMA
 from .wgmma_forms import NAME as ROW
-from .wgmma_forms import WgmmaForms, wgmma_row, wgmma_tile_of
+from .wgmma_forms import (
+    WgmmaAttention, WgmmaForms, wgmma_attention_row, wgmma_row, wgmma_tile_of)
 
 _PROFILES = (90,)  # architectures with a cost profile of their own
 
@@ -68,8 +70,9 @@ class Cuda:
         self.rules: tuple[str, ...] = ("lower.copies", "lower.cuda", "lower.tensorcore")
         if architecture == WGMMA:
             self.rules += ("lower.wgmma",)
-            self.ops += (wgmma_row(),)
-            self.providers += (WgmmaForms(self.offers_wgmma),)
+            self.ops += (wgmma_row(), wgmma_attention_row())
+            self.providers += (WgmmaForms(self.offers_wgmma),
+                               WgmmaAttention("cuda-wgmma", frozenset({"f32"}), self.offers_wgmma))
         if blas:
             self.rules += ("lower.cublas",)
             self.ops += (blas_row(),)
@@ -160,6 +163,9 @@ class Cuda:
             blocks = blocks_of(first.attrs)
             return lower_attention(graph, outputs, fragment.anchors, name, self.language, blocks,
                                    AttentionTiles if blocks.kind == PLAIN else AttentionCores)
+        if first.op is wgmma_attention_row():
+            return lower_attention(graph, outputs, fragment.anchors, name, self.language,
+                                   blocks_of(first.attrs), AttentionGroups)
         if first.op is rows_row("Cuda"):
             return lower_rows(graph, outputs, fragment.anchors, name, self.language,
                               rows_of(first.attrs))

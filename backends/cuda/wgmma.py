@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tegg.backends.cuda.emit import CudaC
 from tegg.backends.cuda.mma import CoreKernel, CoreProduct, check_sums
 from tegg.backends.cuda.mma_operand import LETTERS
-from tegg.backends.cuda.wgmma_forms import GROUP, ROWS, WgmmaTile
+from tegg.backends.cuda.wgmma_forms import ALIGNED, GROUP, ROWS, WgmmaTile
 from tegg.backends.cuda.wgmma_operand import SharedMatrix
 from tegg.backends.simt.evaluate import Evaluator
 from tegg.backends.simt.printer import SimtPrinter
@@ -16,8 +16,6 @@ from tegg.backends.simt.products import nothing, products_of
 from tegg.ir.graph import Graph, Node
 from tegg.kernel.code import KernelCode
 from tegg.kernel.contraction_classify import Group, Term
-
-_ALIGNED = 1024  # bytes: what tiles begin at a multiple of
 
 
 def lower_wgmma(graph: Graph, outputs: Sequence[Node], anchors: Sequence[Node], name: str,
@@ -47,7 +45,7 @@ class _Kernel(CoreKernel):
         """Shared memory comes by the launch, and begins anywhere."""
         p.line("ROOM(given);")
         p.line("uint8_t *const room = whole_lines(given);")
-        return nbytes + _ALIGNED
+        return nbytes + ALIGNED
 
 
 @dataclass(slots=True)

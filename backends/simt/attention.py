@@ -86,7 +86,7 @@ class _Kernel:
         made = [stage(self.language, self.name, self.symbols, p.lines,
                       {**reads, **(ends if partial is None else {})},
                       writes if partial is None else partial.dtypes(a), (tiles,), p.rooms,
-                      block.at_once)]
+                      block.at_once, block.asked)]
         if partial is not None:
             p = SimtPrinter(self.language.dialect, a.first.propagation.algebra)
             partial.total(self._at(p), a)

@@ -11,12 +11,13 @@ from tegg.backends.simt.attention_forms import Blocks
 from tegg.backends.simt.attention_total import Partial, finish
 from tegg.backends.simt.ends import Ends
 from tegg.backends.simt.evaluate import Evaluator
-from tegg.dim import hint
+from tegg.dim import exact_div, hint
 from tegg.kernel.attention_classify import Attention
 from tegg.kernel.domain import spread
 
 
 REDUCED = 256  # bytes of shared memory in which a block reduces
+_CACHED = 16 << 20  # bytes that a device's cache holds while blocks beside one another read them
 
 
 @dataclass(slots=True)
@@ -47,9 +48,19 @@ class AttentionBlock(ABC):
         """Blocks that a multiprocessor shall hold; 0: as many as a compiler makes room for."""
         return 0
 
+    @property
+    def asked(self) -> int:
+        """Bytes of shared memory that a launch has to ask for."""
+        return 0
+
+    @property
+    def room(self) -> int:
+        """Bytes of shared memory that there are for a block."""
+        return self.at.language.room
+
     def refused(self) -> str | None:
         """Why this block cannot be; None where it can."""
-        room = self.at.language.room
+        room = self.room
         if self.shared + REDUCED > room:
             return (f"scores of {self.depth} terms and values of {self.columns} columns take "
                     f"{self.shared} bytes of shared memory in blocks of {self.blocks.rows} "
@@ -142,15 +153,40 @@ class AttentionBlock(ABC):
         """All blocks of queries, as many at a time as there are blocks of threads."""
         a, p, rows = self.a, self.at.p, self.blocks.rows
         m, batch = dim(spread(a.second.m)), dim(spread(a.second.batch))
+        some = self.together
+        whole = exact_div(spread(a.second.batch), some) is not None
+        items = batch if whole else f"(({batch} + {some - 1}) / {some} * {some})"
         p.line(f"const int64_t down = ({m} + {rows - 1}) / {rows};")
-        with p.braces(f"for (int64_t tile = block_id(); tile < {self.blocks.parts} * {batch} * "
+        with p.braces(f"for (int64_t tile = block_id(); tile < {self.blocks.parts} * {items} * "
                       "down; tile += block_count())"):
             if self.partial is not None:
-                p.line(f"const int64_t item = tile / down % {batch}, part = tile / down / {batch};")
-            self.at.unpack("tile / down" if self.partial is None else "item", a.second.batch)
+                p.line(f"const int64_t item = tile / down % {batch}, part = tile / down / {batch}, "
+                       "place = tile % down;")
+            elif some > 1:
+                p.line(f"const int64_t item = tile / ({some} * down) * {some} + tile % {some}, "
+                       f"place = tile / {some} % down;")
+                if not whole:
+                    p.line(f"if (item >= {batch}) continue;")
+            else:
+                p.line("const int64_t item = tile / down, place = tile % down;")
+            self.at.unpack("item", a.second.batch)
             # of a causal mask the last rows see most: those blocks take longest, and begin first
-            p.line(f"const int64_t m_from = (down - 1 - tile % down) * {rows};")
+            p.line(f"const int64_t m_from = (down - 1 - place) * {rows};")
             yield
+
+    @property
+    def together(self) -> int:
+        """Items of the batch whose longest blocks begin before all shorter ones of theirs, where
+        some see more than others: those whose keys and values a cache of the device holds."""
+        a = self.a
+        if self.partial is not None:
+            return 1
+        item = hint(spread(a.keys)) * (self.depth + self.columns) * (8 if self.letter == "d" else 2)
+        some = max(1, _CACHED // max(1, item)) if a.bounds else 1
+        items = spread(a.second.batch)
+        if not isinstance(items, int):
+            return some
+        return -(-items // -(-items // some)) if items else 1  # of as many in each group
 
     def seen(self) -> None:
         """Which keys each row of a thread sees, and the block."""
@@ -206,7 +242,8 @@ class AttentionBlock(ABC):
     def moved(self, lanes: int) -> None:
         """Row ``i`` goes on from its new maximum; ``more``: what a thread's weights sum to."""
         p = self.at.p
-        p.line(f"for (int d = {lanes // 2}; d > 0; d /= 2) more += across(more, d);")
+        if lanes > 1:
+            p.line(f"for (int d = {lanes // 2}; d > 0; d /= 2) more += across(more, d);")
         p.line(f"shrink[i] = {self.weight('high[i]')};")
         p.line("total[i] = total[i] * shrink[i] + more;")
         p.line("high[i] = now;")

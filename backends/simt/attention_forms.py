@@ -63,11 +63,15 @@ def _executes(own: tuple, e: Extents) -> Execution:
 
 
 @cache
-def attention_row(device: str) -> Op:
+def attention_row(device: str, faster: float = 1.0) -> Op:
     """The row of a device, whose name its begins with. Its meaning is exact; products of halves
-    are within their licence's rounding."""
+    are within their licence's rounding. faster: than others that multiply the same kind."""
+    def executes(own: tuple, e: Extents) -> Execution:
+        done = _executes(own, e)
+        return replace(done, speed=done.speed * faster, beside=done.beside / faster)
+
     return template(f"{device}Attention", (("kind", "mode"), ("rows", "int"), ("keys", "int"),
-                                           ("parts", "int")), _executes,
+                                           ("parts", "int")), executes,
                     "scores stay in a block, a block of queries and keys at a time", "Attention")
 
 
@@ -100,6 +104,11 @@ class AttentionForms:
                                          *("i64",) * 3),
             **LICENCE})
 
+    def plain(self, kind: str, queries: int) -> list[Blocks]:
+        """Blocks with products of a dtype as it is, for so many queries."""
+        few = [Blocks(PLAIN, *_FEW[kind])] * (queries <= 2 * _FEW[kind][0])
+        return [Blocks(PLAIN, *_PLAIN[kind]), *few]
+
     def matrices(self, columns: int) -> list[Blocks]:
         """Blocks with products of float32 in units of matrices, for so many columns."""
         return []
@@ -116,10 +125,7 @@ class AttentionForms:
             return []
         batch, m, keys = (hint(product(tuple(size[c] for c in letters)))
                           for letters in (spec.batch, spec.m, spec.k))
-        kind = "f64" if x.dtype is f64 else "f32"
-        found = [Blocks(PLAIN, *_PLAIN[kind])]
-        found += [Blocks(PLAIN, *_FEW[kind])] * (m <= 2 * _FEW[kind][0])
-        found += self.matrices(columns)
+        found = [*self.plain("f64" if x.dtype is f64 else "f32", m), *self.matrices(columns)]
         return [astuple(b) for form in found for b in form.shared_out(batch, m, keys)]
 
     def facts(self, view: View) -> Iterable[tuple[Any, ...]]:

@@ -131,12 +131,18 @@ template <int N> SIMT_PLAIN static void wgmma_settle(float *d) {
   simt_read(d, N * sizeof(float));
 }
 #define SIMT_PRODUCTS(NAME, COLUMNS, BRAIN) \
-  template <int X, int Y> SIMT_PLAIN static void NAME##_##COLUMNS(float *d, uint64_t a, uint64_t b, \
-                                                                  int line = __builtin_LINE()) { \
-    simt_products(d, a, b, COLUMNS, X + 2 * Y, BRAIN, line); \
+  template <int X, int Y, int D = 1> SIMT_PLAIN static void NAME##_##COLUMNS( \
+      float *d, uint64_t a, uint64_t b, int line = __builtin_LINE()) { \
+    simt_products(d, a, b, COLUMNS, X + 2 * Y + 4 * BRAIN + 8 * (1 - D), line); \
   }
-SIMT_PRODUCTS(wgmma_h, 64, 0) SIMT_PRODUCTS(wgmma_h, 128, 0) SIMT_PRODUCTS(wgmma_h, 256, 0)
-SIMT_PRODUCTS(wgmma_g, 64, 1) SIMT_PRODUCTS(wgmma_g, 128, 1) SIMT_PRODUCTS(wgmma_g, 256, 1)
+#define SIMT_PRODUCTS_HELD(NAME, COLUMNS, BRAIN) \
+  template <int Y> SIMT_PLAIN static void NAME##_held_##COLUMNS( \
+      float *d, const uint32_t *a, uint64_t b, int line = __builtin_LINE()) { \
+    simt_products_held(d, a, b, COLUMNS, 2 * Y + 4 * BRAIN, line); \
+  }
+#define SIMT_BOTH(MAKE, COLUMNS) MAKE(wgmma_h, COLUMNS, 0) MAKE(wgmma_g, COLUMNS, 1)
+SIMT_BOTH(SIMT_PRODUCTS, 64) SIMT_BOTH(SIMT_PRODUCTS, 128) SIMT_BOTH(SIMT_PRODUCTS, 256)
+SIMT_BOTH(SIMT_PRODUCTS_HELD, 32) SIMT_BOTH(SIMT_PRODUCTS_HELD, 64) SIMT_BOTH(SIMT_PRODUCTS_HELD, 128)
 
 // A kernel as a function of a table of pointers to its arguments.
 template <class... A, size_t... I>

@@ -23,20 +23,31 @@ struct Group {
   std::vector<std::vector<char *>> reading;  // chunks of 16 bytes, a batch after the other
 };
 Group groups[MOST / GROUP];
+// Registers that products read, until the batch they are of has been waited for.
+struct Held {
+  const char *low;
+  uint32_t batch;
+};
+enum { TURNED_LEFT = 1, TURNED_RIGHT = 2, BRAIN = 4, ALONE = 8, REGISTERS = 4 * sizeof(uint32_t) };
 std::vector<Sums> sums[MOST];
+std::vector<Held> registers[MOST];
+const uint32_t *left_of[MOST];            // where a thread's registers of a left operand are
 float *given[MOST];                       // the sums that a thread came with
 bool fenced[MOST];                        // whether it has ever said that sums may be added to
 
 void groups_begin() {
   for (Group &g : groups) g = Group{};
   for (unsigned i = 0; i < thread_count; i++) {
-    sums[i].clear(), shown[i].clear();
+    sums[i].clear(), shown[i].clear(), registers[i].clear();
     fenced[i] = false;
   }
 }
 bool flying(const Sums &s, int thread) { return s.batch > groups[thread / GROUP].done; }
 // What a thread does to its own stack.
-void touch_stack(char *p, size_t n) {
+void touch_stack(char *p, size_t n, bool write) {
+  for (const Held &h : registers[me])
+    if (write && h.batch > groups[me / GROUP].done && h.low < p + n && p < h.low + REGISTERS)
+      simt_fail("registers are written that products read, which have not been waited for");
   for (Sums &s : sums[me])
     if (s.over(p, n)) {
       if (flying(s, me)) simt_fail("sums are touched, whose products have not been waited for");
@@ -125,11 +136,21 @@ Sums &sums_of(int thread, float *at, size_t count) {
   sums[thread].push_back(Sums{(char *)at, n, false, 0, {}});
   return sums[thread].back();
 }
-void multiply(Group &g, int columns, bool left_turned, bool right_turned, bool brain, int line) {
+// The left operand that the threads of a group hold.
+void read_registers(bool brain, float (*out)[MOST_COLUMNS]) {
+  for (int i = 0; i < GROUP; i++)
+    for (int r = 0; r < 4; r++)
+      for (int half = 0; half < 2; half++) {
+        const uint16_t x = (uint16_t)(left_of[me / GROUP * GROUP + i][r] >> 16 * half);
+        out[i % 4 * 2 + r / 2 * 8 + half][i / 32 * 16 + i % 32 / 4 + r % 2 * 8] = half_value(x, brain);
+      }
+}
+void multiply(Group &g, int columns, int flags, bool held, int line) {
   static float a[DEEP][MOST_COLUMNS], b[DEEP][MOST_COLUMNS];
   if (g.reading.empty() || g.reading.size() == g.batch - g.done) g.reading.emplace_back();
-  read_matrix(g, g.left, 64, left_turned, brain, a[0], line);
-  read_matrix(g, g.right, columns, right_turned, brain, b[0], line);
+  if (held) read_registers(flags & BRAIN, a);
+  else read_matrix(g, g.left, 64, flags & TURNED_LEFT, flags & BRAIN, a[0], line);
+  read_matrix(g, g.right, columns, flags & TURNED_RIGHT, flags & BRAIN, b[0], line);
   for (int row = 0; row < 64; row++) {
     double total[MOST_COLUMNS] = {};
     for (int k = 0; k < DEEP; k++)
@@ -138,9 +159,20 @@ void multiply(Group &g, int columns, bool left_turned, bool right_turned, bool b
       const int thread = (me / GROUP * GROUP) + row / 16 * 32 + row % 8 * 4 + c % 8 / 2;
       Sums &s = sums_of(thread, given[thread], columns / 2);
       float &x = s.next[c / 8 * 4 + row % 16 / 8 * 2 + c % 2];
-      x = (float)(x + total[c]);
+      x = (float)((flags & ALONE ? 0 : x) + total[c]);
     }
   }
+}
+// A thread comes with its sums and with what it knows of the operands.
+void start_products(float *d, uint64_t left, uint64_t right, int columns, int line) {
+  Group &g = groups[me / GROUP];
+  if (g.arrived && !strcmp(g.what, "products") && (g.left != left || g.right != right))
+    simt_fail("products at line %d, whose descriptors differ among threads", line);
+  Sums &s = sums_of(me, d, columns / 2);
+  if (!fenced[me] || s.touched)
+    simt_fail("products at line %d add to sums that were touched, with no wgmma_fence between", line);
+  if (!s.batch) s.next.assign(d, d + columns / 2), memset((void *)d, 0xff, s.n);
+  s.batch = g.batch + 1, g.left = left, g.right = right, given[me] = d;
 }
 // The first batches are done: sums come to their threads, operands may be written again after a barrier.
 void done(Group &g, uint32_t batches) {
@@ -159,6 +191,9 @@ void done(Group &g, uint32_t batches) {
         memcpy(s.low, s.next.data(), s.n);
         s.batch = 0;
       }
+  for (int i = me / GROUP * GROUP; i < me / GROUP * GROUP + GROUP; i++)
+    while (!registers[i].empty() && registers[i].front().batch <= g.done)
+      registers[i].erase(registers[i].begin());
 }
 }  // namespace
 
@@ -174,18 +209,16 @@ void simt_products_fence(int line) {
   for (Sums &s : sums[me]) s.touched = false;
   together(line, "wgmma_fence", [](Group &) {});
 }
-void simt_products(float *d, uint64_t left, uint64_t right, int columns, int turned, int brain, int line) {
-  Group &g = groups[me / GROUP];
-  if (g.arrived && !strcmp(g.what, "products") && (g.left != left || g.right != right))
-    simt_fail("products at line %d, whose descriptors differ among threads", line);
-  Sums &s = sums_of(me, d, columns / 2);
-  if (!fenced[me] || s.touched)
-    simt_fail("products at line %d add to sums that were touched, with no wgmma_fence between", line);
-  if (!s.batch) s.next.assign(d, d + columns / 2), memset((void *)d, 0xff, s.n);
-  s.batch = g.batch + 1, g.left = left, g.right = right, given[me] = d;
-  together(line, "products", [&](Group &group) {
-    multiply(group, columns, turned & 1, turned & 2, brain, line);
-  });
+void simt_products(float *d, uint64_t left, uint64_t right, int columns, int flags, int line) {
+  start_products(d, left, right, columns, line);
+  together(line, "products", [&](Group &g) { multiply(g, columns, flags, false, line); });
+}
+void simt_products_held(float *d, const uint32_t *left, uint64_t right, int columns, int flags, int line) {
+  start_products(d, 0, right, columns, line);
+  simt_read(left, REGISTERS);
+  left_of[me] = left;
+  registers[me].push_back({(const char *)left, groups[me / GROUP].batch + 1});
+  together(line, "products", [&](Group &g) { multiply(g, columns, flags, true, line); });
 }
 void simt_products_commit(int line) {
   together(line, "wgmma_commit", [](Group &g) {

@@ -180,7 +180,7 @@ bool clashes(const Region &r, uint32_t when, uint16_t who, uint32_t sync) {
   if (when >= (r.shared ? shared_since : device_since)) return !ordered(who, sync);
   return !r.shared && when >= launch_first && when < block_first;
 }
-void touch_stack(char *p, size_t n);
+void touch_stack(char *p, size_t n, bool write);
 void touch(Region &r, size_t at, bool write) {
   Cell &c = r.cells[at];
   if (c.flying)
@@ -208,7 +208,7 @@ void access(void *pointer, size_t n, bool write) {
   char *p = (char *)pointer;
   if (me < 0) return;
   if (p >= stacks && p < stacks + STACK * MOST) {
-    touch_stack(p, n);
+    touch_stack(p, n, write);
     return;
   }
   Region *r = find(p);

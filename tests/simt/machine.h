@@ -25,11 +25,13 @@ void simt_commit(void);
 void simt_read(const void *from, size_t n);  // what the compiler does not see
 void simt_wait(int groups);  // for all but the last groups
 // Products of four warps, all of whose threads call these. Sums of 64 rows and so many columns, 16 deep;
-// left, right: where the operands lie; turned: 1, 2: whose lines go along rows, along columns.
+// left, right: where the operands lie, or four registers of each thread; flags: 1, 2: whose lines go
+// along rows, along columns; 4: bfloat16; 8: the sums are the products alone.
 uint32_t simt_shared_address(const void *p);
 void simt_shown(void);  // what this thread has written is what products read, once a barrier follows
 void simt_products_fence(int line);
-void simt_products(float *d, uint64_t left, uint64_t right, int columns, int turned, int brain, int line);
+void simt_products(float *d, uint64_t left, uint64_t right, int columns, int flags, int line);
+void simt_products_held(float *d, const uint32_t *left, uint64_t right, int columns, int flags, int line);
 void simt_products_commit(int line);
 void simt_products_wait(int batches, int line);
 void simt_fail(const char *format, ...);

@@ -1,0 +1,178 @@
+"""Attention by products of four warps at once: scores and sums stay in registers, queries, keys and
+values are read from shared memory as they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tegg.backends.cuda.attention_mma import AttentionCores
+from tegg.backends.cuda.mma_forms import MmaTile
+from tegg.backends.cuda.mma_operand import LETTERS
+from tegg.backends.cuda.wgmma_forms import ALIGNED, COLUMNS, GROUP, ROOM, ROWS
+from tegg.backends.cuda.wgmma_operand import SharedMatrix
+from tegg.backends.simt.attention_block import AttentionBlock
+
+_STEP = 16               # terms of one product
+_WIDTHS = (128, 64, 32)  # columns of the products whose left operand threads hold
+
+
+@dataclass(slots=True)
+class AttentionGroups(AttentionCores):
+    """Four warps have 64 rows, each sixteen of them as ``AttentionCores`` has.
+
+    There are two tiles of keys and two of values in shared memory: the next come, copied or
+    computed, while the scores of one are made.
+    """
+
+    @property
+    def width(self) -> int:
+        return -(-self.depth // _STEP) * _STEP
+
+    @property
+    def across(self) -> int:
+        return -(-self.columns // _WIDTHS[-1]) * _WIDTHS[-1]
+
+    @property
+    def operands(self) -> tuple[SharedMatrix, SharedMatrix, SharedMatrix]:
+        a, b = self.a, self.blocks
+        scores = MmaTile(b.kind, b.rows, b.keys, self.width, 1)
+        values = MmaTile(b.kind, b.rows, self.across, b.keys, 1)
+        (first,), (second,) = a.first.groups, a.second.groups
+        return (SharedMatrix(scores, "m", a.first.a, a.first.m, a.first.k, a.first.depth),
+                SharedMatrix(scores, "n", first.terms[0].b, a.keys, a.first.k, a.first.depth),
+                SharedMatrix(values, "n", second.terms[0].b, second.n, a.keys, a.second.depth))
+
+    @property
+    def at_once(self) -> int:
+        """Small heads leave registers for two, if a score is not made of much."""
+        return 2 if max(self.width, self.across, self.blocks.keys) <= 64 and self.plain else 1
+
+    @property
+    def turn(self) -> int:
+        """Bytes of the tiles of keys and values that are worked on together."""
+        _, k, v = self.operands
+        return k.bytes + v.bytes
+
+    @property
+    def shared(self) -> int:
+        return self.operands[0].bytes + 2 * self.turn + ALIGNED
+
+    @property
+    def asked(self) -> int:
+        return self.shared
+
+    @property
+    def room(self) -> int:
+        return ROOM
+
+    def refused(self) -> str | None:
+        if self.columns > COLUMNS:
+            return (f"values of {self.columns} columns; four warps have registers for sums of "
+                    f"{COLUMNS}")
+        return AttentionCores.refused(self)
+
+    def arrays(self) -> list[str]:
+        return ["ROOM(given);", "uint8_t *const room = whole_lines(given);"]
+
+    def start(self) -> None:
+        """Where things lie is the same number in a register of each lane."""
+        p, (q, k, v) = self.at.p, self.operands
+        AttentionCores.start(self)
+        p.line(f"const int group = __shfl_sync(FULL, thread_id() / {GROUP}, 0);")
+        p.line("uint16_t *const left = (uint16_t *)room;")
+        p.line(f"uint16_t *const first_keys = (uint16_t *)(room + {q.bytes}), "
+               f"*const first_values = (uint16_t *)(room + {q.bytes + k.bytes});")
+        first = ROWS * 64 if q.along else q.lines * 64
+        p.line(f"const uint64_t q_at = {q.described(f'left + group * {first}')}, "
+               f"k_at = {k.described('first_keys')}, v_at = {v.described('first_values')};")
+
+    def queries(self) -> None:
+        """They are there once the first keys are."""
+        with self.at.p.braces(""):
+            self.at.p.line("const int64_t k_from = 0;")
+            self._bring(self.operands[0])
+
+    def over(self, first: str, end: str) -> None:
+        p = self.at.p
+        with p.braces(""):
+            p.line(f"const int64_t last = {end};")
+            p.line("int turn = 0;")
+            with p.braces(f"if ({first} < last)"):
+                self._come(first, "0")
+            p.line("copies_commit();")
+            self.whole()
+            AttentionBlock.over(self, first, "last")
+            p.line("copies_wait(0);")  # of queries that see nothing
+
+    def block(self) -> None:
+        """The scores of a block are a group of products, its weighted values another."""
+        p, keys, letter = self.at.p, self.blocks.keys, LETTERS[self.blocks.kind]
+        q, k, v = self.operands
+        p.line("copies_wait(0);")
+        p.line("shown_to_products();")
+        p.line("__syncthreads();")  # all are done with the other tiles as well
+        p.line(f"float s[{keys // 8}][4], shrink[2];")
+        p.line(f"const uint64_t k_now = k_at + turn * {self.turn // 16}, "
+               f"v_now = v_at + turn * {self.turn // 16};")
+        p.line("wgmma_fence();")
+        for kk in range(0, self.width, _STEP):
+            p.line(f"wgmma_{letter}_{keys}<{q.turned}, {k.turned}, {int(kk > 0)}>(s[0], "
+                   f"q_at + {q.further(0, kk)}, k_now + {k.further(0, kk)});")
+        p.line("wgmma_commit();")
+        with p.braces(f"if (key_from + {keys} < last)"):
+            self._come(f"key_from + {keys}", "(1 - turn)")
+        p.line("copies_commit();")
+        p.line("__syncwarp();")
+        p.line("wgmma_wait(0);")
+        p.line(f"wgmma_settle<{keys // 2}>(s[0]);")
+        self._weigh()
+        self._moved()
+        p.line(f"uint32_t x[{keys // _STEP}][4];")
+        p.line("UNROLL")
+        p.line(f"for (int k = 0; k < {keys // _STEP}; k++)")
+        p.line("  UNROLL")
+        p.line(f"  for (int r = 0; r < 4; r++) x[k][r] = two_{letter}("
+               "s[2 * k + r / 2][r % 2 * 2], s[2 * k + r / 2][r % 2 * 2 + 1]);")
+        p.line("__syncwarp();")
+        p.line(f"wgmma_settle<{self.across // 2}>(sums[0]);")
+        p.line("wgmma_fence();")
+        for kk in range(0, keys, _STEP):
+            for column, n in self._pieces():
+                p.line(f"wgmma_{letter}_held_{n}<{v.turned}>(sums[{column // 8}], "
+                       f"x[{kk // _STEP}], v_now + {v.further(column, kk)});")
+        p.line("wgmma_commit();")
+        p.line("wgmma_wait(0);")
+        p.line(f"wgmma_settle<{self.across // 2}>(sums[0]);")
+        p.line("turn = 1 - turn;")
+
+    def _pieces(self) -> list[tuple[int, int]]:
+        """The products that all columns take: where each begins, and how many it has."""
+        out, column = [], 0
+        while column < self.across:
+            n = next(n for n in _WIDTHS if n <= self.across - column)
+            out.append((column, n))
+            column += n
+        return out
+
+    def _bring(self, o: SharedMatrix) -> None:
+        if o.source is not None:
+            o.copies(self.at, "0")
+        else:
+            o.computed(self.at, self.a.second.batch, "0")
+
+    def _come(self, key: str, turn: str) -> None:
+        _, k, v = self.operands
+        keys, values = (f"{name} + {turn} * {self.turn // 2}"
+                        for name in ("first_keys", "first_values"))
+        self._in(keys, key, "0", lambda: self._bring(k))
+        self._in(values, "0", key, lambda: self._bring(v))
+
+    def _in(self, place: str, n_from: str, k_from: str, write: Callable[[], None]) -> None:
+        """Something about an operand that lies in a place."""
+        p = self.at.p
+        with p.braces(""):
+            p.line(f"uint16_t *const right = {place};")
+            p.line(f"const int64_t n_from = {n_from}, k_from = {k_from};")
+            p.line("(void)n_from, (void)k_from;")
+            write()

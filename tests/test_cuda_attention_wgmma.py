@@ -1,0 +1,298 @@
+"""Attention by products of four warps at once, on the simulator: masks, heads, layouts, parts, races
+that it must see, and when rules and cost come to it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+import tegg
+from attentions import SYMBOLS, attention, causal, drawn, positions
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from profiles import examples
+from simt import cases, fake_driver, machine_code, planted
+from simt.simulator import ORDERS, SimulatorError
+from tegg.backends.cuda import nvrtc
+from tegg.backends.cuda.attention_wgmma import AttentionGroups
+from tegg.backends.cuda.disassembly import disassembler, instructions_of
+from tegg.backends.cuda.emit import CudaC
+from tegg.backends.cuda.program import prelude
+from tegg.backends.cuda.resources import resources_of
+from tegg.backends.cuda.target import Cuda
+from tegg.backends.cuda.wgmma_forms import COLUMNS, WgmmaAttention
+from tegg.backends.simt.attention import lower_attention
+from tegg.backends.simt.attention_forms import Blocks
+from tegg.dtype import DTYPES
+from tegg.errors import BackendError, LoweringError
+from tegg.extract.cost import load_costs
+from tegg.ir.oracle import evaluate
+from tegg.runtime.driver import Options, plan_graph
+from tegg.testing.draw import Draw
+from tegg.testing.kernels import random_inputs
+from tegg.trace import ArraySpec, trace
+from test_cuda_attention import agree, halves
+
+BLOCKS = {kind: Blocks(kind, 128, 64) for kind in ("f16", "bf16")}
+SLACK = {"f16": 4000, "bf16": 30000}
+CAUSAL = partial(tegg.scaled_dot_product_attention, is_causal=True)
+
+
+def lowered(name, d, blocks=BLOCKS["f16"]) -> cases.Case:
+    code = lower_attention(d.g, d.outputs, d.anchors, name, CudaC(), blocks, AttentionGroups)
+    return cases.Case(d.g, d.outputs, {}, {}, code)
+
+
+def test_drawn_fragments():
+    """Any shape, layout, mask and end; sizes that a call brings."""
+    @settings(max_examples=examples(2), deadline=None, suppress_health_check=list(HealthCheck),
+              phases=[Phase.explicit, Phase.generate])
+    @given(st.data())
+    def run(data):
+        found = []
+        for number in range(6):
+            symbolic = frozenset(data.draw(st.sampled_from(("", "s", "m", "ms"))))
+            d = data.draw(drawn("f32", symbolic))
+            try:
+                c = lowered(f"k{number}", d, BLOCKS[data.draw(st.sampled_from(sorted(BLOCKS)))])
+            except LoweringError:
+                continue
+            found.append((d, c))
+        unit = cases.module([c.code for _, c in found])
+        for number, (d, c) in enumerate(found):
+            c.sizes = {"m": 37, "s": 45, "a": 2} if c.code.symbols else {}
+            c.inputs = d.inputs(c.sizes, number)
+            agree(unit, c, number % 3, SLACK["bf16"])
+
+    with machine_code.spills_allowed():
+        run()
+
+
+@pytest.mark.parametrize("kind", BLOCKS)
+def test_heads_of_any_size(kind):
+    """Whole tiles and parts of them, whole and odd chunks, what is longer than a line of 128 bytes;
+    of what rests in 16 bits, and what is computed."""
+    found = [(kind, 150, 64, 64), (kind, 150, 32, 32), (kind, 70, 20, 24), (kind, 33, 40, 21),
+             (kind, 100, 128, 96), (kind, 70, 200, 128), ("f32", 70, 64, 64), ("f32", 45, 30, 21),
+             ("f32", 40, 96, 100)]
+    made = []
+    for number, (dtype, n, size, columns) in enumerate(found):
+        g = Draw()
+        q, k, v = (halves(g, dtype, 2, n, s) for s in (size, size, columns))
+        d = attention(g, q, k, v, lambda s, g=g: causal(g, g.mul(s, 0.2)))
+        if dtype != "f32":
+            d.outputs[0] = g.op("Cast", d.outputs[0], DTYPES[dtype])
+        made.append(lowered(f"k{number}", d, BLOCKS[kind]))
+        made[-1].inputs = random_inputs(g, {})
+    unit = cases.module([c.code for c in made])
+    for number, c in enumerate(made):
+        agree(unit, c, number % 3, SLACK[kind])
+    copied = ["copy_start" in c.code.source for c in made]
+    assert copied == [dtype != "f32" for dtype, *_ in found]
+
+
+def test_operands_that_lie_across():
+    """Queries and keys whose places lie side by side in memory, values whose keys do."""
+    g = Draw()
+    q, k = (g.permute(halves(g, "f16", 2, 64, 136), (0, 2, 1)) for _ in range(2))
+    v = g.permute(halves(g, "f16", 2, 72, 136), (0, 2, 1))
+    c = lowered("k", attention(g, q, k, v, lambda s: causal(g, s)))
+    assert "wgmma_h_64<1, 1, 0>" in c.code.source and "wgmma_h_held_64<0>" in c.code.source
+    c.inputs = random_inputs(g, {})
+    unit = cases.module([c.code])
+    for order in ORDERS:
+        agree(unit, c, order, SLACK["f16"])
+
+
+def test_parts_of_the_keys():
+    """A cache of symbolic length of which a row sees what the mask says, and parts that see nothing."""
+    g, n = Draw(), SYMBOLS["s"]
+    seen = g.x(1, dtype="i64")
+    q, k, v = (halves(g, "f16", 2, m, 32) for m in (40, n, n))
+
+    def mask(scores):
+        key = positions(g, scores)[1]
+        return g.select(g.less(key, g.expand(g.reshape(seen, (1, 1, 1)), scores.shape)), scores,
+                        g.full(-np.inf, scores.dtype, scores.shape))
+
+    d = attention(g, q, k, v, mask)
+    c = lowered("k", d, replace(BLOCKS["f16"], parts=4))
+    assert [s.function for s in c.code.stages] == ["k", "k_total"]
+    unit = cases.module([c.code])
+    for order, (size, count) in enumerate(((700, 500), (300, 1), (70, 70))):
+        c.sizes, c.inputs = {"s": size}, random_inputs(g, {"s": size})
+        c.inputs[0] = np.array([count])
+        agree(unit, c, order, SLACK["f16"])
+
+
+def test_the_longest_blocks_of_a_causal_mask_begin_first():
+    """Of as many heads as a cache holds; with more, of those that come next."""
+    def source(heads, size):
+        g = Draw()
+        q, k, v = (halves(g, "f16", heads, size, 64) for _ in range(3))
+        return lowered("k", attention(g, q, k, v, lambda s: causal(g, s))).code.source
+
+    assert "tile / (3 * down) * 3 + tile % 3" in source(3, 512)
+    odd = source(70, 2048)
+    assert "tile / (24 * down) * 24" in odd and "if (item >= 70) continue;" in odd
+    assert "item = tile / down, place = tile % down;" in source(3, 1 << 17)
+
+
+def several_blocks() -> cases.Case:
+    """More rows and keys than a block has, and what is longer than a line."""
+    g = Draw()
+    q, k, v = (halves(g, "f16", 2, 200, size) for size in (80, 80, 96))
+    c = lowered("k", attention(g, q, k, v, lambda s: causal(g, g.mul(s, 0.2))))
+    c.inputs = random_inputs(g, {})
+    return c
+
+
+# What is wrong: where, what stands there instead, and what the machine says of it, if it must.
+MUTANTS = {
+    "copies are not waited for": (r"copies_wait\(0\);", "copies_wait(1);", "has not been waited for"),
+    "no barrier before the products": (r"(shown_to_products\(\);\s*)__syncthreads\(\);", r"\1", "race"),
+    "not shown to products": (r"shown_to_products\(\);", "", "not shown"),
+    "no fences": (r"wgmma_fence\(\);", "", "no wgmma_fence"),
+    "no fence of sums": (r"(settle<48>\(sums\[0\]\);\s*)wgmma_fence\(\);", r"\1", "no wgmma_fence"),
+    "products are never committed": (r"wgmma_commit\(\);", "", "have not been waited for"),
+    "products are not waited for": (r"wgmma_wait\(0\);", "", "sums are touched"),
+    "scores are not waited for": (r"wgmma_wait\(0\);(\s*wgmma_settle<32>)", r"\1", "sums are touched"),
+    "weights are made anew too early": (r"wgmma_wait\(0\);(\s*)wgmma_settle<48>\(sums\[0\]\);",
+                                        r"x[0][0] = 0; wgmma_wait(0);\1wgmma_settle<48>(sums[0]);",
+                                        "registers are written"),
+    "the next come to the same tiles": (r"\(1 - turn\)", "turn", "products read that have not"),
+    "tiles never change": (r"turn = 1 - turn;", "", ""),
+    "scores go on from the last ones": (r"wgmma_h_64<0, 0, 0>", "wgmma_h_64<0, 0, 1>", ""),
+    "keys turned": (r"wgmma_h_64<0, 0,", "wgmma_h_64<0, 1,", ""),
+    "values not turned": (r"wgmma_h_held_64<1>", "wgmma_h_held_64<0>", ""),
+    "the same columns twice": (r"sums\[8\], x\[(\d)\], v_now \+ 512", r"sums[8], x[\1], v_now + 0", ""),
+    "other weights": (r"x\[1\], v_now", "x[2], v_now", ""),
+    "both groups have the same queries": (r"left \+ group \* 4096", "left", ""),
+    "chunks not exchanged": (r"\(chunk\) % 8 \^ \(line\) % 8", "(chunk) % 8", ""),
+    "lines that begin anywhere": (r"whole_lines\(given\)", "given", ""),
+    "weights of a lane alone": (r"total\[i\] \+= across\(total\[i\], d\)", "total[i] += 0", ""),
+    "sums are not moved": (r"\*= shrink\[e / 2\]", "*= 1", ""),
+    "past the mask": (r"at_key < to\[i\]", "at_key <= to[i]", ""),
+    "one row tells for both": (r"both_to = [^;]*;", "both_to = to[1];", ""),
+}
+
+
+def test_seeded_bugs_are_found():
+    c = several_blocks()
+    want, made = evaluate(c.outputs, c.inputs, {})[0], []
+    for number, (right, wrong, _) in enumerate(MUTANTS.values()):
+        body, count = re.subn(right, wrong, c.code.source)
+        assert count >= 1, f"{right}\n{c.code.source}"
+        code = planted.renamed(replace(c.code, source=body), f"m{number}")
+        made.append(planted.Planted(right, "", code))
+    unit = planted.unit([planted.Planted("", "", c.code), *made], cases.CUDA)
+
+    def close(got):
+        return np.allclose(got, want, rtol=2e-2, atol=2e-3)
+
+    for order in ORDERS:
+        assert close(cases.run(unit, c, order)[0])
+    missed = []
+    for number, (name, bug) in enumerate(zip(MUTANTS, made)):
+        says = MUTANTS[name][2]
+        try:
+            got = cases.run(unit, replace(c, code=bug.code), number % 3)[0]
+            if says or close(got):
+                missed.append(name)
+        except SimulatorError as e:
+            if not re.search(says, str(e)):
+                missed.append(f"{name}: {e}")
+    assert not missed
+
+
+def test_shared_memory_is_what_the_launch_says():
+    c = several_blocks()
+    (stage,) = c.code.stages
+    queries, keys, values = 2 * 128 * 128, 2 * 64 * 128, 2 * 64 * 128
+    assert stage.launch.shared == queries + 2 * (keys + values) + 1024
+    less = replace(stage, launch=replace(stage.launch, shared=stage.launch.shared - 1040))
+    c.code = replace(c.code, stages=(less,))
+    with pytest.raises(SimulatorError, match="shared memory|belongs to nobody|out of bounds|outside"):
+        cases.run(cases.module([c.code], "// less\n"), c)
+
+
+def test_what_has_no_room_is_refused():
+    g = Draw()
+    q, k, v = (halves(g, "f16", 1, 70, size) for size in (64, 64, COLUMNS + 8))
+    with pytest.raises(LoweringError, match="values of 136 columns.*sums of 128"):
+        lowered("k", attention(g, q, k, v))
+
+
+@pytest.mark.parametrize("size", (32, 64, 128))
+def test_machine_code(size):
+    """None spilled, none made to wait for one another; of small heads two blocks at a time."""
+    compiler = nvrtc.find()
+    if compiler is None:
+        pytest.skip("NVRTC is not installed")
+    g = Draw()
+    q, k, v = (halves(g, "bf16", 8, 512, size) for _ in range(3))
+    c = lowered("k", attention(g, q, k, v, lambda s: causal(g, g.mul(s, 0.1))), BLOCKS["bf16"])
+    code, log = compiler.compile(prelude() + c.code.source, 90)
+    (used,) = resources_of(log)
+    assert "sm_90a" in log and "serialized" not in log
+    assert used.spill_stores == used.spill_loads == used.stack_bytes == 0
+    assert used.registers <= (128 if size <= 64 else 255)
+    try:
+        disassembler()
+    except BackendError:
+        return
+    (found,) = instructions_of(code)
+    assert found.tensor == size // 16 + 4 and set(found.copies) == {128} and not found.spills
+
+
+# ---- when it is chosen
+def labels(target, shape, kind="f16") -> list[str]:
+    graph = trace(CAUSAL, (ArraySpec(shape, tegg.dtype(kind)),) * 3).graph
+    stack = (tegg.Generic(), tegg.Compiler(name="t", target=target))
+    plan = plan_graph(graph, Options(stack, cache=False))
+    return [c.label for c in plan.run if c.stages]
+
+
+class Unknown(Cuda):
+    """The target with no price of such products."""
+
+    def costs(self):
+        costs = load_costs("cuda/sm_90")
+        return replace(costs, templates={k: v for k, v in costs.templates.items()
+                                         if k != "CudaWgmma"})
+
+
+@pytest.mark.parametrize("kind", BLOCKS)
+def test_it_is_chosen_where_products_of_four_warps_have_a_price(kind):
+    shape = (4, 16, 2048, 64)
+    assert any("CudaWgmmaAttention" in label for label in labels(Cuda(90), shape, kind))
+    for target in (Unknown(90), Cuda(80)):
+        assert any("CudaAttention" in label for label in labels(target, shape, kind))
+    assert "CudaWgmmaAttention" not in {op.name for op in Cuda(80).complete().ops}
+
+
+def test_values_of_too_many_columns_take_another_form():
+    forms = WgmmaAttention("cuda-wgmma", frozenset({"f32"}), lambda: True)
+    assert {b.kind for b in forms.matrices(COLUMNS)} == set(BLOCKS)
+    assert forms.matrices(COLUMNS + 1) == [] and forms.plain("f32", 1) == []
+    assert any("CudaAttention" in label for label in labels(Cuda(90), (4, 16, 512, 256)))
+
+
+def test_a_program_is_right():
+    """Over the stand-in for a GPU of compute capability 9.0, from the graph to the result."""
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.standard_normal((2, 40, 150, 64)).astype("float16") for _ in range(3))
+    with fake_driver.installed():
+        f = tegg.compile(CAUSAL, tegg.Generic(), tegg.Compiler(name="t", target=Cuda(90)),
+                         cache=False)
+        got = f(q, k, v)
+        assert "wgmma_h_held_64" in f.program(q, k, v).source()
+    wide = [np.asarray(a, np.float64) for a in (q, k, v)]
+    scores = np.where(np.tri(150, dtype=bool), wide[0] @ wide[1].swapaxes(2, 3) / 8, -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    want = weights @ wide[2] / weights.sum(-1, keepdims=True)
+    assert got.dtype == np.float16
+    assert np.abs(np.asarray(got, np.float64) - want).max() <= 2.0 ** -10 * np.abs(wide[2]).max()
