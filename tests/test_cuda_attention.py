@@ -8,11 +8,9 @@ from functools import partial
 import numpy as np
 import pytest
 import tegg
-from attentions import SYMBOLS, attention, causal, drawn, positions
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
-from profiles import examples
+from attentions import SYMBOLS, attention, causal, positions
 from tegg.testing.kernels import check_results, random_inputs
+from simt.attention_cases import check_drawn
 from simt import machine_code, cases, fake_driver
 from simt.assembled import assembled
 from simt.simulator import Module, SimulatorError
@@ -48,30 +46,16 @@ def agree(unit, c, order, slack=30.0):
     check_results(c.outputs, cases.run(unit, c, order), c.inputs, c.sizes, slack, c.code.name)
 
 
+def unit_of(found):
+    return cases.module([c.code for c in found])
+
+
 @pytest.mark.parametrize("blocks", (PLAIN, DOUBLE, CORES, FEW, PARTS), ids=str)
 def test_drawn_fragments(blocks):
-    @settings(max_examples=examples(2 if blocks.parts == 1 else 1), deadline=None,
-              suppress_health_check=list(HealthCheck),
-              phases=[Phase.explicit, Phase.generate])
-    @given(st.data())
-    def run(data):
-        found = []
-        for number in range(6):
-            symbolic = frozenset(data.draw(st.sampled_from(("", "s", "m", "ms"))))
-            d = data.draw(drawn("f64" if blocks is DOUBLE else "f32", symbolic))
-            try:
-                c = lowered(f"k{number}", d, blocks)
-            except LoweringError:
-                continue
-            found.append((d, c))
-        unit = cases.module([c.code for _, c in found])
-        for number, (d, c) in enumerate(found):
-            c.sizes = {"m": 37, "s": 45, "a": 2} if c.code.symbols else {}
-            c.inputs = d.inputs(c.sizes, number)
-            agree(unit, c, number % 3, 3000 if blocks in (CORES, PARTS) else 30)
-
+    slack = 3000 if blocks in (CORES, PARTS) else 30
     with machine_code.spills_allowed():
-        run()
+        check_drawn(lowered, unit_of, partial(agree, slack=slack), 2 if blocks.parts == 1 else 1,
+                    [blocks], "f64" if blocks is DOUBLE else "f32")
 
 
 def halves(g: Draw, kind: str, *shape: int):

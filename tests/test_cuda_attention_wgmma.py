@@ -3,17 +3,14 @@ that it must see, and when rules and cost come to it."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pytest
 import tegg
-from attentions import SYMBOLS, attention, causal, drawn, positions
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
-from profiles import examples
+from attentions import SYMBOLS, attention, causal, positions
+from simt.attention_cases import check_drawn
 from simt import cases, fake_driver, machine_code, planted
 from simt.simulator import ORDERS, SimulatorError
 from tegg.backends.cuda import nvrtc
@@ -29,12 +26,11 @@ from tegg.backends.simt.attention_forms import Blocks
 from tegg.dtype import DTYPES
 from tegg.errors import BackendError, LoweringError
 from tegg.extract.cost import load_costs
-from tegg.ir.oracle import evaluate
 from tegg.runtime.driver import Options, plan_graph
 from tegg.testing.draw import Draw
 from tegg.testing.kernels import random_inputs
 from tegg.trace import ArraySpec, trace
-from test_cuda_attention import agree, halves
+from test_cuda_attention import agree, halves, unit_of
 
 BLOCKS = {kind: Blocks(kind, 128, 64) for kind in ("f16", "bf16")}
 SLACK = {"f16": 4000, "bf16": 30000}
@@ -47,28 +43,9 @@ def lowered(name, d, blocks=BLOCKS["f16"]) -> cases.Case:
 
 
 def test_drawn_fragments():
-    """Any shape, layout, mask and end; sizes that a call brings."""
-    @settings(max_examples=examples(2), deadline=None, suppress_health_check=list(HealthCheck),
-              phases=[Phase.explicit, Phase.generate])
-    @given(st.data())
-    def run(data):
-        found = []
-        for number in range(6):
-            symbolic = frozenset(data.draw(st.sampled_from(("", "s", "m", "ms"))))
-            d = data.draw(drawn("f32", symbolic))
-            try:
-                c = lowered(f"k{number}", d, BLOCKS[data.draw(st.sampled_from(sorted(BLOCKS)))])
-            except LoweringError:
-                continue
-            found.append((d, c))
-        unit = cases.module([c.code for _, c in found])
-        for number, (d, c) in enumerate(found):
-            c.sizes = {"m": 37, "s": 45, "a": 2} if c.code.symbols else {}
-            c.inputs = d.inputs(c.sizes, number)
-            agree(unit, c, number % 3, SLACK["bf16"])
-
     with machine_code.spills_allowed():
-        run()
+        check_drawn(lowered, unit_of, partial(agree, slack=SLACK["bf16"]), 2,
+                    [BLOCKS[kind] for kind in sorted(BLOCKS)])
 
 
 @pytest.mark.parametrize("kind", BLOCKS)
@@ -181,31 +158,7 @@ MUTANTS = {
 
 
 def test_seeded_bugs_are_found():
-    c = several_blocks()
-    want, made = evaluate(c.outputs, c.inputs, {})[0], []
-    for number, (right, wrong, _) in enumerate(MUTANTS.values()):
-        body, count = re.subn(right, wrong, c.code.source)
-        assert count >= 1, f"{right}\n{c.code.source}"
-        code = planted.renamed(replace(c.code, source=body), f"m{number}")
-        made.append(planted.Planted(right, "", code))
-    unit = planted.unit([planted.Planted("", "", c.code), *made], cases.CUDA)
-
-    def close(got):
-        return np.allclose(got, want, rtol=2e-2, atol=2e-3)
-
-    for order in ORDERS:
-        assert close(cases.run(unit, c, order)[0])
-    missed = []
-    for number, (name, bug) in enumerate(zip(MUTANTS, made)):
-        says = MUTANTS[name][2]
-        try:
-            got = cases.run(unit, replace(c, code=bug.code), number % 3)[0]
-            if says or close(got):
-                missed.append(name)
-        except SimulatorError as e:
-            if not re.search(says, str(e)):
-                missed.append(f"{name}: {e}")
-    assert not missed
+    assert planted.unseen(several_blocks(), MUTANTS, rtol=2e-2, atol=2e-3) == []
 
 
 def test_shared_memory_is_what_the_launch_says():

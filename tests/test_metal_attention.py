@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 import numpy as np
 import pytest
 import tegg
-from attentions import attention, causal, drawn
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
-from profiles import examples
+from attentions import attention, causal
 from tegg.testing.kernels import random_inputs
+from simt.attention_cases import check_drawn
 from simt import cases, fake_metal
 from simt.cases import METAL, METAL31
 from simt.metal_rules import threadgroup_bytes
@@ -46,26 +45,8 @@ def lowered(name, d, blocks=PLAIN) -> cases.Case:
 
 @pytest.mark.parametrize("blocks", (PLAIN, FEW, MATRICES, HALVES), ids=str)
 def test_drawn_fragments(blocks):
-    @settings(max_examples=examples(1), deadline=None, suppress_health_check=list(HealthCheck),
-              phases=[Phase.explicit, Phase.generate])
-    @given(st.data())
-    def run(data):
-        found = []
-        for number in range(6):
-            symbolic = frozenset(data.draw(st.sampled_from(("", "s", "m", "ms"))))
-            d = data.draw(drawn("f32", symbolic))
-            try:
-                c = lowered(f"k{number}", d, blocks)
-            except LoweringError:
-                continue
-            found.append((d, c))
-        module = unit([c for _, c in found], kit=kit_of(blocks))
-        for number, (d, c) in enumerate(found):
-            c.sizes = {"m": 37, "s": 45, "a": 2} if c.code.symbols else {}
-            c.inputs = d.inputs(c.sizes, number)
-            agree(module, c, number % 3, ROUNDED if blocks is HALVES else 30)
-
-    run()
+    slack = ROUNDED if blocks is HALVES else 30
+    check_drawn(lowered, partial(unit, kit=kit_of(blocks)), partial(agree, slack=slack), 1, [blocks])
 
 
 def heads(g: Draw, n: int, depth: int, columns: int):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+import numpy as np
 from simt import cases
 from simt.metal_module import MetalModule
-from simt.simulator import Module
+from simt.simulator import ORDERS, Module, SimulatorError
 
+from tegg.ir.oracle import evaluate
 from tegg.kernel.code import KernelCode
 
 _BARRIER = r"(?:__syncthreads|__syncwarp|threadgroup_barrier|simdgroup_barrier)\([^)]*\)+;"
@@ -79,3 +81,30 @@ def unit(bugs: list[Planted], kit: cases.Kit) -> Module:
     """All of them as one translation unit."""
     text = "\n".join([cases.prelude(kit), *(b.code.source for b in bugs)])
     return (Wrong if kit is cases.CUDA else WrongMetal)(text)
+
+
+def unseen(c: cases.Case, mutants: Mapping[str, tuple[str, str, str]], **near: float) -> list[str]:
+    """The names of those mutants of a CUDA kernel that nothing tells. Each is a pattern, what stands
+    in its place, and a pattern of what the simulator says of it; "" where the results may tell, which
+    are not ``near`` the oracle's. Raises AssertionError where the kernel itself is wrong."""
+    want, made = evaluate(c.outputs, c.inputs, {})[0], []
+    for number, (right, wrong, _) in enumerate(mutants.values()):
+        body, count = re.subn(right, wrong, c.code.source)
+        assert count >= 1, f"{right}\n{c.code.source}"
+        made.append(Planted(right, "", renamed(replace(c.code, source=body), f"m{number}")))
+    module = unit([Planted("", "", c.code), *made], cases.CUDA)
+
+    def close(code: KernelCode, order: int) -> bool:
+        return np.allclose(cases.run(module, replace(c, code=code), order)[0], want, **near)
+
+    assert all(close(c.code, order) for order in ORDERS)
+    missed = []
+    for number, (name, bug) in enumerate(zip(mutants, made)):
+        says = mutants[name][2]
+        try:
+            if close(bug.code, number % len(ORDERS)) or says:
+                missed.append(name)
+        except SimulatorError as e:
+            if not re.search(says, str(e)):
+                missed.append(f"{name}: {e}")
+    return missed
