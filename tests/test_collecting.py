@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -15,12 +16,13 @@ from extraction import COSTS
 
 import tegg
 from tegg import collecting
-from tegg.collecting import deferred
+from tegg.collecting import deferred, sweep
 from tegg.errors import ExtractionError
 from tegg.extract import extract
 from tegg.rewrite.compiler import Generic
 from tegg.rewrite.egraph import saturate
 from tegg.runtime import driver
+from tegg.runtime.compiled import Compiled
 
 
 @pytest.fixture(autouse=True)
@@ -55,6 +57,49 @@ def test_a_collector_that_was_off_stays_off():
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+class _Cycle:
+    def __init__(self) -> None:
+        self.self = self
+
+
+def _swept() -> bool:
+    """Whether young garbage is gone after a sweep."""
+    seen = weakref.ref(_Cycle())
+    sweep()
+    return seen() is None
+
+
+def test_between_two_phases_garbage_is_looked_for_where_a_collector_waits():
+    with deferred():
+        assert _swept() and not gc.isenabled()
+    gc.disable()
+    try:
+        assert not _swept()
+        with deferred():
+            assert not _swept()
+    finally:
+        gc.enable()
+
+
+def test_what_a_saturation_leaves_is_gone_before_a_program_is_made(monkeypatch):
+    made, left = driver._make, []
+
+    def make(graph, *args):
+        plan = made(graph, *args)
+        left.append(weakref.ref(_Cycle()))
+        return plan
+
+    def compiled(*args, **kwargs):
+        assert left[0]() is None
+        return Compiled(*args, **kwargs)
+
+    monkeypatch.setattr(driver, "_make", make)
+    monkeypatch.setattr(driver, "Compiled", compiled)
+    x = np.ones(3, np.float32)
+    np.testing.assert_array_equal(tegg.compile(lambda x: x + 1, cache=False)(x), x + 1)
+    assert left
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

@@ -75,8 +75,10 @@ def test_memory_is_given_again_to_later_buffers():
     x = np.arange(m, dtype=np.float64)
     table = (ctypes.c_void_p * 5)(*(a.ctypes.data for a in (x, first, second, first, last)))
     calls = [call(0, 0, 1), call(0, 1, 2), call(0, 0, 3), call(0, 3, 4)]
-    run = program([turn], calls, ("m",), frozenset({1, 2, 3}))
-    assert [s.barrier for s in run.steps] == [False, True, True, True]
+    shared = frozenset({1, 2, 3})
+    run = program([turn], calls, ("m",), shared)
+    steps = with_barriers(steps_of([turn], calls, ("m",)), shared)
+    assert [s.barrier for s in steps] == [False, True, True, True]
     for _ in range(50):
         run.run(table, sizes(m), 3)
         np.testing.assert_array_equal(second, x + 2)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import time
+import weakref
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from tegg.testing.strategies import array, shapes
 from tegg.dim import dim
 from tegg.dtype import f32, i64
 from tegg.errors import ArgumentError, DTypeError, ShapeError
+from tegg.ir.fingerprint import describe
 from tegg.ir.graph import Graph, current_graph
 from tegg.ir.oracle import evaluate
 
@@ -113,6 +116,19 @@ def test_weights_are_bound_once_and_named_apart():
     g.weight(b, (2,), "f64", "w")
     assert [s.name for s in g.inputs] == ["w", "w_1"] and g.inputs[0].source is a
     assert all(s.kind == "weight" for s in g.inputs)
+
+
+def test_what_is_unbound_reads_alike_and_keeps_no_weights():
+    g = Graph()
+    array = np.ones(4, np.float32)
+    w = g.weight(array, (4,), "f32", "w")
+    g.outputs["y"] = g.add(w, 1.0)
+    left = g.unbound()
+    assert describe(left) == describe(g) and left.inputs[0].source is None
+    held = weakref.ref(array)
+    del g, array, w
+    gc.collect()
+    assert held() is None
 
 
 def test_graph_tensors():

@@ -11,7 +11,8 @@ from string import Template
 @cache
 def template(name: str) -> Template:
     """A template of ``gemm/``."""
-    return Template(files("tegg.backends.cpu").joinpath("gemm", f"{name}.c.in").read_text())
+    file = files("tegg.backends.cpu").joinpath("gemm", f"{name}.c.in")
+    return Template(file.read_bytes().decode())
 
 
 def indented(lines: Sequence[str], by: int) -> str:

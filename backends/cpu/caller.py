@@ -10,6 +10,7 @@ from typing import Any
 from tegg.dim import Dim, Poly, Symbol
 from tegg.planning.target import ArraySpec
 
+from .block import Block
 from .program import Program, encoded
 from .runtime import runtime
 
@@ -57,12 +58,13 @@ class Caller:
         names = [s.name for s in symbols]
         assert names == list(program.symbols), (names, program.symbols)
         self.program = program
-        self._keep: list[Any] = [program]
+        self._block = Block()
+        self._keep: list[Any] = [program, self._block]
         self._symbols = names
         description = _Caller(
             program.address, self._specs(inputs, False), self._specs(outputs, True),
-            self._claims(claims), self._int64s([s.min for s in symbols]),
-            self._int64s([LARGEST_DIM if s.max is None else s.max for s in symbols]),
+            self._claims(claims), self._block.int64s([s.min for s in symbols]),
+            self._block.int64s([LARGEST_DIM if s.max is None else s.max for s in symbols]),
             id(self._keep), len(inputs), len(outputs), len(names), len(claims), named,
             any(s.writable for s in inputs))
         self._lib = runtime().held
@@ -73,30 +75,23 @@ class Caller:
             self.call = make(ctypes.byref(description)) or _never
 
     # ---- the description, whose parts live as long as the C object: it refers to _keep
-    def _array(self, kind: Any, values: Sequence[Any]) -> int:
-        self._keep.append((kind * max(1, len(values)))(*values))
-        return ctypes.addressof(self._keep[-1])
-
-    def _int64s(self, values: Sequence[int]) -> int:
-        return self._array(ctypes.c_int64, values)
-
     def _object(self, value: object) -> int:
         self._keep.append(value)
         return id(value)
 
     def _claims(self, claims: Sequence[Dim]) -> int:
-        return self._array(ctypes.c_void_p,
-                           [self._int64s(encoded(c, self._symbols)) for c in claims])
+        block = self._block
+        return block.pointers([block.int64s(encoded(c, self._symbols)) for c in claims])
 
     def _specs(self, specs: Sequence[ArraySpec], results: bool) -> int:
-        return self._array(_Spec, [self._spec(s, results) for s in specs])
+        return self._block.structures([self._spec(s, results) for s in specs])
 
     def _spec(self, s: ArraySpec, result: bool) -> _Spec:
         fixed = result and not any(isinstance(d, Poly) for d in s.shape)
         return _Spec(
             self._object(s.dtype), self._object(sys.intern(s.name)),
-            self._array(_Dim, [self._dim(d) for d in s.shape]),
-            self._array(ctypes.c_int32, s.buffers),
+            self._block.structures([self._dim(d) for d in s.shape]),
+            self._block.int32s(s.buffers),
             self._object(s.allocate),
             self._object((s.shape, s.dtype)) if fixed else None,
             len(s.shape), len(s.buffers), result or s.writable, s.dtype.itemsize)
@@ -107,7 +102,7 @@ class Caller:
         (factors, coefficient), *more = d.terms.items()
         if not more and coefficient == 1 and len(factors) == 1:
             return _Dim(0, self._symbols.index(factors[0].name), 0, None)
-        return _Dim(0, -1, 0, self._int64s(encoded(d, self._symbols)))
+        return _Dim(0, -1, 0, self._block.int64s(encoded(d, self._symbols)))
 
     # ---- memory of runs
     def prepare(self, pointers: ctypes.Array, keep: object, threads: int, release: bool,

@@ -12,6 +12,7 @@ from tegg.dim import Dim, Poly
 from tegg.kernel.code import KernelCode
 from tegg.planning.plan import Call
 
+from .block import Block
 from .pieces import pieces
 from .runtime import runtime
 
@@ -109,39 +110,39 @@ class _Program(ctypes.Structure):
 
 
 class Program:
-    """Steps in the form that the runtime reads. ``run`` may be called from several threads."""
+    """Steps in the form that the runtime reads. ``run`` may be called from several threads.
+
+    calls: for each step the call of the plan that it is part of, or -1. shared: how many of them
+    threads share.
+    """
 
     def __init__(self, steps: Sequence[Step], functions: Mapping[str, int],
                  symbols: Sequence[str]) -> None:
-        self.steps, self.symbols = tuple(steps), tuple(symbols)
-        self._keep: list[ctypes.Array] = []
+        self.calls, self.symbols = tuple(s.call for s in steps), tuple(symbols)
+        self._block = Block()
         shared = list(accumulate((s.parallel for s in steps), initial=0))
-        self._table = (_Step * max(1, len(steps)))(
-            *(self._step(s, functions, number) for s, number in zip(steps, shared)))
+        self.shared = shared[-1]
         self._program = _Program(
-            ctypes.addressof(self._table), len(steps),
+            self._block.structures([self._step(s, functions, number)
+                                    for s, number in zip(steps, shared)]), len(steps),
             max((len(s.buffers) for s in steps), default=0),
             max((max(len(s.sizes or ()), len(s.given)) for s in steps), default=0), shared[-1])
         self.address = ctypes.addressof(self._program)
         self._run = runtime().free.rt_run_program
 
     def _step(self, s: Step, functions: Mapping[str, int], number: int) -> _Step:
+        block = self._block
         known = [n for n in s.given if isinstance(n, int)]
-        derived = [self._array(ctypes.c_int64, encoded(n, self.symbols))
+        derived = [block.int64s(encoded(n, self.symbols))
                    for n in s.given] if len(known) < len(s.given) else []
         return _Step(
-            None if s.function is None else functions[s.function],
-            self._array(ctypes.c_int32, s.buffers),
-            None if s.sizes is None else self._array(ctypes.c_int32, s.sizes),
-            self._array(ctypes.c_int64, known) if s.given and not derived else None,
-            self._array(ctypes.c_void_p, derived) if derived else None,
-            self._array(ctypes.c_int64, encoded(s.bytes, self.symbols)),
+            None if s.function is None else functions[s.function], block.int32s(s.buffers),
+            None if s.sizes is None else block.int32s(s.sizes),
+            block.int64s(known) if s.given and not derived else None,
+            block.pointers(derived) if derived else None,
+            block.int64s(encoded(s.bytes, self.symbols)),
             len(s.buffers), len(derived) or len(s.sizes or ()), not s.parallel, s.barrier,
             s.pieces, number)
-
-    def _array(self, kind: type, values: Sequence[int]) -> int:
-        self._keep.append((kind * max(1, len(values)))(*values))
-        return ctypes.addressof(self._keep[-1])
 
     def run(self, buffers: ctypes.Array, sizes: ctypes.Array, threads: int) -> None:
         """Run on a table of pointers and one of sizes."""
@@ -149,6 +150,6 @@ class Program:
 
     def profile(self, buffers: ctypes.Array, sizes: ctypes.Array, threads: int) -> list[float]:
         """Run with a barrier around every step; the seconds of each."""
-        seconds = (ctypes.c_double * max(1, len(self.steps)))()
+        seconds = (ctypes.c_double * max(1, len(self.calls)))()
         self._run(self.address, buffers, sizes, threads, seconds)
-        return list(seconds)[:len(self.steps)]
+        return list(seconds)[:len(self.calls)]

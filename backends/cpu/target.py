@@ -141,7 +141,7 @@ class Loaded:
         self._library = load(plan.kernels, lanes=lanes)
         self._program = self._made(plan.run, plan.before, plan.after)
         self._ahead = self._made(plan.ahead)
-        self._threads = threads() if any(s.parallel for s in self._program.steps) else 1
+        self._threads = threads() if self._program.shared else 1
         self._release = plan.seconds > _LONG
 
     def _made(self, calls: Sequence[Call], before: Sequence[tuple[int, int]] = (),
@@ -164,10 +164,10 @@ class Loaded:
 
     def profile(self, buffers: Any, sizes: Any) -> list[float]:
         out = [0.0] * len(self.plan.run)
-        for step, seconds in zip(self._program.steps,
+        for call, seconds in zip(self._program.calls,
                                  self._program.profile(buffers, sizes, self._threads)):
-            if step.call >= 0:
-                out[step.call] += seconds
+            if call >= 0:
+                out[call] += seconds
         return out
 
     def source(self) -> str:

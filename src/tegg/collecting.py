@@ -56,6 +56,13 @@ def deferred() -> Iterator[None]:
             give_back()
 
 
+def sweep() -> None:
+    """Look for garbage between two phases of a block: once, of what is young, where there would be
+    a collector but for the block. What comes next takes its place, and does not lie above it."""
+    if _inside and _resume:
+        gc.collect(0)
+
+
 def _forget() -> None:
     """The child of a fork has one thread, and nobody else is in a block there."""
     global _inside, _lock

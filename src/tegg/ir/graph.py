@@ -210,10 +210,11 @@ class Graph:
         return node
 
     def unbound(self) -> Graph:
-        """The same program, whose weights are bound to nothing; for reading, not for recording."""
+        """The same program, whose weights are bound to nothing; for reading, not for recording: it
+        lacks what finds a node again."""
         out = copy(self)
         out.inputs = [replace(s, source=None) for s in self.inputs]
-        out.kept = []
+        out.kept, out._memo, out._weights = [], {}, {}
         return out
 
     def tensor(self, shape: Shape, dtype: DType | str = "f32", name: str | None = None) -> Tensor:

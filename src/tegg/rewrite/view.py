@@ -113,18 +113,20 @@ class Reader:
 
     def look(self) -> View:
         """The e-graph as it is now."""
-        rows = self.engine.rows([*self.table, *self.reads, "Store", "StoreAs"])
         ids = _Numbers()
         nodes: dict[int, list[ENode]] = {}
-        for op in self.table.values():
-            if rows[op.name]:
-                self._read(op, rows[op.name], ids, nodes)
+        enodes = 0
+        for op in self.table.values():  # rows of one at a time: there are many
+            found = self.engine.rows([op.name])[op.name]
+            enodes += len(found)
+            if found:
+                self._read(op, found, ids, nodes)
+        rows = self.engine.rows([*self.reads, "Store", "StoreAs"])
         forms = _forms(rows, ids, self.engine.text_of)
         narrow = frozenset(ids[i[0]] for i, _, subsumed in rows["Store"] if subsumed)
         stated = {name: {ids[i[0]] for i, _, _ in rows[name]} for name in self.reads}
         view = View(self.table, self.codec, nodes, {}, {}, lambda: self._names(ids), forms, narrow,
-                    self.weights, self.most, list(ids), sum(len(rows[op]) for op in self.table),
-                    stated, self._kept)
+                    self.weights, self.most, list(ids), enodes, stated, self._kept)
         self._type(view)
         return view
 

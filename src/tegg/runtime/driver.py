@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tegg.runtime.buckets import Buckets, hinted
 from tegg.cache import Cache, content_key, default
-from tegg.collecting import deferred
+from tegg.collecting import deferred, sweep
 from tegg.ir.classes import Cover, EClasses
 from tegg.rewrite.compiler import Compiler, Generic, lowering, op_costs
 from tegg.env import DEBUG
@@ -110,6 +110,7 @@ def _program(graph: Graph, signature: Signature, stack: Sequence[Compiler], targ
              options: Options) -> Compiled:
     weights = {i: s.source for i, s in enumerate(graph.inputs) if s.kind == "weight"}
     plan, explanation = _plan(graph, signature, stack, target, options)
+    sweep()  # what lasts is made next
     unbound = graph.unbound()  # what is kept for explanations holds no weights
     program = Compiled(signature, plan, weights, target, explanation,
                        lambda: _explained(unbound, stack, target, options))
@@ -189,6 +190,7 @@ def _saturated(graph: Graph, stack: Sequence[Compiler], target: Target,
 def _make(graph: Graph, signature: Signature, stack: Sequence[Compiler], target: Target,
           options: Options) -> tuple[Plan, str]:
     classes, story, seconds = _saturated(graph, stack, target, options)
+    sweep()
     costs = target.costs().with_ops(op_costs(stack, graph.table))
     plan = _measured(graph, classes, signature, stack, target, costs, options) \
         if options.search == "measure" else \
