@@ -116,7 +116,9 @@ class _Kernel:
         (term,) = group.terms
         shape = GemmShape(spread(c.batch), m, (n,), c.depth, self.accumulator,
                           a_unit=unit(term.a, c.m, c.k), b_units=(unit(term.b, group.n, c.k),))
-        return Text(hooks, shape, self._params(shape), self.symbols, {})
+        undivided = "k" if c is self.attention.first else "n"
+        return Text(hooks, shape, self._params(shape), self.symbols, {},
+                    undivided=frozenset(undivided))
 
     def _params(self, shape: GemmShape) -> GemmParams:
         """How a product goes through its operands."""

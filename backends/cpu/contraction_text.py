@@ -8,7 +8,7 @@ from tegg.backends.cexpr import REGISTER, dim
 from tegg.backends.cpu import pieces, symmetric
 from tegg.backends.cpu.c_templates import indented, within
 from tegg.backends.cpu.contraction_axis import Axis
-from tegg.backends.cpu.contraction_extents import multiple, vectors_of_panels, whole_vectors
+from tegg.backends.cpu.contraction_extents import vectors_of_panels
 from tegg.backends.cpu.contraction_hooks import RowValue
 from tegg.backends.cpu.contraction_narrow import (
     around_tiles, ask, beside, fill_tiles, header, in_tiles, once, products_of, put_of)
@@ -39,11 +39,6 @@ class Text(Words):
             step = self.fill("fill_k", rest=rest, **values)
         return self.fill("fill", step=step, row_params=self._params_of(rows),
                          m_of=self.hooks.m.of("row + i"))
-
-    def _whole_k(self) -> bool:
-        """Whether what is read along k is known to be whole vectors."""
-        return self.counted and whole_vectors(self.hooks.k, self.common()["KO"], self.params,
-                                              self.hooks.dialect.width)
 
     # ---- B
     def kinds_of_b(self, along_k: bool) -> tuple[str, ...]:
@@ -87,6 +82,8 @@ class Text(Words):
             n_places=places, n_keep=keep, n_recall=recall, also=also)
         if skinny:
             words |= self._ahead(term, axis, words)
+            whole = self._whole_runs() if name == "dots" else self._even(axis)
+            words["rest"] = "" if whole else self.fill(f"{name}_rest", **words)
         if name + grouped == "pack_k":
             words["rest"] = "" if self._whole_k() else self.fill("pack_k_rest", **words)
         if name + grouped == "pack_n":
@@ -108,12 +105,6 @@ class Text(Words):
         whole = self.fill("rows_whole", **words, ON=str(PAGE // size), col_whole=beside)
         return dict(asks=self.fill("rows_ask", **words, ON=on),
                     whole=whole if h.m.count == 1 and not p.beside else "")
-
-    def _full(self, axis: Axis) -> bool:
-        """Whether every panel is known to be full, and is a loop of known length."""
-        return (self.counted and self.params.form == "packed" and len(axis.names) == 1
-                and self.params.nr % self.hooks.dialect.width == 0
-                and multiple(axis.count, self.params.nr))
 
     def _whole_panels(self, term: Term, axis: Axis) -> str:
         """Panels that are filled to the last column, where columns are one variable."""
@@ -155,6 +146,7 @@ class Text(Words):
         if whole and suffix == "_two":
             h.result_of_two(self.common()["params"], number, group, axis)
         full = self._full(axis) and not self.params.symmetric  # else rows of tiles that are turned
+        words["left"] = "" if self._even(axis) else self.fill("finish_left", **words)
         text = self.fill("finish", whole=whole, **words,
                          rest="" if full else self.fill("finish_rest", **words))
         if not self.params.symmetric:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from tegg.backends.cexpr import REGISTER, dim
 from tegg.backends.cpu.c_templates import indented, template
 from tegg.backends.cpu.contraction_axis import Axis
-from tegg.backends.cpu.contraction_extents import depth_of_blocks, outer_loops
+from tegg.backends.cpu.contraction_extents import (
+    depth_of_blocks, multiple, outer_loops, whole_vectors)
 from tegg.backends.cpu.contraction_hooks import LINE, Hooks, RowValue
 from tegg.backends.cpu.contraction_narrow import deep, held_words, piece, shares, span
 from tegg.dim import product
@@ -24,7 +25,8 @@ _CHAINS = 8  # sums that dot products of few rows add to in turns
 @dataclass(slots=True)
 class Words:
     """``slots``: anchor number -> the temporary with its panels, if it has one. ``counted``: panels
-    are those of the contraction, of which none but a last one falls short."""
+    are those of the contraction, of which none but a last one falls short. ``undivided``: those
+    of the sides n and k that each call goes through from end to end."""
 
     hooks: Hooks
     shape: GemmShape
@@ -32,7 +34,34 @@ class Words:
     symbols: tuple[str, ...]
     slots: Mapping[int, int]
     counted: bool = False
+    undivided: frozenset[str] = frozenset()
     _common: dict[str, str] = field(default_factory=dict)
+
+    # ---- what is known before a run
+    def _whole_k(self) -> bool:
+        """Whether what is read along k is known to be whole vectors."""
+        if "k" in self.undivided:
+            return multiple(self.hooks.k.extents[-1], self.hooks.dialect.width)
+        return self.counted and whole_vectors(self.hooks.k, self.common()["KO"], self.params,
+                                              self.hooks.dialect.width)
+
+    def _whole_runs(self) -> bool:
+        """Whether what dot products read along k is known to be whole steps."""
+        return "k" in self.undivided and multiple(
+            self.hooks.k.extents[-1], int(self.common()["CHAINS"]) * self.hooks.dialect.width)
+
+    def _even(self, axis: Axis) -> bool:
+        """Whether columns that are gone through together are known to be whole vectors."""
+        width = self.hooks.dialect.width
+        return ((self.counted or "n" in self.undivided) and not self.params.symmetric
+                and self.params.nr % width == 0 and multiple(axis.extents[-1], width))
+
+    def _full(self, axis: Axis) -> bool:
+        """Whether every panel is known to be full, and is a loop of known length."""
+        panels = self.counted and self.params.form == "packed" or "n" in self.undivided
+        return (panels and len(axis.names) == 1
+                and self.params.nr % self.hooks.dialect.width == 0
+                and multiple(axis.count, self.params.nr))
 
     # ---- what all templates know
     def common(self) -> Mapping[str, str]:

@@ -19,6 +19,7 @@ from .runtime import runtime, text
 from .toolchain import Toolchain
 
 _UNIT = 12_000  # characters of kernels below which a unit of its own costs more than it saves
+_BESIDE = 4      # loops that take a compiler as long as the rest of a kernel
 _BINDING = """const struct rt_table *tegg_rt;
 void tegg_bind(const struct rt_table *t) { tegg_rt = t; }
 """
@@ -131,12 +132,18 @@ def _groups(kernels: Sequence[KernelCode]) -> list[list[KernelCode]]:
 
 
 def _dealt(kernels: Sequence[KernelCode]) -> list[list[KernelCode]]:
-    """Kernels dealt to translation units of like length, one per CPU at most; none for none."""
+    """Kernels dealt to translation units that take a compiler about as long, one per CPU at most;
+    none for none."""
     total = sum(len(k.source) for k in kernels)
     groups: list[list[KernelCode]] = [[] for _ in range(max(1, min(available(), total // _UNIT)))]
     sizes = [0] * len(groups)
-    for k in sorted(kernels, key=lambda k: (-len(k.source), k.name)):
+    for k in sorted(kernels, key=lambda k: (-_effort(k), k.name)):
         smallest = sizes.index(min(sizes))
         groups[smallest].append(k)
-        sizes[smallest] += len(k.source)
+        sizes[smallest] += _effort(k)
     return [g for g in groups if g]
+
+
+def _effort(kernel: KernelCode) -> int:
+    """How long a compiler takes for a kernel: most of it is for loops, whatever they hold."""
+    return _BESIDE + kernel.source.count("for (")

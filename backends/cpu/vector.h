@@ -94,7 +94,19 @@ INL int64_t floor_div(int64_t a, int64_t b) { int64_t q = a / b; return a % b < 
 INL int64_t floor_mod(int64_t a, int64_t b) { int64_t r = a % b; return r < 0 ? r + b : r; }
 
 // ---- lanes
-#define IOTA(V) ({ V v_; FOR_LANES v_[k] = k; v_; })
+// Numbers of lanes are spelt out: where they are a loop, gcc unrolls it anew in each place.
+#define FOUR(k) (k), (k) + 1, (k) + 2, (k) + 3
+#define EIGHT(k) FOUR(k), FOUR((k) + 4)
+#define SIXTEEN(k) EIGHT(k), EIGHT((k) + 8)
+#if TEGG_LANES == TEGG_BYTES
+#define IOTA(V) ((V){SIXTEEN(0), SIXTEEN(16)})
+#elif TEGG_LANES == 16
+#define IOTA(V) ((V){SIXTEEN(0)})
+#elif TEGG_LANES == 8
+#define IOTA(V) ((V){EIGHT(0)})
+#else
+#define IOTA(V) ((V){FOUR(0)})
+#endif
 INL vi vi_iota(void) { return IOTA(vi); }
 INL vl vl_iota(void) { return IOTA(vl); }
 
@@ -118,6 +130,9 @@ INL vb lane_range(int64_t low, int64_t high) {
 }
 
 #undef IOTA
+#undef SIXTEEN
+#undef EIGHT
+#undef FOUR
 
 INL vf vf_splat(float x) { return x - (vf){0}; }
 INL vd vd_splat(double x) { return x - (vd){0}; }
@@ -567,8 +582,10 @@ INL vs vs_f_to_h(vf x) {
 INL vf vs_g_to_f(vs g) {  // bytes to their places, and zeros: one instruction, not two
   typedef char bytes_ __attribute__((vector_size(64)));
   typedef int half_ __attribute__((vector_size(32)));
-  bytes_ from;
-  for (int k = 0; k < 64; k++) from[k] = (char)(k / 4 * 2 + k % 2);
+#define FROM(k) 2 * (k), 2 * (k) + 1, 2 * (k), 2 * (k) + 1
+  const bytes_ from = {FROM(0), FROM(1), FROM(2), FROM(3), FROM(4), FROM(5), FROM(6), FROM(7), FROM(8),
+                       FROM(9), FROM(10), FROM(11), FROM(12), FROM(13), FROM(14), FROM(15)};
+#undef FROM
   return (vf)__builtin_ia32_permvarqi512_mask((bytes_)__builtin_ia32_si512_256si((half_)g), from,
                                               (bytes_){0}, 0xccccccccccccccccull);
 }
@@ -586,11 +603,15 @@ INL vf vf_near_g(vf x) {
 }
 #if TEGG_LANES == 16 && defined(__AVX512BF16__) && defined(__AVX512DQ__) && \
     __has_builtin(__builtin_ia32_fpclassps512_mask)
-INL int vf_has_subnormal(vf x) { return __builtin_ia32_fpclassps512_mask(x, 0x20, -1); }
+INL int vf_subnormal(vf x) { return __builtin_ia32_fpclassps512_mask(x, 0x20, -1); }
 INL vs vs_f_to_g(vf x) {  // by one instruction, which takes subnormal numbers for 0
   vs g;
   __asm__("vcvtneps2bf16 %1, %0" : "=v"(g) : "v"(x));
-  if (__builtin_expect(vf_has_subnormal(x), 0)) g = vi_to_s((vi)vf_near_g(x) >> 16);
+  const int m = vf_subnormal(x);
+  if (__builtin_expect(m, 0)) {
+    const vi b = (vi)x;
+    g = (vs)__builtin_ia32_pmovdw512_mask((b + 0x7fff + (b >> 16 & 1)) >> 16, (tegg_bits16)g, m);
+  }
   return g;
 }
 INL vf vg_round(vf x) { return vs_g_to_f(vs_f_to_g(x)); }
@@ -742,7 +763,7 @@ LINE(h) LINE(g)
 INL void vg_store_pair(uint16_t *p, vf a, vf b) {
   vi g;
   __asm__("vcvtne2ps2bf16 %1, %2, %0" : "=v"(g) : "v"(a), "v"(b));
-  if (__builtin_expect(vf_has_subnormal(a) | vf_has_subnormal(b), 0)) {
+  if (__builtin_expect(vf_subnormal(a) | vf_subnormal(b), 0)) {
     vg_store(p, a);
     vg_store(p + TEGG_LANES, b);
   } else vi_store((int32_t *)p, g);

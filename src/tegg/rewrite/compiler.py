@@ -26,7 +26,7 @@ from tegg.rewrite.providers.rounding import Rounding
 from tegg.rewrite.rulefile import Rule, RuleSet
 from tegg.rewrite.ruletext import rule_texts
 from tegg.rewrite.sources import digest, known, read_source, rule_files
-from tegg.rewrite.stackcheck import check_stack
+from tegg.rewrite.stackcheck import Mentioned, check_stack, mentioned
 from tegg.rewrite.vocabulary import Word
 
 if TYPE_CHECKING:
@@ -258,8 +258,15 @@ def _stacked(ops: tuple[Op, ...], sets: tuple[RuleSet, ...],
     problems = Problems()
     words = check_stack(sets, providers, rows, order, problems)
     problems.tell()
-    texts = {r.name: " ".join(rule_texts(r, words, "{}")) for s in sets for r in s.rules}
+    texts = {n: text for s in sets for n, text in _texts(s, mentioned(s, words)).items()}
     return Stack(rows, sets, providers, words, texts, order)
+
+
+@lru_cache(maxsize=512)
+def _texts(rules: RuleSet, words: Mentioned) -> Mapping[str, str]:
+    """Name of a rule -> its egglog text, with room for the name of a rule set."""
+    known = dict(words)
+    return {r.name: " ".join(rule_texts(r, known, "{}")) for r in rules.rules}
 
 
 def _rows(compilers: Iterable[Compiler], table: OpTable) -> OpTable:

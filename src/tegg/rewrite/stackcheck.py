@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from difflib import get_close_matches
+from functools import lru_cache
 
+from tegg.errors import RuleError
 from tegg.ir.op import OpTable
 from tegg.rewrite.pipeline import FACTS, Phase
 from tegg.rewrite.problems import Problems
@@ -28,11 +30,34 @@ def check_stack(sets: Sequence[RuleSet], providers: Sequence[Provider], rows: Op
     declared, unsure = _declared(sets, providers, rows, problems)
     words = vocabulary(rows, declared)
     unsure |= {name for path in problems.unread for name in _declares(text_of(path))}
-    _check_sets([s for s in sets if not unsure & set(re.split(r"[\s()]+", s.text))], words, order,
-                problems)
+    _check_sets([s for s in sets if not unsure & _parts(s.text)], words, order, problems)
     if not problems.unread:
         _check_stated(sets, {n for p in providers for n in p.relations}, problems)
     return words
+
+
+Mentioned = tuple[tuple[str, Word], ...]
+
+
+def mentioned(rules: RuleSet, words: Mapping[str, Word]) -> Mentioned:
+    """Those of a stack's words on which what a rule set means depends: most of its other words are
+    of no concern to it, and so it means the same in other stacks."""
+    return tuple((n, words[n]) for n in sorted(_parts(rules.text) & words.keys()))
+
+
+@lru_cache(maxsize=512)
+def _parts(text: str) -> frozenset[str]:
+    return frozenset(re.split(r"[\s()]+", text))
+
+
+@lru_cache(maxsize=512)
+def _fits(rules: RuleSet, words: Mentioned) -> bool:
+    """Whether a rule set says what it may."""
+    try:
+        check(rules, dict(words))
+    except RuleError:
+        return False
+    return True
 
 
 def _declares(text: str) -> list[str]:
@@ -75,8 +100,9 @@ def _check_sets(sets: Iterable[RuleSet], words: Mapping[str, Word],
                 problems.found.append(f"{s.file}:1:1: there is no phase {phase!r}; there are "
                                       f"{', '.join(known)}"
                                       + (f"; did you mean {near[0]}?" if near else ""))
-        with problems.gather():
-            check(s, words)
+        if not _fits(s, mentioned(s, words)):
+            with problems.gather():  # with what may be meant by names that are not known
+                check(s, words)
         for r in s.rules:
             if r.name in names:
                 problems.found.append(f"{r.place}: the name {r.name!r} is taken by "
