@@ -100,4 +100,4 @@ def test_products_of_a_model_are_on_tensor_cores(architecture):
                 if "Cuda" in c.label and "CudaRows" not in c.label]
     assert len(products) >= 5 and all("mma_h(" in source or "wgmma_h_" in source
                                       for _, source in products), products
-    assert any("CudaAttention" in label for label, _ in products)
+    assert any("Attention" in label for label, _ in products)
