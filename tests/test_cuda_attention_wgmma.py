@@ -20,7 +20,7 @@ from tegg.backends.cuda.emit import CudaC
 from tegg.backends.cuda.program import prelude
 from tegg.backends.cuda.resources import resources_of
 from tegg.backends.cuda.target import Cuda
-from tegg.backends.cuda.wgmma_forms import COLUMNS, WgmmaAttention
+from tegg.backends.cuda.wgmma_forms import ATTENTION, COLUMNS, WgmmaAttention
 from tegg.backends.simt.attention import lower_attention
 from tegg.backends.simt.attention_forms import Blocks
 from tegg.dtype import DTYPES
@@ -209,29 +209,35 @@ def labels(target, shape, kind="f16") -> list[str]:
     return [c.label for c in plan.run if c.stages]
 
 
-class Unknown(Cuda):
-    """The target with no price of such products."""
+class Priced(Cuda):
+    """The target with a price for it."""
+
+    rate = 0.6
 
     def costs(self):
         costs = load_costs("cuda/sm_90")
-        return replace(costs, templates={k: v for k, v in costs.templates.items()
-                                         if k != "CudaWgmma"})
+        return replace(costs, templates={**costs.templates, ATTENTION: self.rate})
+
+
+class Dear(Priced):
+    rate = 10.0
 
 
 @pytest.mark.parametrize("kind", BLOCKS)
-def test_it_is_chosen_where_products_of_four_warps_have_a_price(kind):
+def test_it_is_chosen_by_price_and_only_where_one_is_measured(kind):
     shape = (4, 16, 2048, 64)
-    assert any("CudaWgmmaAttention" in label for label in labels(Cuda(90), shape, kind))
-    for target in (Unknown(90), Cuda(80)):
+    assert any(ATTENTION in label for label in labels(Priced(90), shape, kind))
+    for target in (Dear(90), Cuda(90), Cuda(80)):
         assert any("CudaAttention" in label for label in labels(target, shape, kind))
-    assert "CudaWgmmaAttention" not in {op.name for op in Cuda(80).complete().ops}
+    assert not Cuda(90).offers_wgmma_attention() and Cuda(90).complete().offers_wgmma_attention()
+    assert ATTENTION not in {op.name for op in Cuda(80).complete().ops}
 
 
 def test_values_of_too_many_columns_take_another_form():
     forms = WgmmaAttention("cuda-wgmma", frozenset({"f32"}), lambda: True)
     assert {b.kind for b in forms.matrices(COLUMNS)} == set(BLOCKS)
     assert forms.matrices(COLUMNS + 1) == [] and forms.plain("f32", 1) == []
-    assert any("CudaAttention" in label for label in labels(Cuda(90), (4, 16, 512, 256)))
+    assert any("CudaAttention" in label for label in labels(Priced(90), (4, 16, 512, 256)))
 
 
 def test_a_program_is_right():
@@ -239,7 +245,7 @@ def test_a_program_is_right():
     rng = np.random.default_rng(0)
     q, k, v = (rng.standard_normal((2, 40, 150, 64)).astype("float16") for _ in range(3))
     with fake_driver.installed():
-        f = tegg.compile(CAUSAL, tegg.Generic(), tegg.Compiler(name="t", target=Cuda(90)),
+        f = tegg.compile(CAUSAL, tegg.Generic(), tegg.Compiler(name="t", target=Priced(90)),
                          cache=False)
         got = f(q, k, v)
         assert "wgmma_h_held_64" in f.program(q, k, v).source()

@@ -38,6 +38,7 @@ from .mma_forms import MmaForms, mma_row, mma_tile_of
 from .program import Loaded, prelude
 from .wgmma import lower_wgmma
 from .wgmma_forms import ARCHITECTURE as WGMMA
+from .wgmma_forms import ATTENTION
 from .wgmma_forms import NAME as ROW
 from .wgmma_forms import (
     WgmmaAttention, WgmmaForms, wgmma_attention_row, wgmma_row, wgmma_tile_of)
@@ -72,7 +73,8 @@ class Cuda:
             self.rules += ("lower.wgmma",)
             self.ops += (wgmma_row(), wgmma_attention_row())
             self.providers += (WgmmaForms(self.offers_wgmma),
-                               WgmmaAttention("cuda-wgmma", frozenset({"f32"}), self.offers_wgmma))
+                               WgmmaAttention("cuda-wgmma", frozenset({"f32"}),
+                                              self.offers_wgmma_attention))
         if blas:
             self.rules += ("lower.cublas",)
             self.ops += (blas_row(),)
@@ -85,6 +87,10 @@ class Cuda:
     def offers_wgmma(self) -> bool:
         """Whether products may be made by four warps at once: where that has a measured price."""
         return self.wgmma or ROW in self.costs().templates
+
+    def offers_wgmma_attention(self) -> bool:
+        """Whether attention may be, likewise."""
+        return self.wgmma or ATTENTION in self.costs().templates
 
     def complete(self) -> Cuda:
         """With all forms, priced or not."""

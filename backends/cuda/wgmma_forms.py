@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 ARCHITECTURE = 90  # the one that has them
 NAME = "CudaWgmma"
+ATTENTION = "CudaWgmmaAttention"
 DEPTH = 64         # halves of a line of 128 bytes, as which operands lie
 GROUP = 128        # threads that multiply together
 ROWS = 64          # of a product of theirs
@@ -30,7 +31,6 @@ ALIGNED = 1024     # bytes: what tiles in shared memory begin at a multiple of
 ROOM = 227 << 10   # bytes of shared memory that a block may ask for
 COLUMNS = 128      # of values in attention at most: threads have registers for sums of so many
 _BLOCK = (128, 64)  # queries and keys of a block of attention
-_FASTER = 1.6      # attention than on other tensor cores, where both were measured
 _KINDS = ("f16", "bf16")
 # Rows, columns, depth and stages of tiles, largest first: 192, 128 and 96 KiB of shared memory.
 _TILES = ((128, 256, DEPTH, 4), (128, 128, DEPTH, 4), (64, 128, DEPTH, 4))
@@ -135,14 +135,14 @@ class WgmmaForms:
 
 def wgmma_attention_row() -> Op:
     """The row of attention by such products."""
-    return attention_row("CudaWgmma", _FASTER)
+    return attention_row("CudaWgmma")
 
 
 @dataclass(frozen=True, slots=True)
 class WgmmaAttention(AttentionForms):
     """``(cuda-wgmma-attention x y i d r k p)``: as ``cuda-attention``, by such products.
 
-    offered: whether they are, as of ``WgmmaForms``.
+    offered: whether they are, as of ``WgmmaForms``, by a price of their own.
     """
 
     offered: Callable[[], bool]

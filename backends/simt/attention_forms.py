@@ -63,15 +63,11 @@ def _executes(own: tuple, e: Extents) -> Execution:
 
 
 @cache
-def attention_row(device: str, faster: float = 1.0) -> Op:
+def attention_row(device: str) -> Op:
     """The row of a device, whose name its begins with. Its meaning is exact; products of halves
-    are within their licence's rounding. faster: than others that multiply the same kind."""
-    def executes(own: tuple, e: Extents) -> Execution:
-        done = _executes(own, e)
-        return replace(done, speed=done.speed * faster, beside=done.beside / faster)
-
+    are within their licence's rounding."""
     return template(f"{device}Attention", (("kind", "mode"), ("rows", "int"), ("keys", "int"),
-                                           ("parts", "int")), executes,
+                                           ("parts", "int")), _executes,
                     "scores stay in a block, a block of queries and keys at a time", "Attention")
 
 
