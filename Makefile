@@ -7,7 +7,8 @@ JOBS   ?= 2
 .DEFAULT_GOAL := help
 BUNDLE ?= build/gpu
 GPU_TESTS = $(patsubst %,tests/test_%.py,gpu cuda_kernels cuda_contraction cuda_mma cuda_wgmma \
-  cuda_attention cuda_attention_wgmma keeping simt_kept simt_rows simt_wide simt_scatter simt_indices simt_tiles simt_turned)
+  cuda_attention cuda_attention_wgmma keeping simt_kept simt_rows simt_wide simt_scatter simt_indices \
+  simt_tiles simt_turned)
 .PHONY: help run test test-gpu test-long bench bench-peers metal pycuda-wheel cuda-report gpu-bundle gpu lint clean
 
 help:            ## list the targets

@@ -3,6 +3,8 @@ that it must see, and when rules and cost come to it."""
 
 from __future__ import annotations
 
+import heapq
+import re
 from dataclasses import replace
 from functools import partial
 
@@ -116,6 +118,32 @@ def test_the_longest_blocks_of_a_causal_mask_begin_first():
     odd = source(70, 2048)
     assert "tile / (24 * down) * 24" in odd and "if (item >= 70) continue;" in odd
     assert "item = tile / down, place = tile % down;" in source(3, 1 << 17)
+
+
+def finished(order, places=264) -> float:
+    """When the last of some blocks ends, each of which takes the place that is free first."""
+    ends = [0] * places
+    for takes in order:
+        heapq.heappush(ends, heapq.heappop(ends) + takes)
+    return max(ends)
+
+
+def test_no_long_block_is_left_for_the_end():
+    """64 heads of 2048 queries on 132 multiprocessors: a block takes two steps for each 128 keys that
+    its last row sees, and one to begin and end."""
+    g, heads, down = Draw(), 64, 16
+    q, k, v = (halves(g, "f16", heads, 2048, 64) for _ in range(3))
+    source = lowered("k", attention(g, q, k, v, lambda s: causal(g, s))).code.source
+    some = int(re.search(r"tile / \((\d+) \* down\) \* \1 \+ tile % \1, place = tile / \1 % down",
+                         source)[1])
+    tiles = range(heads * down)
+
+    def takes(place):
+        return 2 * (down - place) + 1
+
+    ideal = sum(takes(t % down) for t in tiles) / 264
+    assert 1.29 < finished([takes(t % down) for t in tiles]) / ideal < 1.31
+    assert finished([takes(t // some % down) for t in tiles]) / ideal < 1.035
 
 
 def several_blocks() -> cases.Case:

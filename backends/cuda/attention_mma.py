@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import TypeVar
 
 from tegg.backends.cuda.mma_forms import MmaTile
 from tegg.backends.cuda.mma_operand import LETTERS, Operand
@@ -17,6 +18,7 @@ _ROWS = 128  # queries of a block: sixteen for each warp
 _WIDE = 64   # of heads whose sums two warps share
 _COLUMNS = 8  # neighbours of a row that a lane gets together
 _PLAIN = 8   # values that a score is made of at most, to have a text of its own for whole blocks
+T = TypeVar("T", bound=Operand)
 _SINCE = MappingProxyType({"f16": 75, "bf16": 80})  # the architecture that multiplies a kind
 
 
@@ -77,13 +79,17 @@ class AttentionCores(AttentionBlock):
     @property
     def operands(self) -> tuple[Operand, Operand, Operand]:
         """Queries, keys and values."""
+        return self.three(Operand)
+
+    def three(self, kind: type[T]) -> tuple[T, T, T]:
+        """The operands, of a kind."""
         a, b = self.a, self.blocks
         scores = MmaTile(b.kind, b.rows, b.keys, self.width, 1)
         values = MmaTile(b.kind, b.rows, self.across, b.keys, 1)
         (first,), (second,) = a.first.groups, a.second.groups
-        return (Operand(scores, "m", a.first.a, a.first.m, a.first.k, a.first.depth),
-                Operand(scores, "n", first.terms[0].b, a.keys, a.first.k, a.first.depth),
-                Operand(values, "n", second.terms[0].b, second.n, a.keys, a.second.depth))
+        return (kind(scores, "m", a.first.a, a.first.m, a.first.k, a.first.depth),
+                kind(scores, "n", first.terms[0].b, a.keys, a.first.k, a.first.depth),
+                kind(values, "n", second.terms[0].b, second.n, a.keys, a.second.depth))
 
     @property
     def halves(self) -> int:
@@ -101,6 +107,11 @@ class AttentionCores(AttentionBlock):
     def shared(self) -> int:
         q, k, v = self.operands
         return max(q.bytes, (k.bytes + v.bytes) * (2 if self.twofold else 1))
+
+    @property
+    def tiles_from(self) -> int:
+        """Where tiles of keys and values begin: these take the place of the queries."""
+        return 0
 
     @property
     def twofold(self) -> bool:
@@ -217,7 +228,7 @@ class AttentionCores(AttentionBlock):
     def _one_of_two(self) -> None:
         """The keys from ``key_from`` on, while the next come to the other tiles."""
         p, keys, (_, k, v) = self.at.p, self.blocks.keys, self.operands
-        here = f"turn * {k.bytes + v.bytes}"
+        here = f"{self.tiles_from} + turn * {k.bytes + v.bytes}"
         p.line("copies_wait(0);")
         p.line("__syncthreads();")  # all are done with the other tiles as well
         with p.braces(f"if (key_from + {keys} < last)"):
@@ -232,7 +243,7 @@ class AttentionCores(AttentionBlock):
     def _come(self, key: str, turn: str) -> None:
         """Copies of the keys from one on, and of their values, start."""
         _, k, v = self.operands
-        there = f"{turn} * {k.bytes + v.bytes}"
+        there = f"{self.tiles_from} + {turn} * {k.bytes + v.bytes}"
         self._as(there, key, lambda: self._start(k))
         self._as(f"{there} + {k.bytes}", "0", lambda: self._start(v), key)
 

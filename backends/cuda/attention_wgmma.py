@@ -3,12 +3,10 @@ values are read from shared memory as they lie."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from tegg.backends.cuda.attention_mma import AttentionCores
-from tegg.backends.cuda.mma_forms import MmaTile
-from tegg.backends.cuda.mma_operand import LETTERS
+from tegg.backends.cuda.mma_operand import LETTERS, Operand
 from tegg.backends.cuda.wgmma_forms import ALIGNED, COLUMNS, GROUP, ROOM, ROWS
 from tegg.backends.cuda.wgmma_operand import SharedMatrix
 from tegg.backends.simt.attention_block import AttentionBlock
@@ -35,13 +33,7 @@ class AttentionGroups(AttentionCores):
 
     @property
     def operands(self) -> tuple[SharedMatrix, SharedMatrix, SharedMatrix]:
-        a, b = self.a, self.blocks
-        scores = MmaTile(b.kind, b.rows, b.keys, self.width, 1)
-        values = MmaTile(b.kind, b.rows, self.across, b.keys, 1)
-        (first,), (second,) = a.first.groups, a.second.groups
-        return (SharedMatrix(scores, "m", a.first.a, a.first.m, a.first.k, a.first.depth),
-                SharedMatrix(scores, "n", first.terms[0].b, a.keys, a.first.k, a.first.depth),
-                SharedMatrix(values, "n", second.terms[0].b, second.n, a.keys, a.second.depth))
+        return self.three(SharedMatrix)
 
     @property
     def at_once(self) -> int:
@@ -55,8 +47,13 @@ class AttentionGroups(AttentionCores):
         return k.bytes + v.bytes
 
     @property
+    def tiles_from(self) -> int:
+        """Products read the queries where they are, as long as there are keys."""
+        return self.operands[0].bytes
+
+    @property
     def shared(self) -> int:
-        return self.operands[0].bytes + 2 * self.turn + ALIGNED
+        return self.tiles_from + 2 * self.turn + ALIGNED
 
     @property
     def asked(self) -> int:
@@ -81,17 +78,16 @@ class AttentionGroups(AttentionCores):
         AttentionCores.start(self)
         p.line(f"const int group = __shfl_sync(FULL, thread_id() / {GROUP}, 0);")
         p.line("uint16_t *const left = (uint16_t *)room;")
-        p.line(f"uint16_t *const first_keys = (uint16_t *)(room + {q.bytes}), "
-               f"*const first_values = (uint16_t *)(room + {q.bytes + k.bytes});")
         first = ROWS * 64 if q.along else q.lines * 64
         p.line(f"const uint64_t q_at = {q.described(f'left + group * {first}')}, "
-               f"k_at = {k.described('first_keys')}, v_at = {v.described('first_values')};")
+               f"k_at = {k.described(f'room + {q.bytes}')}, "
+               f"v_at = {v.described(f'room + {q.bytes + k.bytes}')};")
 
     def queries(self) -> None:
         """They are there once the first keys are."""
         with self.at.p.braces(""):
             self.at.p.line("const int64_t k_from = 0;")
-            self._bring(self.operands[0])
+            self._start(self.operands[0])
 
     def over(self, first: str, end: str) -> None:
         p = self.at.p
@@ -155,24 +151,9 @@ class AttentionGroups(AttentionCores):
             column += n
         return out
 
-    def _bring(self, o: SharedMatrix) -> None:
-        if o.source is not None:
-            o.copies(self.at, "0")
-        else:
+    def _start(self, o: Operand) -> None:
+        """Copies start, or values are computed to where they lie."""
+        if isinstance(o, SharedMatrix) and o.source is None:
             o.computed(self.at, self.a.second.batch, "0")
-
-    def _come(self, key: str, turn: str) -> None:
-        _, k, v = self.operands
-        keys, values = (f"{name} + {turn} * {self.turn // 2}"
-                        for name in ("first_keys", "first_values"))
-        self._in(keys, key, "0", lambda: self._bring(k))
-        self._in(values, "0", key, lambda: self._bring(v))
-
-    def _in(self, place: str, n_from: str, k_from: str, write: Callable[[], None]) -> None:
-        """Something about an operand that lies in a place."""
-        p = self.at.p
-        with p.braces(""):
-            p.line(f"uint16_t *const right = {place};")
-            p.line(f"const int64_t n_from = {n_from}, k_from = {k_from};")
-            p.line("(void)n_from, (void)k_from;")
-            write()
+        else:
+            o.copies(self.at, "0")
