@@ -26,7 +26,7 @@ from tegg.backends.cuda.wgmma_forms import ATTENTION, COLUMNS, WgmmaAttention
 from tegg.backends.simt.attention import lower_attention
 from tegg.backends.simt.attention_forms import Blocks
 from tegg.dtype import DTYPES
-from tegg.errors import BackendError, LoweringError
+from tegg.errors import BackendError, ExtractionError, LoweringError
 from tegg.extract.cost import load_costs
 from tegg.runtime.driver import Options, plan_graph
 from tegg.testing.draw import Draw
@@ -259,6 +259,21 @@ def test_it_is_chosen_by_price_and_only_where_one_is_measured(kind):
         assert any("CudaAttention" in label for label in labels(target, shape, kind))
     assert not Cuda(90).offers_wgmma_attention() and Cuda(90).complete().offers_wgmma_attention()
     assert ATTENTION not in {op.name for op in Cuda(80).complete().ops}
+
+
+class Without(Priced):
+    """The target without any product but attention's own."""
+
+    def unsupported(self, op, dtype):
+        if op.name in ("CudaAttention", "CudaMma", "CudaTiled", "CudaWgmma"):
+            return "it is left out"
+        return super().unsupported(op, dtype)
+
+
+def test_what_stands_in_no_kernel_is_told():
+    """Attention whose scores no product makes."""
+    with pytest.raises(ExtractionError, match="no kernel can be made of CudaWgmmaAttention"):
+        labels(Without(90), (2, 4, 90, 72), "bf16")
 
 
 def test_values_of_too_many_columns_take_another_form():

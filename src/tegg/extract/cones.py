@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from tegg.errors import ExtractionError
 from tegg.ir.classes import ENode
 from tegg.extract.candidate import Body, Pricer
 from tegg.extract.legal import Legality
@@ -86,6 +87,11 @@ class Cones:
         if c not in self._least:  # what it takes in cannot be one kernel with it: borders again
             self._release(c)
             found = self._combined(c)
+        if c not in self._least:
+            ops = ", ".join(sorted({n.op.name for n in self.roles.nodes[c]}))
+            raise ExtractionError(f"no kernel can be made of {ops}: what it takes in has no form that "
+                                  "stands in one kernel with it; let the target lower more forms of "
+                                  "it, or leave out the rules that state this one")
         self._keep(c, found)
 
     def _release(self, c: int) -> None:
