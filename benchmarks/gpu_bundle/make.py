@@ -219,7 +219,8 @@ def _plans(case: Case, architecture: int, most: int) -> Iterator[Written]:
         yield made
         if not made.used:
             return
-        without |= made.used
+        attends = frozenset(t for t in made.used if t.endswith("Attention"))
+        without |= attends or made.used  # attention first: it needs a product to make its scores
 
 
 def copied_runtime(folder: Path) -> None:

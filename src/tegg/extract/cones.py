@@ -89,9 +89,10 @@ class Cones:
             found = self._combined(c)
         if c not in self._least:
             ops = ", ".join(sorted({n.op.name for n in self.roles.nodes[c]}))
-            raise ExtractionError(f"no kernel can be made of {ops}: what it takes in has no form that "
-                                  "stands in one kernel with it; let the target lower more forms of "
-                                  "it, or leave out the rules that state this one")
+            raise ExtractionError(
+                f"no kernel can be made of {ops}: what it takes in has no form that stands in one "
+                "kernel with it; let the target lower more forms of it, or leave out the rules that "
+                "state this one")
         self._keep(c, found)
 
     def _release(self, c: int) -> None:
