@@ -91,8 +91,8 @@ class Cones:
             ops = ", ".join(sorted({n.op.name for n in self.roles.nodes[c]}))
             raise ExtractionError(
                 f"no kernel can be made of {ops}: what it takes in has no form that stands in one "
-                "kernel with it; let the target lower more forms of it, or leave out the rules that "
-                "state this one")
+                "kernel with it; let the target lower more forms of it, or leave out the rules "
+                "that state this one")
         self._keep(c, found)
 
     def _release(self, c: int) -> None:
