@@ -178,7 +178,8 @@ def test_halves_are_on_tensor_cores(architecture):
     def f(q, k, v):
         return tegg.scaled_dot_product_attention(q, k, v, is_causal=True)
 
-    for kind, since, word in (("f16", 75, "mma_h(s[j]"), ("bf16", 80, "mma_g(s[j]")):
+    words = ("wgmma_h_64<", "wgmma_g_64<") if architecture == 90 else ("mma_h(s[j]", "mma_g(s[j]")
+    for kind, since, word in zip(("f16", "bf16"), (75, 80), words):
         traced = trace(f, (ArraySpec((1, 4, 512, 64), DTYPES[kind]),) * 3)
         stack = (tegg.Generic(), tegg.Compiler(name="t", target=Cuda(architecture)))
         plan = plan_graph(traced.graph, Options(stack, cache=False))
@@ -186,7 +187,7 @@ def test_halves_are_on_tensor_cores(architecture):
         assert any(word in s for s in sources) == (architecture >= since)
 
 
-@pytest.mark.parametrize("compilers, words", [((), "queries["), ((tegg.Bf16(),), "mma_g(s[j]")])
+@pytest.mark.parametrize("compilers, words", [((), "queries["), ((tegg.Bf16(),), "wgmma_g_64<")])
 def test_rules_and_cost_reach_it(compilers, words):
     """Grouped heads and a causal mask, from the front end, planned for a GPU."""
     rng = np.random.default_rng(0)
@@ -228,6 +229,30 @@ def test_parts_of_the_keys(blocks):
     assert (assembled([c.code], 80) or (set(), 0))[1] == 0
 
 
+@pytest.mark.parametrize("blocks", (PLAIN, CORES), ids=str)
+def test_bounds_beyond_32_bits(blocks):
+    """Where positions fit 32 bits, what a mask compares them with need not."""
+    g, kind = Draw(), "f32" if blocks is PLAIN else "f16"
+    ends = [g.x(1, dtype="i64") for _ in range(2)]
+    q, k, v = (halves(g, kind, 2, n, 16) for n in (20, 70, 70))
+
+    def mask(scores):
+        key = positions(g, scores)[1]
+        low, high = (g.expand(g.reshape(x, (1, 1, 1)), scores.shape) for x in ends)
+        nothing = g.full(-np.inf, scores.dtype, scores.shape)
+        seen = g.select(g.less(key, high), scores, nothing)
+        return g.select(g.less(key, low), nothing, seen)
+
+    c = lowered("k", attention(g, q, k, v, mask), blocks)
+    assert "int from[" in c.code.source and "to[i]) to[i] =" in c.code.source
+    assert "from[i]) from[i] =" in c.code.source
+    unit, far = cases.module([c.code]), 1 << 40
+    for order, found in enumerate(((-far, far), (7, far + 9), (-far - 3, 40), (far, far), (0, -far))):
+        c.inputs = random_inputs(g, {})
+        c.inputs[0], c.inputs[1] = (np.array([n]) for n in found)
+        agree(unit, c, order % 3, 30 if blocks is PLAIN else 3000)
+
+
 def test_parts_of_the_keys_win_where_queries_are_few():
     """One query of eight heads leaves most of a GPU idle, unless keys are shared out."""
     q, k, v = (np.zeros((1, 8, n, 64), np.float32) for n in (1, 8192, 8192))
@@ -260,7 +285,7 @@ def test_halves_take_tensor_cores_and_store_no_scores(kind):
         program = on_gpu.program(q, k, v)
         (kernel,) = (k for k in program.plan.kernels if not k.moves)
         letter = {"f16": "h", "bf16": "g"}[kind]
-        assert f"mma_{letter}(s[j], q[" in kernel.source and f"mma_{letter}(sums[j]" in kernel.source
+        assert f"wgmma_{letter}_64<" in kernel.source and f"wgmma_{letter}_held_" in kernel.source
         got = on_gpu(q, k, v)
     assert got.dtype == q.dtype
     wide = [np.asarray(a, np.float64) for a in (q, k, v)]
@@ -289,7 +314,8 @@ def test_what_is_read_in_float32_is_not_rounded_on_its_way():
     with fake_driver.installed():
         for f, arrays in ((wide, (half, half, half)), (mixed, (half, whole, half))):
             program = tegg.compile(f, tegg.Generic(), device="cuda", cache=False).program(*arrays)
-            assert "mma_h(sums[j]" not in program.source()[program.source().index("KERNEL(256"):]
+            source = program.source()[program.source().index("KERNEL(256"):]
+            assert "mma_h(sums[j]" not in source and "wgmma_h_held_" not in source
 
 
 @pytest.mark.parametrize("heads, keys, rows, size, kind", [
@@ -302,4 +328,6 @@ def test_grouped_heads_of_halves_are_cast_by_no_kernel(heads, keys, rows, size, 
     stack = (tegg.Generic(), tegg.Compiler(name="t", target=Cuda(90)))
     plan = plan_graph(graph, Options(stack, cache=False))
     (label,) = [c.label for c in plan.run if c.stages]
-    assert label in ("CudaAttention+CudaMma", "CudaAttention+CudaWgmma")
+    product, attends = sorted(label.split("+"), key=lambda text: "Attention" in text)
+    assert product in ("CudaMma", "CudaWgmma")
+    assert attends in ("CudaAttention", "CudaWgmmaAttention")

@@ -28,6 +28,7 @@ from tegg.backends.simt.attention_forms import Blocks
 from tegg.dtype import DTYPES
 from tegg.errors import BackendError, ExtractionError, LoweringError
 from tegg.extract.cost import load_costs
+from tegg.planning.plan import Plan
 from tegg.runtime.driver import Options, plan_graph
 from tegg.testing.draw import Draw
 from tegg.testing.kernels import random_inputs
@@ -35,6 +36,7 @@ from tegg.trace import ArraySpec, trace
 from test_cuda_attention import agree, halves, unit_of
 
 BLOCKS = {kind: Blocks(kind, 128, 64) for kind in ("f16", "bf16")}
+WIDE = {kind: replace(blocks, keys=128) for kind, blocks in BLOCKS.items()}
 SLACK = {"f16": 4000, "bf16": 30000}
 CAUSAL = partial(tegg.scaled_dot_product_attention, is_causal=True)
 
@@ -47,7 +49,7 @@ def lowered(name, d, blocks=BLOCKS["f16"]) -> cases.Case:
 def test_drawn_fragments():
     with machine_code.spills_allowed():
         check_drawn(lowered, unit_of, partial(agree, slack=SLACK["bf16"]), 2,
-                    [BLOCKS[kind] for kind in sorted(BLOCKS)])
+                    [of[kind] for of in (BLOCKS, WIDE) for kind in sorted(of)])
 
 
 @pytest.mark.parametrize("kind", BLOCKS)
@@ -64,7 +66,7 @@ def test_heads_of_any_size(kind):
         d = attention(g, q, k, v, lambda s, g=g: causal(g, g.mul(s, 0.2)))
         if dtype != "f32":
             d.outputs[0] = g.op("Cast", d.outputs[0], DTYPES[dtype])
-        made.append(lowered(f"k{number}", d, BLOCKS[kind]))
+        made.append(lowered(f"k{number}", d, (WIDE if columns > 64 and size <= 128 else BLOCKS)[kind]))
         made[-1].inputs = random_inputs(g, {})
     unit = cases.module([c.code for c in made])
     for number, c in enumerate(made):
@@ -207,15 +209,15 @@ def test_what_has_no_room_is_refused():
         lowered("k", attention(g, q, k, v))
 
 
-@pytest.mark.parametrize("size", (32, 64, 128))
-def test_machine_code(size):
+@pytest.mark.parametrize("size, blocks", [(32, BLOCKS), (64, BLOCKS), (128, BLOCKS), (128, WIDE)])
+def test_machine_code(size, blocks):
     """None spilled, none made to wait for one another; of small heads two blocks at a time."""
     compiler = nvrtc.find()
     if compiler is None:
         pytest.skip("NVRTC is not installed")
     g = Draw()
     q, k, v = (halves(g, "bf16", 8, 512, size) for _ in range(3))
-    c = lowered("k", attention(g, q, k, v, lambda s: causal(g, g.mul(s, 0.1))), BLOCKS["bf16"])
+    c = lowered("k", attention(g, q, k, v, lambda s: causal(g, g.mul(s, 0.1))), blocks["bf16"])
     code, log = compiler.compile(prelude() + c.code.source, 90)
     (used,) = resources_of(log)
     assert "sm_90a" in log and "serialized" not in log
@@ -226,42 +228,49 @@ def test_machine_code(size):
     except BackendError:
         return
     (found,) = instructions_of(code)
-    assert found.tensor == size // 16 + 4 and set(found.copies) == {128} and not found.spills
+    assert found.tensor == size // 16 + blocks["bf16"].keys // 16 and set(found.copies) == {128} and not found.spills
 
 
 # ---- when it is chosen
-def labels(target, shape, kind="f16") -> list[str]:
+def planned(target, shape, kind="f16") -> Plan:
     graph = trace(CAUSAL, (ArraySpec(shape, tegg.dtype(kind)),) * 3).graph
     stack = (tegg.Generic(), tegg.Compiler(name="t", target=target))
-    plan = plan_graph(graph, Options(stack, cache=False))
-    return [c.label for c in plan.run if c.stages]
+    return plan_graph(graph, Options(stack, cache=False))
 
 
-class Priced(Cuda):
-    """The target with a price for it."""
+def labels(target, shape, kind="f16") -> list[str]:
+    return [c.label for c in planned(target, shape, kind).run if c.stages]
 
-    rate = 0.6
+
+class Dear(Cuda):
+    """The target with a high price for it."""
 
     def costs(self):
         costs = load_costs("cuda/sm_90")
-        return replace(costs, templates={**costs.templates, ATTENTION: self.rate})
+        return replace(costs, templates={**costs.templates, ATTENTION: 10.0})
 
 
-class Dear(Priced):
-    rate = 10.0
+class Unpriced(Cuda):
+    """The target with none."""
+
+    def costs(self):
+        costs = load_costs("cuda/sm_90")
+        return replace(costs, templates={k: v for k, v in costs.templates.items() if k != ATTENTION})
 
 
-@pytest.mark.parametrize("kind", BLOCKS)
-def test_it_is_chosen_by_price_and_only_where_one_is_measured(kind):
-    shape = (4, 16, 2048, 64)
-    assert any(ATTENTION in label for label in labels(Priced(90), shape, kind))
-    for target in (Dear(90), Cuda(90), Cuda(80)):
-        assert any("CudaAttention" in label for label in labels(target, shape, kind))
-    assert not Cuda(90).offers_wgmma_attention() and Cuda(90).complete().offers_wgmma_attention()
+@pytest.mark.parametrize("kind, size, keys", [("f16", 64, 64), ("bf16", 128, 128)])
+def test_it_is_chosen_by_price_and_only_where_one_is_measured(kind, size, keys):
+    shape = (4, 16, 2048, size)
+    notes = [n for k in planned(Cuda(90), shape, kind).kernels for n in k.notes]
+    assert str(Blocks(kind, 128, keys)) in notes
+    for target in (Dear(90), Unpriced(90), Cuda(80)):
+        assert any("CudaAttention" in text for text in labels(target, shape, kind))
+    assert Unpriced(90).complete().offers_wgmma_attention() and Cuda(90).offers_wgmma_attention()
+    assert not Unpriced(90).offers_wgmma_attention()
     assert ATTENTION not in {op.name for op in Cuda(80).complete().ops}
 
 
-class Without(Priced):
+class Without(Cuda):
     """The target without any product but attention's own."""
 
     def unsupported(self, op, dtype):
@@ -279,8 +288,10 @@ def test_what_stands_in_no_kernel_is_told():
 def test_values_of_too_many_columns_take_another_form():
     forms = WgmmaAttention("cuda-wgmma", frozenset({"f32"}), lambda: True)
     assert {b.kind for b in forms.matrices(COLUMNS)} == set(BLOCKS)
+    assert {b.keys for b in forms.matrices(COLUMNS)} == {64, 128}
+    assert {b.keys for b in forms.matrices(64)} == {64}
     assert forms.matrices(COLUMNS + 1) == [] and forms.plain("f32", 1) == []
-    assert any("CudaAttention" in label for label in labels(Priced(90), (4, 16, 512, 256)))
+    assert any("CudaAttention" in label for label in labels(Cuda(90), (4, 16, 512, 256)))
 
 
 def test_a_program_is_right():
@@ -288,7 +299,7 @@ def test_a_program_is_right():
     rng = np.random.default_rng(0)
     q, k, v = (rng.standard_normal((2, 40, 150, 64)).astype("float16") for _ in range(3))
     with fake_driver.installed():
-        f = tegg.compile(CAUSAL, tegg.Generic(), tegg.Compiler(name="t", target=Priced(90)),
+        f = tegg.compile(CAUSAL, tegg.Generic(), tegg.Compiler(name="t", target=Cuda(90)),
                          cache=False)
         got = f(q, k, v)
         assert "wgmma_h_held_64" in f.program(q, k, v).source()

@@ -140,12 +140,12 @@ class AttentionCores(AttentionBlock):
                          f"{self.columns_from} + 8 * j + lane_id() % 4 * 2 + e % 2")
             return
         p.line("const int side = lane_id() / 2 % 2;")
-        p.line(f"const int64_t at_m = m_from + {self.row('side')};")
+        p.line(f"const {self.index} at_m = m_from + {self.row('side')};")
         p.line("UNROLL")
         with p.braces(f"for (int j = 0; j < {count}; j += 2)"):
             p.line(f"float all[{_COLUMNS}];")
             p.line("eight_columns(all, sums[j], sums[j + 1]);")
-            p.line(f"const int64_t first = {self.columns_from} + 8 * j + lane_id() % 2 * 8;")
+            p.line(f"const {self.index} first = {self.columns_from} + 8 * j + lane_id() % 2 * 8;")
             if self.partial is not None:
                 self.partial.store_some(p, self.a, "all", _COLUMNS)
             else:
@@ -159,7 +159,7 @@ class AttentionCores(AttentionBlock):
         p = self.at.p
         with p.braces(""):
             p.line("uint16_t *const left = (uint16_t *)room, *const left_now = left;")
-            p.line("const int64_t k_from = 0;")
+            p.line(f"const {self.index} k_from = 0;")
             self._start(q)
             self._arrive(q)
             p.line("UNROLL")
@@ -191,7 +191,7 @@ class AttentionCores(AttentionBlock):
         weighed."""
         p, k = self.at.p, self.operands[1]
         with p.braces(""):
-            p.line(f"const int64_t last = {end};")
+            p.line(f"const {self.index} last = {end};")
             if self.twofold:
                 p.line("int turn = 0;")
             with p.braces(f"if ({first} < last)"):
@@ -255,7 +255,7 @@ class AttentionCores(AttentionBlock):
         with p.braces(""):
             p.line(f"uint16_t *const right = (uint16_t *)(room + {offset}), "
                    "*const right_now = right;")
-            p.line(f"const int64_t n_from = {n_from}, k_from = {k_from};")
+            p.line(f"const {self.index} n_from = {n_from}, k_from = {k_from};")
             p.line("(void)right, (void)right_now, (void)n_from, (void)k_from;")
             write()
 
@@ -300,7 +300,7 @@ class AttentionCores(AttentionBlock):
     def whole(self) -> None:
         """Which keys both rows of a thread see."""
         if self.plain:
-            self.at.p.line("const int64_t both_from = from[0] > from[1] ? from[0] : from[1], "
+            self.at.p.line(f"const {self.index} both_from = from[0] > from[1] ? from[0] : from[1], "
                            "both_to = to[0] < to[1] ? to[0] : to[1];")
 
     def _weigh(self) -> None:
@@ -330,7 +330,7 @@ class AttentionCores(AttentionBlock):
         self.at.p.line("UNROLL")
         self.at.p.line("for (int i = 0; i < 2; i++)")
         with self._each():
-            self.at.p.line(f"const int64_t at_m = m_from + {self.row('i')}, "
+            self.at.p.line(f"const {self.index} at_m = m_from + {self.row('i')}, "
                            "at_key = key_from + 8 * j + lane_id() % 4 * 2 + e % 2;")
             self.at.p.line("(void)at_m, (void)at_key;")
             self.score("s[j][e]", seen)

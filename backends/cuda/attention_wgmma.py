@@ -86,13 +86,13 @@ class AttentionGroups(AttentionCores):
     def queries(self) -> None:
         """They are there once the first keys are."""
         with self.at.p.braces(""):
-            self.at.p.line("const int64_t k_from = 0;")
+            self.at.p.line(f"const {self.index} k_from = 0;")
             self._start(self.operands[0])
 
     def over(self, first: str, end: str) -> None:
         p = self.at.p
         with p.braces(""):
-            p.line(f"const int64_t last = {end};")
+            p.line(f"const {self.index} last = {end};")
             p.line("int turn = 0;")
             with p.braces(f"if ({first} < last)"):
                 self._come(first, "0")

@@ -486,18 +486,22 @@ INL uint8_t across(uint8_t x, int d) { return (uint8_t)across((int32_t)x, d); }
 INL int8_t across(int8_t x, int d) { return (int8_t)across((int32_t)x, d); }
 INL int64_t across(int64_t x, int d) { return __shfl_xor_sync(FULL, (long long)x, d); }
 
-// ---- a softmax that goes on: weights e^(x - base) below the highest x so far, or 0 where that is -inf
+// ---- a softmax that goes on: weights e^(x - base) below the highest x so far, or 0 where that is -inf.
+// shrink: what weights below the highest before are multiplied by.
 #define RISING(S, T, LOWEST) \
   INL T S##base(T top) { return top == LOWEST ? 0 : top; } \
-  INL T S##weight(T x, T base) { return S##exp(x - base); }
+  INL T S##weight(T x, T base) { return S##exp(x - base); } \
+  INL T S##shrink(T high, T base) { return S##weight(high, base); }
 RISING(s_, float, -__builtin_inff())
 RISING(sd_, double, -__builtin_inf())
 #undef RISING
-// The same where weights are rounded to halves next: 2^x to two units in the last place.
+// The same where weights are rounded to halves next: 2^x to two units in the last place. A base is in
+// powers of two, rounded as that of the highest before is when sums shrink.
 #ifdef __CUDACC__
 INL float sq_exp2(float x) { float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
 #else
 INL float sq_exp2(float x) { return exp2f(x); }
 #endif
-INL float sq_base(float top) { return s_base(top); }
-INL float sq_weight(float x, float base) { return sq_exp2((x - base) * 1.44269504f); }
+INL float sq_base(float top) { return s_base(top) * 1.44269504f; }
+INL float sq_weight(float x, float base) { return sq_exp2(fmaf(x, 1.44269504f, -base)); }
+INL float sq_shrink(float high, float base) { return sq_exp2(high * 1.44269504f - base); }

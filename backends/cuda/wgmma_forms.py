@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from tegg.backends.cuda.mma_forms import MmaTile
-from tegg.backends.simt.attention_forms import AttentionForms, Blocks, attention_row
+from tegg.backends.simt.attention_forms import AttentionForms, Blocks, attention_row, executes
 from tegg.backends.simt.templates import BUSY, shares
 from tegg.contraction import Spec
 from tegg.dim import Shape, hint, product
@@ -30,7 +30,8 @@ ROWS = 64          # of a product of theirs
 ALIGNED = 1024     # bytes: what tiles in shared memory begin at a multiple of
 ROOM = 227 << 10   # bytes of shared memory that a block may ask for
 COLUMNS = 128      # of values in attention at most: threads have registers for sums of so many
-_BLOCK = (128, 64)  # queries and keys of a block of attention
+_QUERIES = 128     # of a block of attention
+_KEYS = (64, 128)  # of one, the second where values have more than 64 columns: it runs alone then
 _KINDS = ("f16", "bf16")
 # Rows, columns, depth and stages of tiles, largest first: 192, 128 and 96 KiB of shared memory.
 _TILES = ((128, 256, DEPTH, 4), (128, 128, DEPTH, 4), (64, 128, DEPTH, 4))
@@ -133,9 +134,15 @@ class WgmmaForms:
                 yield ("cuda-wgmma", *n.args, n.attrs[0], *found)
 
 
+def _attends(own: tuple, e: Extents) -> Execution:
+    """As of other blocks of attention, a barrier for each block of keys."""
+    found, keys = executes(own, e), Blocks(*own).keys
+    return replace(found, speed=found.speed * keys / (keys + _MEET))
+
+
 def wgmma_attention_row() -> Op:
     """The row of attention by such products."""
-    return attention_row("CudaWgmma")
+    return attention_row("CudaWgmma", _attends)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +158,10 @@ class WgmmaAttention(AttentionForms):
         return []
 
     def matrices(self, columns: int) -> list[Blocks]:
-        fits = columns <= COLUMNS and self.offered()
-        return [Blocks(kind, *_BLOCK) for kind in _KINDS] if fits else []
+        if columns > COLUMNS or not self.offered():
+            return []
+        return [Blocks(kind, _QUERIES, keys) for kind in _KINDS
+                for keys in (_KEYS if columns > DEPTH else _KEYS[:1])]
 
 
 @dataclass(frozen=True, slots=True)

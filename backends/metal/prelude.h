@@ -176,10 +176,12 @@ INL void sf_logsum(thread float *m, thread float *s, float x) {
 INL float sf_logged(float m, float s) { return m + precise::log(s); }
 
 // A softmax that goes on: weights e^(x - base) below the highest x so far, or 0 where that is -inf.
+// shrink: what weights below the highest before are multiplied by.
 INL float s_base(float top) { return pick(as_type<uint>(top) == 0xff800000u, 0.0f, top); }
 INL float s_weight(float x, float base) {
   return pick(as_type<uint>(x) == 0xff800000u, 0.0f, precise::exp(x - base));
 }
+INL float s_shrink(float high, float base) { return s_weight(high, base); }
 
 // ---- conversions
 #define CONVERT(A, T) \

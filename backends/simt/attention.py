@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tegg.backends.simt.attention_block import AttentionBlock
 from tegg.backends.simt.attention_forms import MOST, Blocks
 from tegg.backends.simt.attention_tiles import AttentionTiles
 from tegg.backends.simt.attention_total import Partial
 from tegg.backends.simt.evaluate import Evaluator, padded
+from tegg.backends.simt.indices import narrow_products
 from tegg.backends.simt.language import SimtC
 from tegg.backends.simt.printer import SimtPrinter
 from tegg.backends.simt.products import below, loads, nothing, stage
@@ -71,7 +72,7 @@ class _Kernel:
     def code(self) -> KernelCode:
         a, parts = self.attention, self.blocks.parts
         partial = Partial(self.free, parts) if parts > 1 else None
-        p = SimtPrinter(self.language.dialect, a.first.propagation.algebra)
+        p = self._printer()
         block = self.how(a, self.blocks, self._at(p), partial)
         if (why := block.refused()) is not None:
             raise LoweringError(why)
@@ -86,16 +87,29 @@ class _Kernel:
         made = [stage(self.language, self.name, self.symbols, p.lines,
                       {**reads, **(ends if partial is None else {})},
                       writes if partial is None else partial.dtypes(a), (tiles,), p.rooms,
-                      block.at_once, block.asked)]
+                      block.at_once, block.asked, p.index)]
         if partial is not None:
-            p = SimtPrinter(self.language.dialect, a.first.propagation.algebra)
+            p = self._printer()
             partial.total(self._at(p), a)
             made.append(stage(self.language, f"{self.name}_total", self.symbols, p.lines,
                               {**ends, **partial.dtypes(a)}, writes,
-                              ((partial.points(a), THREADS),)))
+                              ((partial.points(a), THREADS),), index=p.index))
         own = () if partial is None else partial.temporaries(a)
         return KernelCode(self.name, "\n".join(s for s, _ in made), tuple(s for _, s in made), own,
                           self.symbols, attention_work(a, own), (f"{self.blocks}",))
+
+    def _printer(self) -> SimtPrinter:
+        """With the type of what the kernels count and address."""
+        a, b = self.attention, self.blocks
+        (first,), (group,) = a.first.groups, a.second.groups
+        values = [a.first.a, first.terms[0].b, group.terms[0].b, a.scores,
+                  *(b.value for b in a.bounds), *(v for w in group.writes for v in w.needs())]
+        m, n, keys = spread(a.second.m), spread(group.n), spread(a.keys)
+        items = 2 * (spread(a.second.batch) + 1)  # those of a group that is not whole as well
+        fits = narrow_products(below(values), group.writes,
+                               [b.parts * items * (m + b.rows) * (n + b.rows), keys + b.keys])
+        dialect = replace(self.language.dialect, index="int" if fits else "int64_t")
+        return SimtPrinter(dialect, a.first.propagation.algebra)
 
     def _at(self, p: SimtPrinter) -> Evaluator:
         return Evaluator(self.attention.first.propagation, self.language, p)

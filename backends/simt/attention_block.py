@@ -92,6 +92,11 @@ class AttentionBlock(ABC):
         """What the sums become."""
 
     @property
+    def index(self) -> str:
+        """The type of what counts and addresses."""
+        return self.at.p.index
+
+    @property
     def letter(self) -> str:
         """Of the register that sums are kept in."""
         return REGISTER[self.a.scores.dtype.name]
@@ -136,42 +141,43 @@ class AttentionBlock(ABC):
     def _part(self) -> None:
         """The keys of this part: as many blocks of those that are seen as of every other."""
         p, keys, parts = self.at.p, self.blocks.keys, self.blocks.parts
-        p.line(f"const int64_t begin = low / {keys} * {keys}, "
+        p.line(f"const {self.index} begin = low / {keys} * {keys}, "
                f"steps = low < end ? (end - begin + {keys - 1}) / {keys} : 0;")
-        p.line(f"const int64_t first_key = begin + steps * part / {parts} * {keys}, "
+        p.line(f"const {self.index} first_key = begin + steps * part / {parts} * {keys}, "
                f"until = begin + steps * (part + 1) / {parts} * {keys}, "
                "last_key = until < end ? until : end;")
 
     def over(self, first: str, end: str) -> None:
         """All blocks of keys between two."""
         p, keys = self.at.p, self.blocks.keys
-        with p.braces(f"for (int64_t key_from = {first}; key_from < {end}; key_from += {keys})"):
+        with p.braces(f"for ({self.index} key_from = {first}; key_from < {end}; "
+                      f"key_from += {keys})"):
             self.block()
 
     @contextmanager
     def tiles(self):
         """All blocks of queries, as many at a time as there are blocks of threads."""
-        a, p, rows = self.a, self.at.p, self.blocks.rows
+        a, p, rows, index = self.a, self.at.p, self.blocks.rows, self.index
         m, batch = dim(spread(a.second.m)), dim(spread(a.second.batch))
         some = self.together
         whole = exact_div(spread(a.second.batch), some) is not None
         items = batch if whole else f"(({batch} + {some - 1}) / {some} * {some})"
-        p.line(f"const int64_t down = ({m} + {rows - 1}) / {rows};")
-        with p.braces(f"for (int64_t tile = block_id(); tile < {self.blocks.parts} * {items} * "
+        p.line(f"const {index} down = ({m} + {rows - 1}) / {rows};")
+        with p.braces(f"for ({index} tile = block_id(); tile < {self.blocks.parts} * {items} * "
                       "down; tile += block_count())"):
             if self.partial is not None:
-                p.line(f"const int64_t item = tile / down % {batch}, part = tile / down / {batch}, "
+                p.line(f"const {index} item = tile / down % {batch}, part = tile / down / {batch}, "
                        "place = tile % down;")
             elif some > 1:
-                p.line(f"const int64_t item = tile / ({some} * down) * {some} + tile % {some}, "
+                p.line(f"const {index} item = tile / ({some} * down) * {some} + tile % {some}, "
                        f"place = tile / {some} % down;")
                 if not whole:
                     p.line(f"if (item >= {batch}) continue;")
             else:
-                p.line("const int64_t item = tile / down, place = tile % down;")
+                p.line(f"const {index} item = tile / down, place = tile % down;")
             self.at.unpack("item", a.second.batch)
             # of a causal mask the last rows see most: those blocks take longest, and begin first
-            p.line(f"const int64_t m_from = (down - 1 - place) * {rows};")
+            p.line(f"const {index} m_from = (down - 1 - place) * {rows};")
             yield
 
     @property
@@ -193,10 +199,10 @@ class AttentionBlock(ABC):
         a, p, n = self.a, self.at.p, self.halves
         count = dim(a.second.depth)
         p.line(f"{self.type} high[{n}], total[{n}] = {{}};")
-        p.line(f"int64_t from[{n}], to[{n}], low = {count}, end = 0;")
+        p.line(f"{self.index} from[{n}], to[{n}], low = {count}, end = 0;")
         p.line("UNROLL")
         with p.braces(f"for (int i = 0; i < {n}; i++)"):
-            p.line(f"const int64_t at_m = m_from + {self.row('i')};")
+            p.line(f"const {self.index} at_m = m_from + {self.row('i')};")
             p.line(f"high[i] = {self.lowest};")
             p.line(f"from[i] = {count}, to[i] = 0;")
             with p.braces(f"if (at_m < {dim(spread(a.second.m))})"):
@@ -205,14 +211,16 @@ class AttentionBlock(ABC):
                 if a.bounds:
                     self.at.ensure([b.value for b in a.bounds], (*a.second.batch, *a.second.m))
                 for b in a.bounds:
-                    end, text = ("to", "<") if b.upper else ("from", ">")
-                    p.line(f"if ({p.ref(b.value)} {text} {end}[i]) {end}[i] = {p.ref(b.value)};")
+                    end, text, far = ("to", "<", "0") if b.upper else ("from", ">", count)
+                    v = p.ref(b.value)  # of any size
+                    p.line(f"if ({v} {text} {end}[i]) {end}[i] = {v} {text} {far} ? {far} : {v};")
             p.line("if (from[i] < to[i] && from[i] < low) low = from[i];")
             p.line("if (from[i] < to[i] && to[i] > end) end = to[i];")
-        if "l" not in p.rooms:
-            p.rooms.append("l")
-        p.line("low = -block_max_l(-low);")
-        p.line("end = block_max_l(end);")
+        letter = "i" if self.index == "int" else "l"
+        if letter not in p.rooms:
+            p.rooms.append(letter)
+        p.line(f"low = -block_max_{letter}(-low);")
+        p.line(f"end = block_max_{letter}(end);")
 
     def score(self, name: str, seen: bool = False) -> None:
         """What the sum of row ``i`` and a key becomes: -inf where the row does not see it. seen:
@@ -244,7 +252,7 @@ class AttentionBlock(ABC):
         p = self.at.p
         if lanes > 1:
             p.line(f"for (int d = {lanes // 2}; d > 0; d /= 2) more += across(more, d);")
-        p.line(f"shrink[i] = {self.weight('high[i]')};")
+        p.line(f"shrink[i] = {self.maths}shrink(high[i], base);")
         p.line("total[i] = total[i] * shrink[i] + more;")
         p.line("high[i] = now;")
 
@@ -257,7 +265,7 @@ class AttentionBlock(ABC):
         saved, p.stores = p.stores, "whole_store"
         p.line("UNROLL")
         with p.braces(f"for (int c = 0; c < {most}; c += {count})"):
-            p.line("const int64_t from_n = first + c;")
+            p.line(f"const {self.index} from_n = first + c;")
             ends.store({group.terms[0].sum.id: name}, "from_n", count, even)
         p.stores = saved
 
@@ -270,7 +278,7 @@ class AttentionBlock(ABC):
             p.line("UNROLL")
             p.line(f"for (int {var} = {low}; {var} < {high}; {var}++)")
         with p.braces(""):
-            p.line(f"const int64_t at_m = m_from + {self.row('i')}, at_n = {column};")
+            p.line(f"const {self.index} at_m = m_from + {self.row('i')}, at_n = {column};")
             with p.braces(f"if (at_m < {dim(spread(a.second.m))} && at_n < {self.columns})"):
                 if self.partial is not None:
                     self.partial.store(p, a, self.letter, name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import astuple, dataclass, replace
 from functools import cache
 from types import MappingProxyType
@@ -51,7 +51,7 @@ class Blocks:
         return [replace(self, parts=p) for p in sorted({1, max(1, parts // 2), parts})]
 
 
-def _executes(own: tuple, e: Extents) -> Execution:
+def executes(own: tuple, e: Extents) -> Execution:
     """The product with the values, and the softmax; that of the scores is priced by itself."""
     b = Blocks(*own)
     down, deep = -(-e.m // b.rows) * b.rows, -(-e.k // b.keys) * b.keys
@@ -63,11 +63,11 @@ def _executes(own: tuple, e: Extents) -> Execution:
 
 
 @cache
-def attention_row(device: str) -> Op:
+def attention_row(device: str, executes: Callable[[tuple, Extents], Execution] = executes) -> Op:
     """The row of a device, whose name its begins with. Its meaning is exact; products of halves
-    are within their licence's rounding."""
+    are within their licence's rounding. executes: what its blocks execute."""
     return template(f"{device}Attention", (("kind", "mode"), ("rows", "int"), ("keys", "int"),
-                                           ("parts", "int")), _executes,
+                                           ("parts", "int")), executes,
                     "scores stay in a block, a block of queries and keys at a time", "Attention")
 
 

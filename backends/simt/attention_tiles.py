@@ -213,7 +213,7 @@ class AttentionTiles(AttentionBlock):
         groups = self.columns // NEIGHBOURS
         with p.braces(f"for (int e = thread_id(); e < {self.blocks.rows * groups}; "
                       f"e += {THREADS})"):
-            p.line(f"const int64_t at_m = m_from + e / {groups}, first = e % {groups} * "
+            p.line(f"const {self.index} at_m = m_from + e / {groups}, first = e % {groups} * "
                    f"{NEIGHBOURS};")
             self.neighbours(f"{room}[e / {groups} * {pitch} + first + c + {{u}}]", NEIGHBOURS)
 
@@ -324,7 +324,7 @@ class AttentionTiles(AttentionBlock):
             p.line(f"{self.type} top = {self.lowest}, more = 0;")
             p.line("UNROLL")
             with p.braces(f"for (int j = 0; j < {j}; j++)"):
-                p.line(f"const int64_t at_m = m_from + {self.row('i')}, "
+                p.line(f"const {self.index} at_m = m_from + {self.row('i')}, "
                        f"at_key = key_from + column + {lanes} * j;")
                 self.score("s[i][j]")
                 p.line(f"top = s{self.letter}_max(top, s[i][j]);")

@@ -52,7 +52,7 @@ class Partial:
     def store(self, p: SimtPrinter, a: Attention, letter: str, name: str) -> None:
         """The sum of row ``i`` and a column; who has the first column stores what the row needs."""
         batch, m, n = (dim(spread(v)) for v in (a.second.batch, a.second.m, a.second.groups[0].n))
-        p.line(f"const int64_t line = (part * {batch} + item) * {m} + at_m;")
+        p.line(f"const {p.index} line = (part * {batch} + item) * {m} + at_m;")
         p.line(f"s{letter}_store(b{self.first} + (line * {n} + at_n), {name});")
         with p.braces("if (at_n == 0)"):
             for k, value in enumerate(("high[i]", "total[i]")):
@@ -62,7 +62,7 @@ class Partial:
         """The sums, of float32, of row ``side`` and ``count`` columns from ``first`` on."""
         batch, m, n = (spread(v) for v in (a.second.batch, a.second.m, a.second.groups[0].n))
         with p.braces(f"if (at_m < {dim(m)})"):
-            p.line(f"const int64_t line = (part * {dim(batch)} + item) * {dim(m)} + at_m;")
+            p.line(f"const {p.index} line = (part * {dim(batch)} + item) * {dim(m)} + at_m;")
             some = _WORDS if exact_div(n, _WORDS) is not None else 1
             p.line("UNROLL")
             with p.braces(f"for (int u = 0; u < {count}; u += {some})"), \
@@ -82,13 +82,13 @@ class Partial:
         kind, maths = ("double", "sd_") if letter == "d" else ("float", "s_")
         m, n = dim(spread(a.second.m)), dim(spread(a.second.groups[0].n))
         rows, points = dim(spread(a.second.batch) * spread(a.second.m)), dim(self.points(a))
-        with p.braces(f"for (int64_t point = (int64_t)block_id() * {THREADS} + thread_id(); "
-                      f"point < {points}; point += (int64_t)block_count() * {THREADS})"):
-            p.line(f"const int64_t at_n = point % {n}, line = point / {n}, at_m = line % {m};")
+        with p.braces(f"for ({p.index} point = ({p.index})block_id() * {THREADS} + thread_id(); "
+                      f"point < {points}; point += ({p.index})block_count() * {THREADS})"):
+            p.line(f"const {p.index} at_n = point % {n}, line = point / {n}, at_m = line % {m};")
             at.unpack(f"line / {m}", a.second.batch)
             p.line(f"{kind} high = -__builtin_inf{'' if letter == 'd' else 'f'}(), all = 0, "
                    "sum = 0;")
-            loop = f"for (int64_t part = 0; part < {self.parts}; part++)"
+            loop = f"for (int part = 0; part < {self.parts}; part++)"
             highest, weights = (f"s{letter}_load(b{self.first + 1} + ((part * {rows} + line) * 2 "
                                 f"+ {k}))" for k in (0, 1))
             with p.braces(loop):

@@ -28,12 +28,10 @@ from tegg.backends.cuda import nvrtc
 from tegg.backends.cuda.program import prelude
 from tegg.backends.cuda.resources import resources_of
 from tegg.backends.cuda.target import Cuda
-from tegg.backends.cuda.wgmma_forms import ATTENTION
 from tegg.backends.cuda.tune.cases import FULL, Sizes
 from tegg.dim import evaluate
 from tegg.errors import BackendError, ExtractionError
 from tegg.extract.alternatives import Wanted
-from tegg.extract.cost import Costs
 from tegg.ir import oracle
 from tegg.ir.signature import Signature
 from tegg.runtime.driver import Options, candidate_plans, compile_graph, plan_graph
@@ -44,7 +42,6 @@ LIMIT = 60 << 20   # bytes of the whole bundle
 KEPT = 50_000      # elements of a result that are compared
 RUNTIME = ("__init__", "capture", "context", "cublas", "driver", "failures", "libcuda", "nvrtc",
            "replay", "streams")
-DRAFT = 0.62       # of the other form's time, as a draft of it took on an H100
 Compile = Callable[[str, int], tuple[bytes, str]]
 
 
@@ -54,11 +51,6 @@ class Watching(Cuda):
     def __init__(self, architecture: int, without: frozenset[str]) -> None:
         super().__init__(architecture)
         self.without, self.used = without, set[str]()
-
-    def costs(self) -> Costs:
-        """With a price of attention by four warps at once, so that it is seen to be right."""
-        costs = super().costs()
-        return replace(costs, templates={**costs.templates, ATTENTION: DRAFT})
 
     def unsupported(self, op: Any, dtype: Any) -> str | None:
         return "it is left out" if op.name in self.without else super().unsupported(op, dtype)
