@@ -279,6 +279,19 @@ def test_they_are_chosen_by_price_and_only_where_one_is_measured():
     assert NAME not in {op.name for a in (80, 100) for op in Cuda(a).complete().ops}
 
 
+def test_what_many_tiles_multiply_is_made_once():
+    """Each tile of results would evaluate it again: what the first product becomes is stored as the
+    second takes it."""
+    def f(x, a, b):
+        return tegg.gelu(x @ a, approximate="tanh") @ b
+
+    shapes = (512, 1024), (1024, 4096), (4096, 1024)
+    graph = trace(f, [ArraySpec(shape, tegg.f16) for shape in shapes]).graph
+    stack = (tegg.Generic(), tegg.Compiler(name="t", target=Cuda(90)))
+    first, second = (k for k in plan_graph(graph, Options(stack, cache=False)).kernels if not k.moves)
+    assert "s_sigmoid(" in first.source and "s_sigmoid(" not in second.source
+
+
 def test_tiles_are_offered_where_a_product_fills_them():
     found = wgmma_tiles((4096, 4096), (4096, 4096), "a,k;k,b;a,b")
     assert [t[:4] for t in found] == list(_TILES)

@@ -16,10 +16,10 @@ from test_metal_kernels import unit as metal_unit
 from tegg.backends.cuda import nvrtc
 from tegg.backends.cuda.disassembly import disassembler, instructions_of
 from tegg.backends.cuda.resources import resources_of
-from tegg.backends.simt.rows import RowForms, lower_rows
-
+from tegg.backends.simt.rows import RowForms, lower_rows, rows_row
 from tegg.dtype import DTYPES, f32
 from tegg.errors import BackendError, LoweringError
+from tegg.ir.template import Extents
 from tegg.testing.draw import Draw
 
 
@@ -144,10 +144,22 @@ def test_few_rows_only():
         def __init__(self, *shape):
             self.shape = shape
 
-    def rows(m):
-        return RowForms("metal").completions("metal-rows", Operand(m, 64), Operand(64, 300), "a,k;k,b;a,b")
+    def rows(m, y=(64, 300), spec="a,k;k,b;a,b"):
+        return RowForms("metal").completions("metal-rows", Operand(m, 64), Operand(*y), spec)
 
-    assert [rows(m) for m in (1, 3, 8, 16, 17)] == [[(1,)], [(4,)], [(8,)], [(8,)], []]
+    assert [rows(m) for m in (1, 3, 8, 16, 17)] == [[(1, 0)], [(4, 0)], [(8, 0)], [(8, 0)], []]
+    assert rows(3, (300, 64, 1), "a,k;b,k,;a,b") == [(4, 1)]
+    assert rows(300, (2, 64), "a,k;b,k;a,b") == [(2, 1)]
+
+
+@pytest.mark.parametrize("along, blocks", [(1, 128), (0, 32)])
+def test_what_shares_a_weight_is_priced_by_its_layout(along, blocks):
+    """A warp for each column, eight to a block, or 32 columns side by side."""
+    row = rows_row("Cuda")
+    for m, n in ((1, 1024), (1024, 1)):
+        spec = "a,k;b,k;a,b" if along else "k,a;k,b;a,b"
+        found = row.template((spec, "f32", 1, along), Extents(1, m, n, 3072, f32))
+        assert found.pieces == blocks
 
 
 BARRIER = "threadgroup_barrier(mem_flags::mem_threadgroup);\n"

@@ -21,35 +21,40 @@ from tegg.ir.graph import Graph, Node
 from tegg.ir.op import Op
 from tegg.ir.template import OWN, Execution, Extents, template
 from tegg.kernel.code import KernelCode
-from tegg.kernel.simt import WARP
+from tegg.kernel.simt import THREADS, WARP
 
 if TYPE_CHECKING:
     from tegg.rewrite.view import View
 
 _MOST = 8      # rows that a thread has sums of
+_ACROSS = "rows across"  # among the prices of reading: where columns lie side by side
 
 
 def _executes(own: tuple, e: Extents) -> Execution:
-    (rows,) = own
-    return Execution(2.0 * e.batch * -(-e.m // rows) * rows * e.n * e.k, 0.5,
-                     max(1, e.batch * -(-e.m // rows) * -(-e.n // WARP)))
+    rows, along = own
+    few, wide = sorted((e.m, e.n))
+    down, columns = -(-few // rows), THREADS // WARP if along else WARP  # of a block
+    return Execution(2.0 * e.batch * down * rows * wide * e.k, 0.5,
+                     max(1, e.batch * down * -(-wide // columns)),
+                     reads="" if along else _ACROSS)
 
 
 @cache
 def rows_row(device: str) -> Op:
     """The row of a device, whose name its begins with."""
-    return template(f"{device}Rows", (("rows", "int"),), _executes,
+    return template(f"{device}Rows", (("rows", "int"), ("along", "int")), _executes,
                     "few rows: a warp for each column, or a thread and eight parts of the depth")
 
 
 def rows_of(attrs: tuple) -> int:
     """The rows that the template's attributes state."""
-    return int(attrs[OWN])
+    return int(attrs[OWN])  # which layout it was priced for, lowering sees by itself
 
 
 @dataclass(frozen=True, slots=True)
 class RowForms:
-    """``(DEVICE-rows x y i r)``: the product of x and y by i has few rows, made r at a time."""
+    """``(DEVICE-rows x y i r a)``: the product of x and y by i has few rows, made r at a time; a is
+    1 where the depth of a column lies side by side, so that a warp has each, else 0."""
 
     device: str
     known = 3
@@ -60,7 +65,8 @@ class RowForms:
 
     @property
     def relations(self) -> Mapping[str, tuple[str, ...]]:
-        return MappingProxyType({f"{self.device}-rows": ("Tensor", "Tensor", "String", "i64")})
+        return MappingProxyType({f"{self.device}-rows": ("Tensor", "Tensor", "String",
+                                                         "i64", "i64")})
 
     def completions(self, relation: str, *given: Any) -> list[tuple[Any, ...]]:
         """What the relation says of two operands and a spec."""
@@ -68,8 +74,11 @@ class RowForms:
         spec = Spec.parse(text)
         size = spec.sizes(x.shape, y.shape)
         m, n = (hint(product(tuple(size[c] for c in side))) for side in (spec.m, spec.n))
-        few = min(m, n)  # either operand can be the rows
-        return [(min(_MOST, 1 << max(0, few - 1).bit_length()),)] if few <= 2 * _MOST else []
+        few, other = min(m, n), spec.y if m <= n else spec.x  # either operand can be the rows
+        inner = [c for c in other if c][-1:]
+        along = int(bool(inner) and inner[0] in spec.k)
+        rows = min(_MOST, 1 << max(0, few - 1).bit_length())
+        return [(rows, along)] if few <= 2 * _MOST else []
 
     def facts(self, view: View) -> Iterable[tuple[Any, ...]]:
         for _, n in view.having("Contract"):

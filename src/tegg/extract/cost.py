@@ -51,12 +51,12 @@ class Costs:
       gather: operations that an element counts as which is read from any place of its row.
     product_rate: floating-point operations of a large product; each extent e is slowed by
       ``e / (e + half)``, but those that a template counts itself. panel: extent after which a
-      packed operand is packed again. pack: operations that copying an element to a panel counts
-      as. ahead: the share of packing ahead that a run pays for; ahead_far: of panels that no cache
-      holds, a second copy of which has to earn its memory too. fresh: bytes a second at which the
-      system gives memory that panels then keep. ``templates`` multiplies the time
-      of products per template (its op's name), ``template_reads`` that of reading their operands
-      where they lie.
+      packed operand is packed again, or the next tile evaluates it again. pack: operations that
+      copying an element to a panel counts as. ahead: the share of packing ahead that a run pays
+      for; ahead_far: of panels that no cache holds, a second copy of which has to earn its memory
+      too. fresh: bytes a second at which the system gives memory that panels then keep.
+      ``templates`` multiplies the time of products per template (its op's name),
+      ``template_reads`` that of reading their operands where they lie.
     apart: reductions that the kernel of a product needs are stages of their own before it, which
       read what they reduce from memory.
     latency: seconds until what is read from memory is there. own_rate: bytes a second that a

@@ -5,9 +5,9 @@ elementwise users ask for their own index, every other movement asks for another
 expanded value is computed before it is expanded. A reduction closes a *pass* over its row, and
 whoever needs its result runs in a later pass: cheap values are evaluated again in each pass that
 wants them, dear ones are kept in a scratch row, and in a short one also what three passes want and
-two loads make. A contraction evaluates its operands' bodies while
-it packs them, once per panel of the other side; nothing of rows is kept there, and rows that lie
-apart are gathered.
+two loads make. A contraction evaluates its operands' bodies while it packs them, or brings tiles of
+them, once per panel of the other side; nothing of rows is kept there, and rows that lie apart are
+gathered.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class WorkModel:
     """Computes the Demand of kernels over one set of values.
 
     keep: scalar operations from which a value wanted in several passes is kept in a scratch row.
-    panel: extent of the other side after which a packed operand is packed again.
+    panel: extent of the other side after which a packed operand is packed again, or the next tile
+      of results evaluates it again.
     apart: whether reductions in the kernel of a product are stages of their own.
     ready: values that are known before a run: what is packed from them is packed ahead.
     states: old and new values of states: a scatter from one to the other is written in place.
@@ -391,9 +392,19 @@ class _Walk:
             if i == ahead:
                 continue
             times = max(1, -(-other // self.model.panel)) if a in self.body else 1
+            if execution and not execution.packed and self._copied(a):
+                times = 1  # its template says what tiles of it take
             # siblings that share an operand and its index pack it once
             self._want(a, (self._path(0, (a, node.attrs[0])), self.after.get(a, 0)),
                        self.size[a] * times)
+
+    def _copied(self, a: int) -> bool:
+        """Whether an operand is what rests in memory, as it is there."""
+        while (node := self.body.get(a)) is not None:
+            if node.op.kind != "movement" and not widened(a, node, self.model.values.dtype):
+                return False
+            (a,) = node.args
+        return True
 
     def _rows(self, n: int) -> None:
         if not self.dealt:
