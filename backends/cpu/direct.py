@@ -14,7 +14,7 @@ from tegg.backends.cpu.c_templates import template
 from tegg.backends.cpu.direct_cut import CLOSE, cut
 from tegg.backends.cpu.direct_held import held_words, words_of
 from tegg.backends.cpu.direct_lines import Lines, lines_of, turn
-from tegg.backends.cpu.direct_templates import Direct, Slide
+from tegg.backends.cpu.direct_templates import STAYS, Direct, Slide
 from tegg.backends.cpu.emit import C
 from tegg.backends.cpu.winograd import args_of, params_of, places_of
 from tegg.dim import Dim, hint, product
@@ -33,7 +33,6 @@ from tegg.kernel.value import reachable
 
 _SUMMED = 320      # products (or pairs) summed at most before they are added to the sums so far
 _NEAR = 4608       # elements of filters that stay in L1 beside the sums of some tiles
-_STAYS = 1 << 16   # elements of filters that stay in L2 from call to call
 _AHEAD = 512       # elements of filters between those in use and those asked for
 _READERS = 4       # tiles at least that read them meanwhile
 _LINE = 16         # elements of a cache line
@@ -217,8 +216,9 @@ class _Kernel:
         tiles = -(-places // t.places)
         at = -(-_READERS // tiles)  # rows at a time
         filters = self._filters()
-        close = isinstance(filters, int) and filters <= _STAYS  # a block of them comes from L2
-        deep = _SUMMED if close else min(_SUMMED, _NEAR // t.columns)
+        close = isinstance(filters, int) and filters <= STAYS  # a block of them comes from L2
+        deep = _SUMMED * (2 if self._kept() is not None else 1)
+        deep = deep if close else min(deep, _NEAR // t.columns)
         most = max(1, deep // taps)
         block = -(-self._deep // -(-self._deep // most))  # all blocks alike
         coming = 0 if close else -(-block * taps * t.columns // _LINE)  # lines asked for ahead
@@ -243,7 +243,8 @@ class _Kernel:
             M=dim(h.m.count), B=dim(h.batch.count),
             OUTER=dim(product(tuple(v.extent for v in walks.images))),
             P=dim(down.place.extent) if down.place else "1", Q=str(places), R=str(t.places),
-            NR=str(t.columns), TD=str(down.taps), TA=str(across.taps), TAPS=str(taps),
+            NR=str(t.columns), NV=str(t.vectors), TD=str(down.taps), TA=str(across.taps),
+            TAPS=str(taps),
             SD=str(down.stride), DD=str(down.dilation), SA=str(across.stride),
             DA=str(across.dilation), DOWN=str(down.dilation * line), LS=str(line),
             LONG=str(self._long), ahead=self._ahead(),
@@ -256,7 +257,7 @@ class _Kernel:
             choose=self._choose(h.name),
             transpose="" if t.turned and not lines.together else turn(h.name, width))
         (term,) = self.contraction.groups[0].terms
-        words |= held_words(t.held, self._channels, words, (term.a, term.b))
+        words |= held_words(t.held, self._channels, words, (term.a, term.b), self._kept())
         words |= lines.words(words, walks.channels, self._long, width)
         words["lines"] = template(f"direct_lines{self._steps}").substitute(words)
         kind = "places" if t.turned else "direct"
@@ -277,9 +278,16 @@ class _Kernel:
         return "\n".join([*cases, f"                default: {name}_product_{wide[-1]}({args});"
                                   f" break;"])
 
+    def _kept(self) -> int | None:
+        """How many of a whole panel's vectors have registers beside the sums; None: all."""
+        t, registers = self.tile, self.language.registers
+        left = registers.count - 1 - t.rows * t.vectors  # an element of a window has one
+        full = registers.family == "many" and t.held is None and not t.turned
+        return left if full and 0 < left < t.vectors else None
+
     def _ahead(self) -> str:
-        """What asks for filters a little ahead of their use."""
-        if self.language.registers.family == "few":
+        """What asks for filters a little ahead of their use, where they do not stay close."""
+        if self.language.registers.family == "few" or self._kept() is not None:
             return ""
         return (f"for (int j = 0; j < {self.tile.columns}; j += {_LINE}) "
                 f"__builtin_prefetch(b + {_AHEAD} + j, 0, 3);")
