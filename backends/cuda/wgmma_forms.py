@@ -90,7 +90,8 @@ def wgmma_tile_of(attrs: tuple) -> WgmmaTile:
 
 def wgmma_tiles(x: Shape, y: Shape, spec: str) -> list[tuple[int, int, int, int, int]]:
     """Tiles for a product that it fills half at least, or the smallest; the largest where there is
-    work for most of a device. Few of them share out the depth as well."""
+    work for most of a device. Few of them share out the depth as well, to a tile for each
+    multiprocessor: what two had was slower, for partial sums are written and read again."""
     s = Spec.parse(spec)
     size = s.sizes(x, y)
     b, m, n, k = (hint(product(tuple(size[c] for c in letters)))
@@ -101,7 +102,7 @@ def wgmma_tiles(x: Shape, y: Shape, spec: str) -> list[tuple[int, int, int, int,
         tiles = b * -(-m // t[0]) * -(-n // t[1])
         if t is _TILES[0] and 4 * tiles < BUSY:
             continue
-        parts = shares(tiles, k)
+        parts = shares(2 * tiles, k)
         out += [(*t, p) for p in ((1, parts) if parts > 1 else (1,))]
     return out
 
