@@ -67,3 +67,12 @@ def widened(c: int, node, dtype: Mapping[int, DType]) -> bool:
         return False
     source = dtype[node.args[0]]
     return source.itemsize == 2 and widens(source, dtype[c])
+
+
+def rests(a: int, body: Mapping, dtype: Mapping[int, DType]) -> bool:
+    """Whether a value is what rests in memory, as it is there, moved or made wide at most."""
+    while (node := body.get(a)) is not None:
+        if node.op.kind != "movement" and not widened(a, node, dtype):
+            return False
+        (a,) = node.args
+    return True

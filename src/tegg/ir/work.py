@@ -5,9 +5,8 @@ elementwise users ask for their own index, every other movement asks for another
 expanded value is computed before it is expanded. A reduction closes a *pass* over its row, and
 whoever needs its result runs in a later pass: cheap values are evaluated again in each pass that
 wants them, dear ones are kept in a scratch row, and in a short one also what three passes want and
-two loads make. A contraction evaluates its operands' bodies while it packs them, or brings tiles of
-them, once per panel of the other side; nothing of rows is kept there, and rows that lie apart are
-gathered.
+two loads make. A contraction evaluates its operands' bodies while it packs them or brings tiles,
+once per panel of the other side; nothing of rows is kept there, rows that lie apart are gathered.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from tegg.ir.masks import seen_share
 from tegg.ir.neighbours import Axes, axes_beside, stored
 from tegg.ir.op import PRODUCTS, Op
 from tegg.ir.products import product_of
-from tegg.ir.reading import Keys, anywhere, elements, gathered, joins, widened
+from tegg.ir.reading import Keys, anywhere, elements, gathered, joins, rests, widened
 from tegg.ir.reductions import Reductions
 from tegg.ir.split import parts
 from tegg.ir.updates import over_state
@@ -38,8 +37,7 @@ class WorkModel:
     """Computes the Demand of kernels over one set of values.
 
     keep: scalar operations from which a value wanted in several passes is kept in a scratch row.
-    panel: extent of the other side after which a packed operand is packed again, or the next tile
-      of results evaluates it again.
+    panel: extent of the other side after which an operand is packed, or evaluated, again.
     apart: whether reductions in the kernel of a product are stages of their own.
     ready: values that are known before a run: what is packed from them is packed ahead.
     states: old and new values of states: a scatter from one to the other is written in place.
@@ -381,30 +379,22 @@ class _Walk:
 
     def _contract(self, c: int, node, keys: Keys) -> None:
         found = product_of(node, self.model.values, self.body, self.model.ready, self.seen)
-        done, execution = found.extents, found.execution
+        done, execution, dtype = found.extents, found.execution, self.model.values.dtype
         self.out.products.append(found)
-        self._rows(execution.pieces if execution else
-                   done.batch * -(-done.m // 8) * -(-done.n // 16))
+        pieces = done.batch * -(-done.m // 8) * -(-done.n // 16)
+        self._rows(execution.pieces if execution else pieces)
         self.dealt = self.dealt or node.op.kind == "attention"
         # panels that were packed before are read in the place of an operand
         ahead = execution.packs if found.ready and execution and execution.kept else None
         for i, (a, other) in enumerate(zip(node.args, (done.n, done.m))):
             if i == ahead:
                 continue
-            times = max(1, -(-other // self.model.panel)) if a in self.body else 1
-            if execution and not execution.packed and self._copied(a):
-                times = 1  # its template says what tiles of it take
+            # what is copied as it rests, and not packed, its template counts
+            copied = execution and not execution.packed and rests(a, self.body, dtype)
+            times = 1 if copied or a not in self.body else max(1, -(-other // self.model.panel))
             # siblings that share an operand and its index pack it once
             self._want(a, (self._path(0, (a, node.attrs[0])), self.after.get(a, 0)),
                        self.size[a] * times)
-
-    def _copied(self, a: int) -> bool:
-        """Whether an operand is what rests in memory, as it is there."""
-        while (node := self.body.get(a)) is not None:
-            if node.op.kind != "movement" and not widened(a, node, self.model.values.dtype):
-                return False
-            (a,) = node.args
-        return True
 
     def _rows(self, n: int) -> None:
         if not self.dealt:
