@@ -253,6 +253,14 @@ def test_bounds_beyond_32_bits(blocks):
         agree(unit, c, order % 3, 30 if blocks is PLAIN else 3000)
 
 
+@pytest.mark.parametrize("keys, parts, index", [(1 << 20, 4, "int"), (1 << 26, 32, "int64_t")])
+def test_parts_of_many_keys_are_counted_in_64_bits(keys, parts, index):
+    """Steps times parts need not fit 32 bits where every address does."""
+    g = Draw()
+    d = attention(g, g.x(1, 8, 1), g.x(1, keys, 1), g.x(1, keys, 1))
+    assert f"const {index} first_key" in lowered("k", d, Blocks("plain", 8, 64, parts)).code.source
+
+
 def test_parts_of_the_keys_win_where_queries_are_few():
     """One query of eight heads leaves most of a GPU idle, unless keys are shared out."""
     q, k, v = (np.zeros((1, 8, n, 64), np.float32) for n in (1, 8192, 8192))

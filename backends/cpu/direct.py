@@ -286,7 +286,7 @@ class _Kernel:
         return left if full and 0 < left < t.vectors else None
 
     def _ahead(self) -> str:
-        """What asks for filters a little ahead of their use, where they do not stay close."""
+        """What asks for filters a little ahead of their use; full tiles were sooner without."""
         if self.language.registers.family == "few" or self._kept() is not None:
             return ""
         return (f"for (int j = 0; j < {self.tile.columns}; j += {_LINE}) "

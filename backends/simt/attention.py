@@ -107,7 +107,8 @@ class _Kernel:
         m, n, keys = spread(a.second.m), spread(group.n), spread(a.keys)
         items = 2 * (spread(a.second.batch) + 1)  # those of a group that is not whole as well
         fits = narrow_products(below(values), group.writes,
-                               [b.parts * items * (m + b.rows) * (n + b.rows), keys + b.keys])
+                               [b.parts * items * (m + b.rows) * (n + b.rows),
+                                b.parts * (keys + b.keys)])
         dialect = replace(self.language.dialect, index="int" if fits else "int64_t")
         return SimtPrinter(dialect, a.first.propagation.algebra)
 

@@ -191,7 +191,7 @@ class AttentionBlock(ABC):
         some = max(1, _CACHED // max(1, item)) if a.bounds else 1
         items = spread(a.second.batch)
         if not isinstance(items, int):
-            return some
+            return max(1, min(some, hint(items)))
         return -(-items // -(-items // some)) if items else 1  # of as many in each group
 
     def seen(self) -> None:

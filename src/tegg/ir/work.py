@@ -379,14 +379,13 @@ class _Walk:
 
     def _contract(self, c: int, node, keys: Keys) -> None:
         found = product_of(node, self.model.values, self.body, self.model.ready, self.seen)
-        done, execution, dtype = found.extents, found.execution, self.model.values.dtype
+        e, execution, dtype = found.extents, found.execution, self.model.values.dtype
         self.out.products.append(found)
-        pieces = done.batch * -(-done.m // 8) * -(-done.n // 16)
-        self._rows(execution.pieces if execution else pieces)
+        self._rows(execution.pieces if execution else e.batch * -(-e.m // 8) * -(-e.n // 16))
         self.dealt = self.dealt or node.op.kind == "attention"
         # panels that were packed before are read in the place of an operand
         ahead = execution.packs if found.ready and execution and execution.kept else None
-        for i, (a, other) in enumerate(zip(node.args, (done.n, done.m))):
+        for i, (a, other) in enumerate(zip(node.args, (e.n, e.m))):
             if i == ahead:
                 continue
             # what is copied as it rests, and not packed, its template counts
