@@ -4,7 +4,7 @@
 //   vd_...  of double,   s_...  of one float,   sd_...  of one double
 //
 // Errors are below, in units of the last place: log 1; exp2, exp, log2, sin, cos 2; tanh, sigmoid,
-// erf 3; in double sin and cos 1; sqrt, and in double erf, are as good as the CPU's and libm's (1/2 to 1).
+// erf 3; in double sin, cos and erf 1; sqrt is the CPU's (1/2).
 // NaN gives NaN, infinities their limits, exp2(-inf) is 0. Results of exp2 and exp below the least
 // normal number are 0 (those of sigmoid, too, where exp(-x) overflows): denormal ones would cost a
 // hundred cycles each where a softmax is masked.
@@ -87,7 +87,7 @@ INL vd vd_fma(vd a, vd b, vd c) {
 #define MD_ROUND 6755399441055744.  // 1.5 * 2^52
 
 #define P(x, c) p = vf_fma(p, x, M_SPLAT(vf, c))
-#define Q(x, c) p = p * x + c
+#define Q(x, c) p = vd_fma(p, x, M_SPLAT(vd, c))
 
 // ---- 2^x and e^x
 // mf_scaled is p 2^n, where t = n + MF_ROUND: 0 where x is less than `low`, infinity from `high` on,
@@ -134,20 +134,26 @@ INL vf v_exp(vf x) {
   return mf_scaled(p, t, n, x, -0x1.5d589ep+6f, 0x1.62e430p+6f);  // e^-87.3 is 2^-126
 }
 
+// p = (2^f - 1) / f
+#define EXP2D_LESS_1(f) \
+  p = M_SPLAT(vd, 0x1.c4c8ea1553088p-36); \
+  Q(f, 0x1.e9ec3f39efd38p-32); Q(f, 0x1.e4cef6834cd5cp-28); Q(f, 0x1.b524ebbf6efb8p-24); \
+  Q(f, 0x1.62c022494f413p-20); Q(f, 0x1.ffcbfc6dade6bp-17); Q(f, 0x1.430912f86a0cbp-13); \
+  Q(f, 0x1.5d87fe78a3f8ap-10); Q(f, 0x1.3b2ab6fba4e7dp-7); Q(f, 0x1.c6b08d704a0c6p-5); \
+  Q(f, 0x1.ebfbdff82c58fp-3); Q(f, 0x1.62e42fefa39efp-1);
+
 INL vd vd_exp2(vd x) {
-  vd t = x + MD_ROUND, f = x - (t - MD_ROUND), p = M_SPLAT(vd, 0x1.c4c8ea1553088p-36);
-  Q(f, 0x1.e9ec3f39efd38p-32); Q(f, 0x1.e4cef6834cd5cp-28); Q(f, 0x1.b524ebbf6efb8p-24);
-  Q(f, 0x1.62c022494f413p-20); Q(f, 0x1.ffcbfc6dade6bp-17); Q(f, 0x1.430912f86a0cbp-13);
-  Q(f, 0x1.5d87fe78a3f8ap-10); Q(f, 0x1.3b2ab6fba4e7dp-7); Q(f, 0x1.c6b08d704a0c6p-5);
-  Q(f, 0x1.ebfbdff82c58fp-3); Q(f, 0x1.62e42fefa39efp-1); Q(f, 1.);
+  vd t = x + MD_ROUND, f = x - (t - MD_ROUND), p;
+  EXP2D_LESS_1(f)
+  Q(f, 1.);
   p = (vd)((vl)p + ((vl)t << 52));
   p = md_sel(vd_less(x, M_SPLAT(vd, -1022.)), (vd){0}, p);
   return md_sel(vd_less(x, M_SPLAT(vd, 1024.)), p, x + __builtin_inf());
 }
 
 #define EXPD_REDUCED \
-  vd t = x * 0x1.71547652b82fep+0 + MD_ROUND, n = t - MD_ROUND; \
-  vd r = (x - n * 0x1.62e42feep-1) - n * 0x1.a39ef35793c76p-33; \
+  vd t = vd_fma(x, M_SPLAT(vd, 0x1.71547652b82fep+0), M_SPLAT(vd, MD_ROUND)), n = t - MD_ROUND; \
+  vd r = vd_fma(n, M_SPLAT(vd, -0x1.a39ef35793c76p-33), x - n * 0x1.62e42feep-1); \
   vd p = M_SPLAT(vd, 0x1.1f8b5480c0aacp-29); \
   Q(r, 0x1.af4df70387d70p-26); Q(r, 0x1.27e4ccc92312cp-22); Q(r, 0x1.71de022afddf3p-19); \
   Q(r, 0x1.a01a01acfcc6bp-16); Q(r, 0x1.a01a01abea1c3p-13); Q(r, 0x1.6c16c16c151f7p-10); \
@@ -155,7 +161,7 @@ INL vd vd_exp2(vd x) {
 
 INL vd vd_exp(vd x) {
   EXPD_REDUCED
-  p = (p * (r * r) + r) + 1.;
+  p = vd_fma(p, r * r, r) + 1.;
   p = (vd)((vl)p + ((vl)t << 52));
   p = md_sel(vd_less(x, M_SPLAT(vd, -0x1.6232bdd7abcd2p+9)), (vd){0}, p);
   return md_sel(vd_less(x, M_SPLAT(vd, 0x1.62e42fefa39f0p+9)), p, x + __builtin_inf());
@@ -232,7 +238,7 @@ MF_LOG(v_log2, mf_log2)
   vd p = M_SPLAT(vd, 0x1.2b5f1181bb57fp-3); \
   Q(z, 0x1.39fdc75451e4cp-3); Q(z, 0x1.7462b9bb86a5ap-3); Q(z, 0x1.c71c62d1bca7dp-3); \
   Q(z, 0x1.2492492e02b66p-2); Q(z, 0x1.999999999522ep-2); Q(z, 0x1.5555555555558p-1); \
-  p = s * (half + z * p);
+  p = s * vd_fma(z, p, half);
 
 INL vd vd_log(vd x) {
   LOGD_REDUCED
@@ -309,21 +315,23 @@ MF_TRIG(v_cos, __builtin_cosf, 1)
 #define MD_LARGE 0x1p20
 #define MD_CLOSE 0x1p-60
 INL vd md_sincos(vd x, int turn, vl *apart) {
-  vd t = x * 0x1.45f306dc9c883p-1 + MD_ROUND, n = t - MD_ROUND;
+  vd t = vd_fma(x, M_SPLAT(vd, 0x1.45f306dc9c883p-1), M_SPLAT(vd, MD_ROUND)), n = t - MD_ROUND;
   vl q = (vl)t + turn;
-  vd a = x - n * 0x1.921fb54400000p+0, b = n * 0x1.0b4611a600000p-34, w = a - b;
-  vd c = n * 0x1.3198a2e037073p-69 - ((a - w) - b), r = w - c, s = (w - r) - c;
+  vd a = vd_fma(n, M_SPLAT(vd, -0x1.921fb54400000p+0), x), b = n * 0x1.0b4611a600000p-34, w = a - b;
+  vd c = vd_fma(n, M_SPLAT(vd, 0x1.3198a2e037073p-69), b - (a - w)), r = w - c, s = (w - r) - c;
   vl large = vd_less(M_SPLAT(vd, MD_LARGE), vd_abs(x)) | ~vd_equal(x, x);
   *apart = large | vd_less(vd_abs(r), vd_abs(n) * MD_CLOSE);
   // sin r = r + r z p and cos r = 1 - z/2 + z^2 p, with z = r^2, each with the first order of s.
   vd z = r * r, v = z * r, p = M_SPLAT(vd, 0x1.5d8fba8a065d3p-33);
   Q(z, -0x1.ae5e5a440544ap-26); Q(z, 0x1.71de3567735f8p-19); Q(z, -0x1.a01a019bfd840p-13);
   Q(z, 0x1.111111110f7cdp-7);
-  vd sine = r - ((z * (0.5 * s - v * p) - s) - v * -0x1.5555555555548p-3);
+  vd sine = vd_fma(z, vd_fma(v, p, -0.5 * s), s);
+  sine = r + vd_fma(v, M_SPLAT(vd, -0x1.5555555555548p-3), sine);
   p = M_SPLAT(vd, -0x1.8fa47ffc042c8p-37);
   Q(z, 0x1.1ee9d783bcbacp-29); Q(z, -0x1.27e4f7ea7e2d5p-22); Q(z, 0x1.a01a019c83f03p-16);
   Q(z, -0x1.6c16c16c14f8ep-10); Q(z, 0x1.555555555554bp-5);
-  vd half = 0.5 * z, one = 1. - half, cosine = one + (((1. - one) - half) + (z * (z * p) - r * s));
+  vd half = 0.5 * z, one = 1. - half, tail = vd_fma(-r, s, (1. - one) - half);
+  vd cosine = one + vd_fma(z, z * p, tail);
   p = md_sel(vl_equal(q & 1, (vl){0}), md_sel(vd_equal(x, (vd){0}), x, sine), cosine);
   return (vd)((vl)p ^ ((q & 2) << 62));
 }
@@ -382,7 +390,7 @@ INL vd vd_tanh(vd a) {
   x = md_sel(vd_less(M_SPLAT(vd, 40.), x), M_SPLAT(vd, 40.), x);
   EXPD_REDUCED
   vd scale = (vd)(((vl)t << 52) + 0x3ff0000000000000ll);
-  p = scale * (p * (r * r) + r) + (scale - 1.);
+  p = vd_fma(scale, vd_fma(p, r * r, r), scale - 1.);
   p = p / (p + 2.);
   return (vd)((vl)p | ((vl)a & (int64_t)0x8000000000000000ull));
 }
@@ -405,11 +413,36 @@ INL vf v_erf(vf x) {
   return (vf)((vi)p | ((vi)x & (int32_t)0x80000000));
 }
 
-// ---- by the lane: in double this is libm's, and a square root is one instruction
-#define MD_LANES(NAME, LIBM) \
-  INL vd NAME(vd x) { vd y; for (int k = 0; k < TEGG_LANES; k++) y[k] = LIBM(x[k]); return y; }
-MD_LANES(vd_erf, __builtin_erf)
-MD_LANES(vd_sqrt, __builtin_sqrt)
+// In double erf x = x + x s(x^2) below 3/4, with s = erf(x) / x - 1. From there to 6 it is as above, with
+// log2(erfc a) = g0 + t q(t), t = a - 3/4, as exact as what is left of 1 by it asks for.
+INL vd vd_erf(vd x) {
+  vd a = vd_abs(x), z = x * x, p = M_SPLAT(vd, -0x1.0544af7767d81p-30);
+  Q(z, 0x1.ef4763559e939p-27); Q(z, -0x1.5ec157b90e03ep-23); Q(z, 0x1.b9daef9bf9ee8p-20);
+  Q(z, -0x1.f4d1d6d0e84f7p-17); Q(z, 0x1.f9a3230d389dcp-14); Q(z, -0x1.c02db3ecc71ddp-11);
+  Q(z, 0x1.565bcd0e2cff1p-8); Q(z, -0x1.b82ce31287d10p-6); Q(z, 0x1.ce2f21a042bc6p-4);
+  Q(z, -0x1.812746b0379e7p-2); Q(z, 0x1.06eba8214db69p-3);
+  vd near = vd_fma(x, p, x), t = md_sel(vd_less(M_SPLAT(vd, 6.), a), M_SPLAT(vd, 6.), a) - 0.75;
+  p = M_SPLAT(vd, 0x1.72fc63e867e1ap-39);
+  Q(t, -0x1.5ba24aad29479p-34); Q(t, 0x1.2eab8d80e5825p-30); Q(t, -0x1.44eede988ebfep-27);
+  Q(t, 0x1.ded6c2b651cb1p-25); Q(t, -0x1.f76b4703e29c4p-23); Q(t, 0x1.6d55fa1fef742p-21);
+  Q(t, -0x1.10943c96150edp-20); Q(t, -0x1.16700ac9be1ccp-19); Q(t, 0x1.5b7cc240ce1d7p-16);
+  Q(t, -0x1.48ae6fce7feb3p-14); Q(t, 0x1.406a24e79ed60p-13); Q(t, 0x1.882733f1e2bc9p-13);
+  Q(t, -0x1.ad55989cefbcap-9); Q(t, 0x1.2c53072cba591p-6); Q(t, -0x1.3899cd788c519p-4);
+  Q(t, -0x1.2a5d1ef82a05bp+0); Q(t, -0x1.9b0a775784efdp+1);
+  vd m = vd_fma(t, p, M_SPLAT(vd, -0x1.caa8a3c6dfffdp+0)) + MD_ROUND, n = m - MD_ROUND, f = vd_fma(t, p, -0x1.caa8a3c6dfffdp+0 - n);
+  EXP2D_LESS_1(f)
+  vd minus = (vd)(((vl)m << 52) + (int64_t)0xbff0000000000000ull);  // -2^n
+  p = vd_fma(minus, p * f, minus + 1.);
+  p = (vd)((vl)p | ((vl)x & (int64_t)0x8000000000000000ull));
+  return md_sel(vd_less(a, M_SPLAT(vd, 0.75)), near, p);
+}
+
+// ---- by the lane: a square root is one instruction
+INL vd vd_sqrt(vd x) {
+  vd y;
+  for (int k = 0; k < TEGG_LANES; k++) y[k] = __builtin_sqrt(x[k]);
+  return y;
+}
 INL vf v_sqrt(vf x) {
   vf y;
   for (int k = 0; k < TEGG_LANES; k++) y[k] = __builtin_sqrtf(x[k]);
@@ -488,7 +521,7 @@ INL float s_erf(float x) { return v_erf(M_SPLAT(vf, x))[0]; }
 INL float s_sqrt(float x) { return __builtin_sqrtf(x); }
 INL double sd_sin(double x) { return vd_sin(M_SPLAT(vd, x))[0]; }
 INL double sd_cos(double x) { return vd_cos(M_SPLAT(vd, x))[0]; }
-INL double sd_erf(double x) { return __builtin_erf(x); }
+INL double sd_erf(double x) { return vd_erf(M_SPLAT(vd, x))[0]; }
 INL double sd_sqrt(double x) { return __builtin_sqrt(x); }
 #undef P
 #undef Q
