@@ -16,14 +16,13 @@ from test_contraction_narrow import whole
 
 import tegg
 from tegg.backends.cpu.direct import lower_direct
-from tegg.backends.cpu.direct_templates import Direct, Slide, direct_templates, slides_of
+from tegg.backends.cpu.direct_templates import Direct, Slide
 from tegg.backends.cpu.emit import C
 from tegg.backends.cpu.library import prelude
 from tegg.backends.cpu.toolchain import find
 from tegg.dim import hint
 from tegg.errors import LoweringError
 from tegg.ir.graph import Node
-from tegg.ir.template import Extents
 from tegg.kernel.contraction_held import HELD, TILE, Held
 from tegg.kernel.registers import fitted_rows
 from tegg.testing.draw import Draw
@@ -365,44 +364,6 @@ def _slow(x, w, stride: int = 1, padding: int = 0, groups: int = 1) -> np.ndarra
     v = v.reshape(v.shape[0], groups, -1, *v.shape[2:])
     y = np.einsum("ngcpqkl,gockl->ngopq", v, w.reshape(groups, -1, *w.shape[1:]))
     return np.maximum(y.reshape(y.shape[0], -1, *y.shape[3:]), 0)
-
-
-def test_a_text_states_the_windows() -> None:
-    slides = (Slide(7, 3, 2, 1), Slide(9, 5, 1, 2))
-    assert slides_of("/".join(map(str, slides))) == slides
-
-
-def test_what_it_executes_counts_whole_tiles() -> None:
-    op, *_ = direct_templates(16)
-    assert op.template is not None
-    done = op.template((None, None, 0, "56.3.1.1/56.3.1.1", 14, 2),
-                       Extents(1, 64, 56 * 56, 576, tegg.f32))
-    assert done.flops == 2 * 64 * 56 * 56 * 576 and done.packs == 0
-    assert done.packed == done.kept == 64 * 576
-    padded = op.template((None, None, 0, "56.3.1.1/56.3.1.1", 12, 2),
-                         Extents(1, 33, 56 * 56, 576, tegg.f32))
-    assert padded.flops == 2 * 48 * 56 * 60 * 576
-
-
-def test_threads_share_the_filters_of_one_line() -> None:
-    op, *_ = direct_templates(16)
-    assert op.template is not None
-    line = op.template((None, None, 1, "1500.3.2.1", 12, 2), Extents(1, 1500, 384, 1152, tegg.f32))
-    lines = op.template((None, None, 0, "56.3.1.1/56.3.1.1", 14, 2),
-                        Extents(2, 65, 56 * 56, 576, tegg.f32))
-    assert line.pieces == 12 and lines.pieces == 2 * 56 * 3
-
-
-def test_one_tap_is_as_slow_as_channels_come_that_lie_beyond_l1() -> None:
-    op, *_ = direct_templates(8)
-
-    def speed(windows: str, channels: int, taps: int) -> float:
-        e = Extents(1, 512, 28 * 28, channels * taps, tegg.f32)
-        return op.template((None, None, 0, windows, 6, 2), e).speed
-
-    one, nine = "28.1.2.1/28.1.2.1", "28.3.2.1/28.3.2.1"
-    assert speed(one, 256, 1) < 0.7 * speed(one, 64, 1)
-    assert speed(nine, 256, 9) == speed(nine, 64, 9) == speed(one, 64, 1)
 
 
 def test_an_image_that_was_pooled_is_read_along_its_rows() -> None:

@@ -18,6 +18,7 @@ _TILES = {"many": {2: 14, 4: 6, 1: 14}, "few": {2: 6, 1: 8}, "neon": {2: 9, 4: 5
 # More places, one vector of filters staying in memory, for rows of whole tiles. 7 by 4 is fewer
 # instructions than 14 by 2: that tells where another thread of the core wants its half of them.
 _FULL = {"many": {4: 7}}
+_FULL_SUMS = 1 << 12  # sums of a row that stay in L1 beside what they are made of
 STAYS = 1 << 16      # elements of filters that stay in L2 from call to call
 _PASSING = 1.02      # times as long where they do not, and more than two vectors of them pass by
 _LATENCY = 8         # issue slots until a sum can be used again
@@ -174,7 +175,8 @@ def direct_tiles(across: int, filters: int, registers: Registers,
     vectors = -(-filters // registers.width)
     for v in [v for v in most if 1 < v <= vectors] or [1]:
         rows = full.get(v)
-        yield rows if rows and across % rows == 0 else fitted_rows(across, most[v]), v
+        whole = rows and across % rows == 0 and across * v * registers.width <= _FULL_SUMS
+        yield rows if whole else fitted_rows(across, most[v]), v
 
 
 def places_tile(across: int, filters: int, registers: Registers) -> tuple[int, int]:

@@ -1,0 +1,55 @@
+"""Rows of the op table for direct convolutions: what they state, execute and cost."""
+
+from __future__ import annotations
+
+import tegg
+from tegg.backends.cpu.direct_templates import Slide, direct_templates, direct_tiles, slides_of
+from tegg.ir.template import Extents
+from tegg.kernel.registers import Registers
+
+
+def test_a_text_states_the_windows() -> None:
+    slides = (Slide(7, 3, 2, 1), Slide(9, 5, 1, 2))
+    assert slides_of("/".join(map(str, slides))) == slides
+
+
+def test_what_it_executes_counts_whole_tiles() -> None:
+    op, *_ = direct_templates(16)
+    assert op.template is not None
+    done = op.template((None, None, 0, "56.3.1.1/56.3.1.1", 14, 2),
+                       Extents(1, 64, 56 * 56, 576, tegg.f32))
+    assert done.flops == 2 * 64 * 56 * 56 * 576 and done.packs == 0
+    assert done.packed == done.kept == 64 * 576
+    padded = op.template((None, None, 0, "56.3.1.1/56.3.1.1", 12, 2),
+                         Extents(1, 33, 56 * 56, 576, tegg.f32))
+    assert padded.flops == 2 * 48 * 56 * 60 * 576
+
+
+def test_threads_share_the_filters_of_one_line() -> None:
+    op, *_ = direct_templates(16)
+    assert op.template is not None
+    line = op.template((None, None, 1, "1500.3.2.1", 12, 2), Extents(1, 1500, 384, 1152, tegg.f32))
+    lines = op.template((None, None, 0, "56.3.1.1/56.3.1.1", 14, 2),
+                        Extents(2, 65, 56 * 56, 576, tegg.f32))
+    assert line.pieces == 12 and lines.pieces == 2 * 56 * 3
+
+
+def test_one_tap_is_as_slow_as_channels_come_that_lie_beyond_l1() -> None:
+    op, *_ = direct_templates(8)
+
+    def speed(windows: str, channels: int, taps: int) -> float:
+        e = Extents(1, 512, 28 * 28, channels * taps, tegg.f32)
+        return op.template((None, None, 0, windows, 6, 2), e).speed
+
+    one, nine = "28.1.2.1/28.1.2.1", "28.3.2.1/28.3.2.1"
+    assert speed(one, 256, 1) < 0.7 * speed(one, 64, 1)
+    assert speed(nine, 256, 9) == speed(nine, 64, 9) == speed(one, 64, 1)
+
+
+def test_tiles_with_a_vector_in_memory_are_for_short_rows_of_whole_ones() -> None:
+    """Sums of a row stay in L1 until they are stored."""
+    assert (7, 4) in direct_tiles(56, 64, Registers(16)) and (7, 4) in direct_tiles(28, 64, Registers(16))
+    for across, filters, registers in ((112, 64, Registers(16)), (55, 64, Registers(16)),
+                                       (56, 48, Registers(16)), (56, 64, Registers(8))):
+        assert all(tile[0] * tile[1] < 28 or tile[1] < 4
+                   for tile in direct_tiles(across, filters, registers))
