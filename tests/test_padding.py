@@ -30,6 +30,16 @@ def test_modes(sizes, data, mode, dtype, seed, flat):
           exact=True)
 
 
+@pytest.mark.parametrize(("shape", "by"), (((2, 40, 20), "Gather"), ((2, 20, 300), "Flip")))
+def test_long_rows_are_joined_of_what_is_reflected_and_short_ones_gathered(shape, by):
+    x = np.random.default_rng(0).standard_normal(shape, np.float32)
+    traced = tegg.trace(lambda x: tegg.pad(x, (3, 1, 0, 2), "reflect"), (x,))
+    ops = {n.op.name for n in traced.graph.nodes}
+    assert ops & {"Gather", "Flip"} == {by}
+    f = tegg.compile(lambda x: tegg.pad(x, (3, 1, 0, 2), "reflect"))
+    np.testing.assert_array_equal(f(x), np.pad(x, ((0, 0), (0, 2), (3, 1)), "reflect"))
+
+
 def test_symbols():
     s = tegg.dim("s", 3, 16)
     x = np.arange(5.0)

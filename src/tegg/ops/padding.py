@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tegg.dim import Dim, Poly, Shape
+from tegg.dim import Dim, Poly, Shape, hint
 from tegg.dtype import i64
 from tegg.errors import ArgumentError, DTypeError, ShapeError
 from tegg.ir.graph import Graph, Node
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 Mode = str
 _MODES = {"constant": "constant", "reflect": "reflect", "replicate": "replicate",
           "circular": "circular", "edge": "replicate", "wrap": "circular"}
+# Elements of a row from which what is reflected is sooner joined to it than gathered with it, and
+# takes C compilers several times as long.
+_LONG = 256
 
 
 @public(keywords={"pad": "widths", "pad_width": "widths", "constant_values": "value"})
@@ -93,9 +96,21 @@ def _around(graph: Graph, a: Node, axis: int, before: Dim, after: Dim, mode: str
     if mode == "replicate":
         at = graph.broadcast("Add", graph.iota(before + n + after, i64), graph.size(-before, i64))
         return graph.op("Gather", a, at, axis)  # indices outside are clamped
+    if mode == "reflect" and hint(a.shape[-1]) < _LONG:
+        return graph.op("Gather", a, _reflected(graph, n, before, before + n + after), axis)
     if mode == "reflect":
         ends = [graph.op("Flip", graph.narrow(a, axis, start, width), axis)
                 for start, width in ((1, before), (n - 1 - after, after))]
     else:
         ends = [graph.narrow(a, axis, n - before, before), graph.narrow(a, axis, 0, after)]
     return graph.concat([ends[0], a, ends[1]], axis)
+
+
+def _reflected(graph: Graph, n: Dim, before: Dim, total: Dim) -> Node:
+    """(total,): which of n elements each of the wider axis is, |n-1 - |n-1 - i|| from its start."""
+    def distance(v: Node) -> Node:
+        left = graph.broadcast("Add", graph.mul(v, -1), graph.size(n - 1, i64))
+        return graph.idiom("Abs", left)
+
+    at = graph.broadcast("Add", graph.iota(total, i64), graph.size(-before, i64))
+    return distance(distance(at))
