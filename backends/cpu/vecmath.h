@@ -429,7 +429,8 @@ INL vd vd_erf(vd x) {
   Q(t, -0x1.48ae6fce7feb3p-14); Q(t, 0x1.406a24e79ed60p-13); Q(t, 0x1.882733f1e2bc9p-13);
   Q(t, -0x1.ad55989cefbcap-9); Q(t, 0x1.2c53072cba591p-6); Q(t, -0x1.3899cd788c519p-4);
   Q(t, -0x1.2a5d1ef82a05bp+0); Q(t, -0x1.9b0a775784efdp+1);
-  vd m = vd_fma(t, p, M_SPLAT(vd, -0x1.caa8a3c6dfffdp+0)) + MD_ROUND, n = m - MD_ROUND, f = vd_fma(t, p, -0x1.caa8a3c6dfffdp+0 - n);
+  const double g0 = -0x1.caa8a3c6dfffdp+0;
+  vd m = vd_fma(t, p, M_SPLAT(vd, g0)) + MD_ROUND, n = m - MD_ROUND, f = vd_fma(t, p, g0 - n);
   EXP2D_LESS_1(f)
   vd minus = (vd)(((vl)m << 52) + (int64_t)0xbff0000000000000ull);  // -2^n
   p = vd_fma(minus, p * f, minus + 1.);
