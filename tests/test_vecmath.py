@@ -115,6 +115,9 @@ def run(request):
     return Functions(request.param, MACHINES[request.param])
 
 
+PI = Decimal("3.14159265358979323846264338327950288419716939937510")
+
+
 def erf_of(x):
     """By its series, 2 / sqrt(pi) times the sum of (-1)^n x^(2n+1) / (n! (2n+1)), to 50 digits."""
     def one(v: float) -> np.longdouble:
@@ -133,7 +136,6 @@ def erf_of(x):
     return np.array([one(v) for v in x.tolist()], np.longdouble)
 
 
-PI = Decimal("3.14159265358979323846264338327950288419716939937510")
 REFERENCE = {"erf": lambda x: np.array([math.erf(v) for v in x.tolist()]),
              "sigmoid": lambda x: 1 / (1 + np.exp(-x))}
 
