@@ -290,7 +290,7 @@ def test_values_of_too_many_columns_take_another_form():
     assert {b.kind for b in forms.matrices(COLUMNS)} == set(BLOCKS)
     assert {b.keys for b in forms.matrices(COLUMNS)} == {64, 128}
     assert {b.keys for b in forms.matrices(64)} == {64}
-    assert forms.matrices(COLUMNS + 1) == [] and forms.plain("f32", 1) == []
+    assert forms.matrices(COLUMNS + 1) == [] and forms.plain("f32", 1, 64) == []
     assert any("CudaAttention" in label for label in labels(Cuda(90), (4, 16, 512, 256)))
 
 

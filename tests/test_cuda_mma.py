@@ -95,6 +95,17 @@ def test_fragments(kind):
     assert len(found) > 15
 
 
+@pytest.mark.parametrize("rows, band", [(150, 64), (150, 96), (64, 64), (20, 64)])
+def test_tiles_go_down_bands(monkeypatch, rows, band):
+    """Of two tiles, of three, the last of fewer; of one that is all rows, and more than those."""
+    monkeypatch.setattr("tegg.backends.cuda.mma._BAND", band)
+    g = Draw()
+    out = product(g, wide(g, "f16", 2, rows, 40), wide(g, "f16", 2, 40, 136),
+                  "c,a,k;c,k,b;c,a,b", 2, rows, 136)
+    c = lowered("k", g, [out], [out], MmaTile("f16", 32, 64, 32, 4))
+    agree(cases.module([c.code]), c, 0, 4)
+
+
 def test_symbolic_sizes():
     found = []
     for name in sorted(SYMBOLIC):

@@ -11,11 +11,13 @@ from typing import TypeVar
 from tegg.backends.cuda.mma_forms import MmaTile
 from tegg.backends.cuda.mma_operand import LETTERS, Operand
 from tegg.backends.simt.attention_block import REDUCED, AttentionBlock
-from tegg.backends.simt.attention_forms import AttentionForms, Blocks
+from tegg.backends.simt.attention_forms import PLAIN, AttentionForms, Blocks
 from tegg.backends.simt.products import below
 
 _ROWS = 128  # queries of a block: sixteen for each warp
 _WIDE = 64   # of heads whose sums two warps share
+_LARGE = ((64, 64), (64, 32))  # queries and keys without tensor cores, of up to _WIDE columns and of
+_LARGE_SINCE = 80              # more: threads have registers for them; since then there is room
 _COLUMNS = 8  # neighbours of a row that a lane gets together
 _PLAIN = 8   # values that a score is made of at most, to have a text of its own for whole blocks
 T = TypeVar("T", bound=Operand)
@@ -27,6 +29,13 @@ class CudaAttention(AttentionForms):
     """Those of an NVIDIA GPU of an architecture."""
 
     architecture: int
+
+    def plain(self, kind: str, queries: int, columns: int) -> list[Blocks]:
+        """Larger ones too, which read less of shared memory, where that has room for any head."""
+        rows, keys = _LARGE[columns > _WIDE]
+        large = kind == "f32" and queries >= rows and self.architecture >= _LARGE_SINCE
+        return [*AttentionForms.plain(self, kind, queries, columns),
+                *[Blocks(PLAIN, rows, keys)] * large]
 
     def matrices(self, columns: int) -> list[Blocks]:
         sizes = ([(_ROWS, 64)] if columns <= 64 else [(_ROWS, 32), (_WIDE, 32)] if columns <= 128

@@ -45,6 +45,10 @@ class CudaC(SimtC):
     def room(self) -> int:
         return 48 << 10
 
+    @property
+    def most(self) -> int:
+        return 2 * self.rows
+
     def kept(self, arrays: Mapping[str, tuple[str, int]]) -> list[str]:
         lines, at = ["  ROOM(kept);"], 0
         for name, (kind, length) in arrays.items():

@@ -25,6 +25,7 @@ from tegg.kernel.simt import THREADS
 
 _SUMS = 128        # registers of a thread that sums may take
 _COLUMNS = 8       # neighbours of a row that a lane gets together
+_BAND = 2048       # rows of the result whose tiles follow one another column after column
 
 
 def lower_mma(graph: Graph, outputs: Sequence[Node], anchors: Sequence[Node], name: str,
@@ -156,8 +157,7 @@ class CoreProduct:
             with dealt_tiles(p, f"{t.parts} * {batch} * down * across", len(c.groups) > 1):
                 p.line(f"const {index} item = tile / (down * across) % {batch};")
                 at.unpack("item", c.batch)
-                p.line(f"const {index} m_from = tile % down * {t.rows}, "
-                       f"n_from = tile / down % across * {t.columns};")
+                self._place(at)
                 p.line(f"const {index} part = tile / (down * across) / {batch}, first = "
                        f"steps * part / {t.parts}, end = steps * (part + 1) / {t.parts};")
                 for term in self.group.terms:
@@ -165,6 +165,17 @@ class CoreProduct:
                     with p.braces(""):
                         self._sum(at, term)
                 self._results(at)
+
+    def _place(self, at: Evaluator) -> None:
+        """Where a tile begins. They follow one another down bands of rows, so that those which run
+        at a time read few of both operands' tiles, which a cache then holds."""
+        t, p, index = self.kernel.tile, at.p, at.p.dialect.index
+        band = max(1, _BAND // t.rows)
+        p.line(f"const {index} place = tile % (down * across), band = place / ({band} * across) * "
+               f"{band}, high = down - band < {band} ? down - band : {band}, "
+               f"at_band = place % ({band} * across);")
+        p.line(f"const {index} m_from = (band + at_band % high) * {t.rows}, "
+               f"n_from = at_band / high * {t.columns};")
 
     def _stand(self, at: Evaluator) -> None:
         """Where the results of this warp begin in a tile."""

@@ -15,6 +15,7 @@ from tegg.kernel.index import Form, Var
 from tegg.kernel.simt import THREADS
 from tegg.kernel.value import Load, Val
 
+_TURN = 8  # lines after which chunks are exchanged as in the first
 _FOUR = 4  # neighbours that are computed together
 LETTERS = {"f16": "h", "bf16": "g", "tf32": "t"}  # of the functions of a kind of product
 
@@ -79,6 +80,11 @@ class Operand:
         return self.line if self.half else self.line + (4 if self.along else 8)
 
     @property
+    def line_step(self) -> int:
+        """Elements from a chunk to that of the next line, eight lines further down as well."""
+        return self.pitch
+
+    @property
     def stage(self) -> int:
         """Elements of a tile in shared memory."""
         return self.lines * self.pitch
@@ -134,8 +140,12 @@ class Operand:
 
     def copies(self, at: Evaluator, stage: str) -> None:
         """Start to copy the tile at ``m_from``, ``n_from``, ``k_from``."""
-        source, p = self.source, at.p
+        source = self.source
         assert source is not None
+        if self._straight(source.form):
+            self._walk(at, stage, source)
+            return
+        p = at.p
         with self._each(at):
             p.line(f"const bool inside = {self._inside()};")
             at.unpack("inside ? at_k : 0", self.k)
@@ -143,6 +153,52 @@ class Operand:
             p.line(f"copy_start({self.name} + {stage} * {self.stage} + "
                    f"{self.place('line', 'chunk')}, b{source.slot} + {p.form(source.form)}, "
                    "inside ? 16 : 0);")
+
+    def _straight(self, form: Form) -> bool:
+        """Whether the lines that a thread copies lie a fixed step apart, in memory and in the tile:
+        its chunks are then one address each way and numbers that a compiler knows."""
+        one = len(self.vars) <= 1 and len(self.k) == 1
+        apart, over = divmod(THREADS, self.line // self.chunk)
+        return one and not over and apart % _TURN == 0 and not any(
+            v in Form(0, {a: 1}).vars() for v in (*self.vars, *self.k)
+            for a in form.terms if a is not v)
+
+    def _walk(self, at: Evaluator, stage: str, source: Load) -> None:
+        """The chunks of a thread, from the first one on."""
+        p, index, per = at.p, at.p.dialect.index, self.line // self.chunk
+        apart, total = THREADS // per, self.lines * per
+        k, place = f"chunk * {self.chunk}", "line"
+        k, place = (k, place) if self.along else (place, k)
+        places, extent = spread(self.vars), {"k": self.depth, self.side: spread(self.vars)}
+        tests = [s for s, n, whole in (("k", self.depth, self.tile.depth),
+                                       (self.side, places, self.size))
+                 if exact_div(n, whole) is None]
+        goes = self.side if self.along else "k"  # along which lines follow one another
+        outer = (self.vars if self.along else self.k)[-1:]
+        step = source.form.coefficient(outer[0]) if outer else 0
+        with p.braces(""):
+            p.line(f"const int line = thread_id() / {per}, chunk = thread_id() % {per};")
+            p.line(f"const {index} at_k = k_from + {k}, at_{self.side} = {self.side}_from + "
+                   f"{place};")
+            for s, vars in (("k", self.k), (self.side, self.vars)):
+                at.unpack(f"at_{s} < {dim(extent[s])} ? at_{s} : 0" if s in tests else f"at_{s}",
+                          vars)
+            p.line(f"const {self.type} *const mine = b{source.slot} + {p.form(source.form)};")
+            p.line(f"{self.type} *const there = {self.name} + {stage} * {self.stage} + "
+                   f"{self.place('line', 'chunk')};")
+            still = [f"at_{s} < {dim(extent[s])}" for s in tests if s != goes]
+            if still:
+                p.line(f"const bool inside = {still[0]};")
+            p.line("UNROLL")
+            with p.braces(f"for (int c = 0; c < {self.chunks}; c++)"):
+                within = ["inside"] if still else []
+                if goes in tests:
+                    within.append(f"at_{goes} + {apart} * c < {dim(extent[goes])}")
+                filled = f"{' && '.join(within)} ? 16 : 0" if within else "16"
+                if total % THREADS:
+                    p.line(f"if (thread_id() + {THREADS} * c < {total})")
+                p.line(f"copy_start(there + {apart * self.line_step} * c, mine + c * (int64_t)("
+                       f"{apart} * ({dim(step)})), {filled});")
 
     def fetch(self, at: Evaluator, batch: tuple[Var, ...]) -> None:
         """Compute this thread's chunks of a tile into registers, four words each."""

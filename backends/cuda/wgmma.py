@@ -73,12 +73,12 @@ class _Product(CoreProduct):
         at.p.line("const int warp_m = group_m + thread_id() / 32 % 4 * 16, warp_n = group_n;")
 
     def _sum(self, at: Evaluator, term: Term) -> None:
-        """The products of one term, a pipeline of stages. The products of a step go on while the
-        next step's copies are waited for, so a stage is free again two steps after its own: a
-        barrier stands between, which tells that all groups have waited for it."""
+        """The products of one term, a pipeline of stages. Those of a step go on while the step
+        before is waited for; once all groups have, which a barrier tells, its stage is free, and
+        the copies of the step that comes three later start."""
         t, p, index = self.tile, at.p, at.p.dialect.index
         x, y = self.operands(term)
-        ahead = t.stages - 2
+        ahead = t.stages - 1
         p.line("uint16_t *const left = (uint16_t *)room;")
         p.line(f"uint16_t *const right = (uint16_t *)(room + {x.bytes});")
         sums = f"sums{term.anchor}[0][0]"
@@ -93,11 +93,10 @@ class _Product(CoreProduct):
             p.line("wgmma_fence();")
             self._start(at, x, y, sums)
             p.line("wgmma_commit();")
+            p.line("wgmma_wait(1);")
+            p.line("__syncthreads();")
             p.line(f"const {index} ahead = step + {ahead};")
             self._bring_ahead(at, (x, y))
-            if x.source is None or y.source is None:
-                p.line("__syncwarp();")  # what is computed may have parted lanes
-            p.line("wgmma_wait(1);")
         p.line("copies_wait(0);")
         p.line("wgmma_wait(0);")
         p.line(settled)

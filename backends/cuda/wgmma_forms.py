@@ -155,7 +155,7 @@ class WgmmaAttention(AttentionForms):
 
     offered: Callable[[], bool]
 
-    def plain(self, kind: str, queries: int) -> list[Blocks]:
+    def plain(self, kind: str, queries: int, columns: int) -> list[Blocks]:
         return []
 
     def matrices(self, columns: int) -> list[Blocks]:

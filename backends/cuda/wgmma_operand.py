@@ -23,6 +23,10 @@ class SharedMatrix(Operand):
     __slots__ = ()
 
     @property
+    def line_step(self) -> int:
+        return DEPTH
+
+    @property
     def stage(self) -> int:
         return -(-self.line // DEPTH) * self.lines * DEPTH
 

@@ -17,13 +17,15 @@ from tegg.ir.template import LICENCE, OWN, SOFTMAX, Execution, Extents, template
 if TYPE_CHECKING:
     from tegg.rewrite.view import View
 
+FEWEST = 32        # keys of a block, where it is not offered with less
 MOST = 256         # columns of values, and terms of a score: what a block has room for
 PLAIN = "plain"    # products of the dtype that there is
 _PLAIN = MappingProxyType({"f32": (32, 32), "f64": (16, 16)})
 _FEW = MappingProxyType({"f32": (8, 64), "f64": (8, 32)})  # of a few queries, as in decoding
 _SPEED = MappingProxyType({PLAIN: 0.3, "matrix": 1.1, "half": 1.3, "f16": 10.0,
                           "bf16": 10.0})  # of float32; see those who offer them
-_SLOWER = MappingProxyType({(PLAIN, 8): 0.7, ("f16", 64): 0.6, ("bf16", 64): 0.6})  # by rows
+_TIMES = MappingProxyType({(PLAIN, 8): 0.7, (PLAIN, 64): 1.6, ("f16", 64): 0.6,
+                          ("bf16", 64): 0.6})  # by rows
 _BUSY = 264        # blocks that keep a device busy
 _KEYS = 128        # of a part, at least
 
@@ -56,7 +58,7 @@ def executes(own: tuple, e: Extents) -> Execution:
     b = Blocks(*own)
     down, deep = -(-e.m // b.rows) * b.rows, -(-e.k // b.keys) * b.keys
     return Execution(2.0 * e.batch * down * deep * e.n,
-                     _SPEED[b.kind] * _SLOWER.get((b.kind, b.rows), 1.0),
+                     _SPEED[b.kind] * _TIMES.get((b.kind, b.rows), 1.0),
                      max(1, e.batch * -(-e.m // b.rows) * b.parts),
                      aside=b.parts * e.batch * e.m * (e.n + 2) if b.parts > 1 else 0,
                      stages=int(b.parts > 1), beside=SOFTMAX * e.batch * e.m * e.k)
@@ -100,8 +102,8 @@ class AttentionForms:
                                          *("i64",) * 3),
             **LICENCE})
 
-    def plain(self, kind: str, queries: int) -> list[Blocks]:
-        """Blocks with products of a dtype as it is, for so many queries."""
+    def plain(self, kind: str, queries: int, columns: int) -> list[Blocks]:
+        """Blocks with products of a dtype as it is, for so many queries and columns."""
         few = [Blocks(PLAIN, *_FEW[kind])] * (queries <= 2 * _FEW[kind][0])
         return [Blocks(PLAIN, *_PLAIN[kind]), *few]
 
@@ -121,7 +123,7 @@ class AttentionForms:
             return []
         batch, m, keys = (hint(product(tuple(size[c] for c in letters)))
                           for letters in (spec.batch, spec.m, spec.k))
-        found = [*self.plain("f64" if x.dtype is f64 else "f32", m), *self.matrices(columns)]
+        found = [*self.plain("f64" if x.dtype is f64 else "f32", m, columns), *self.matrices(columns)]
         return [astuple(b) for form in found for b in form.shared_out(batch, m, keys)]
 
     def facts(self, view: View) -> Iterable[tuple[Any, ...]]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import gcd
 
 from tegg.backends.cexpr import dim
-from tegg.backends.simt.attention_block import AttentionBlock
+from tegg.backends.simt.attention_block import REDUCED, AttentionBlock
 from tegg.backends.simt.evaluate import NEIGHBOURS, follows, together
 from tegg.dim import exact_div
 from tegg.kernel.domain import spread
@@ -15,6 +15,7 @@ from tegg.kernel.simt import THREADS, WARP
 from tegg.kernel.value import Val
 
 _SLICE = 64  # terms of a score that are in shared memory at once
+_TERMS = 8   # that a thread may have in registers at once
 
 Side = tuple[tuple[Var, ...], str, int, str]  # variables, the first place, how many, their limit
 
@@ -84,14 +85,23 @@ class _Tile:
 @dataclass(slots=True)
 class AttentionTiles(AttentionBlock):
     """A row of threads, half a warp or a warp, has the scores of a query: each thread those of
-    every sixteenth key (or 32nd), and the results of as many columns.
+    every sixteenth key (or 32nd), and the results of as many columns, some of them neighbours.
 
     Queries stay in shared memory. Keys pass through it a slice of their terms at a time, and
-    values, in the same place, a slice of the keys at a time.
+    values, in the same place, a slice of the keys at a time. Where products read a line they read
+    16 bytes of it at once, and so lines are filled up with zeros.
     """
 
-    pad = 1   # elements more in a line of an array, so that columns of it meet every bank
-    step = 1  # of what lines are multiples
+    @property
+    def step(self) -> int:
+        """Elements that are read at once, of which lines are multiples."""
+        return 2 if self.letter == "d" else 4
+
+    @property
+    def pad(self) -> int:
+        """Elements more in a line of an array, so that threads side by side, each with a line of
+        its own, meet every bank."""
+        return self.step
 
     @property
     def lanes(self) -> int:
@@ -120,6 +130,26 @@ class AttentionTiles(AttentionBlock):
         return count, self._whole(-(-self.depth // count))
 
     @property
+    def terms(self) -> int:
+        """Terms of a query in shared memory."""
+        count, width = self.slices
+        return count * width
+
+    @property
+    def beside(self) -> int:
+        """Neighbouring columns that a thread has."""
+        n = self.mine[2]
+        return max(w for w in (1, 2, self.step) if n % w == 0) if n * self.lanes == self.columns \
+            else 1
+
+    def _column(self, j: str) -> str:
+        """The column that is number ``j`` of a thread."""
+        some = self.beside
+        if some == 1:
+            return f"column + {self.lanes} * {j}"
+        return f"{j} / {some} * {self.lanes * some} + column * {some} + {j} % {some}"
+
+    @property
     def across(self) -> int:
         """Columns of values in shared memory."""
         return self._whole(self.columns)
@@ -140,7 +170,7 @@ class AttentionTiles(AttentionBlock):
     def sizes(self) -> dict[str, int]:
         """Elements of the arrays in shared memory."""
         rows, keys, pad = self.blocks.rows, self.blocks.keys, self.pad
-        return {"queries": rows * (self.depth + pad),
+        return {"queries": rows * (self.terms + pad),
                 "room": max(keys * (self.slices[1] + pad), self.values * (self.across + pad)),
                 "weights": rows * (keys + pad)}
 
@@ -149,18 +179,30 @@ class AttentionTiles(AttentionBlock):
         return sum(self.sizes.values()) * (8 if self.letter == "d" else 4)
 
     @property
+    def asked(self) -> int:
+        language = self.at.language
+        return language.set_aside(self.shared) if self.shared + REDUCED > language.room else 0
+
+    @property
+    def room(self) -> int:
+        return self.at.language.most
+
+    @property
     def at_once(self) -> int:
         """Where nothing is said NVIDIA's compiler spills a little, to have room for five."""
         largest = max(self.depth, self.columns)
         if largest > 128 or self.letter == "d":
             return 1
-        return 2 if largest > 64 or self.blocks.few else 4
+        return 2 if largest > 64 or self.blocks.rows != 32 else 3
 
     def row(self, i: str) -> str:
         return f"row + {self.lines} * {i}"
 
     def arrays(self) -> list[str]:
         """Declarations of what a block shares."""
+        if self.asked:
+            return self.at.language.kept({name: (self.type, size)
+                                          for name, size in self.sizes.items()})
         return [f"{self.at.language.shared} {self.type} "
                 f"{', '.join(f'{name}[{size}]' for name, size in self.sizes.items())};"]
 
@@ -170,7 +212,7 @@ class AttentionTiles(AttentionBlock):
         p.line(f"{self.type} sums[{i}][{n}] = {{}};")
 
     def queries(self) -> None:
-        self.fill_queries("queries", 0, self.depth)
+        self.fill_queries("queries", 0, self.terms)
 
     def fill_queries(self, array: str, first: int, width: int) -> None:
         """Some terms of all queries of the block."""
@@ -196,8 +238,8 @@ class AttentionTiles(AttentionBlock):
     def ends(self) -> None:
         """Results pass through shared memory, where there is room, so that a thread has several
         side by side."""
-        (i, _, n), lanes, p = self.mine, self.lanes, self.at.p
-        place, pitch = f"column + {lanes} * j", self.columns + self.pad
+        (i, _, n), p = self.mine, self.at.p
+        place, pitch = self._column("j"), self.columns + self.pad
         room = next((name for name, size in self.sizes.items()
                      if size >= self.blocks.rows * pitch), None)
         if self.partial is not None or room is None or self.columns % NEIGHBOURS:
@@ -268,22 +310,17 @@ class AttentionTiles(AttentionBlock):
     def scores(self) -> None:
         """Sums of products in ``s``."""
         p, (i, j, _), (count, width) = self.at.p, self.mine, self.slices
-        exact = count * width == self.depth
         with p.braces(f"for (int first = 0; first < {count * width}; first += {width})"):
             p.line(self.at.language.barrier)
-            self.fill_keys("first", width, exact)
+            self.fill_keys("first", width, count * width == self.depth)
             p.line(self.at.language.barrier)
-            p.line("UNROLL_BY(8)")
-            stop = f"d < {width}" + ("" if exact else f" && first + d < {self.depth}")
-            with p.braces(f"for (int d = 0; {stop}; d++)"):
-                self._product("s", i, j,
-                              f"queries[({self.row('i')}) * {self.depth + self.pad} + first + d]",
-                              f"room[(column + {self.lanes} * j) * {width + self.pad} + d]")
+            self._products("s", i, j, width,
+                           f"queries[({self.row('i')}) * {self.terms + self.pad} + first + d + u]",
+                           f"room[(column + {self.lanes} * j) * {width + self.pad} + d + u]")
 
     def weighted(self) -> None:
         """Weights times values."""
-        p, keys, here, (i, _, n), lanes = (self.at.p, self.blocks.keys, self.values, self.mine,
-                                           self.lanes)
+        p, keys, here, (i, _, n) = self.at.p, self.blocks.keys, self.values, self.mine
         p.line("UNROLL")
         p.line(f"for (int i = 0; i < {i}; i++)")
         p.line(f"  for (int j = 0; j < {n}; j++) sums[i][j] *= shrink[i];")
@@ -291,26 +328,28 @@ class AttentionTiles(AttentionBlock):
             p.line(self.at.language.barrier)
             self.fill_values()
             p.line(self.at.language.barrier)
-            p.line("UNROLL_BY(8)")
-            with p.braces(f"for (int d = 0; d < {here}; d++)"):
-                inside = ("" if self.columns % lanes == 0 else
-                          f"column + {lanes} * j >= {self.columns} ? 0 : ")
-                self._product("sums", i, n,
-                              f"weights[({self.row('i')}) * {keys + self.pad} + first + d]",
-                              f"{inside}room[d * {self.across + self.pad} + column + {lanes} * j]")
+            place = self._column("j")
+            inside = "" if self.columns % self.lanes == 0 else f"{place} >= {self.columns} ? 0 : "
+            self._products("sums", i, n, here,
+                           f"weights[({self.row('i')}) * {keys + self.pad} + first + d + u]",
+                           f"{inside}room[(d + u) * {self.across + self.pad} + {place}]")
 
-    def _product(self, sums: str, rows: int, columns: int, left: str, right: str) -> None:
-        p = self.at.p
-        p.line(f"{self.type} x[{rows}], y[{columns}];")
-        p.line("UNROLL")
-        p.line(f"for (int i = 0; i < {rows}; i++) x[i] = {left};")
-        p.line("UNROLL")
-        p.line(f"for (int j = 0; j < {columns}; j++) y[j] = {right};")
-        p.line("UNROLL")
-        p.line(f"for (int i = 0; i < {rows}; i++)")
-        p.line("  UNROLL")
-        p.line(f"  for (int j = 0; j < {columns}; j++) "
-               f"{sums}[i][j] = s{self.letter}_fma(x[i], y[j], {sums}[i][j]);")
+    def _products(self, sums: str, rows: int, columns: int, terms: int, left: str,
+                  right: str) -> None:
+        """Of every row and column of a thread: products of terms ``d + u``."""
+        p, some = self.at.p, self.step
+        p.line(f"UNROLL_BY({_TERMS // some})")
+        with p.braces(f"for (int d = 0; d < {terms}; d += {some})"):
+            for array, name, count, value in (("x", "i", rows, left), ("y", "j", columns, right)):
+                p.line(f"{self.type} {array}[{count}][{some}];")
+                p.line("UNROLL")
+                p.line(f"for (int {name} = 0; {name} < {count}; {name}++)")
+                p.line("  UNROLL")
+                p.line(f"  for (int u = 0; u < {some}; u++) {array}[{name}][u] = {value};")
+            for name, count in (("u", some), ("i", rows), ("j", columns)):
+                p.line("UNROLL")
+                p.line(f"for (int {name} = 0; {name} < {count}; {name}++)")
+            p.line(f"  {sums}[i][j] = s{self.letter}_fma(x[i][u], y[j][u], {sums}[i][j]);")
 
     def weigh(self, key: str) -> str:
         """A weight ``e`` of row ``i`` comes to where it is multiplied."""

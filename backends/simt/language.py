@@ -54,6 +54,11 @@ class SimtC(ABC):
     def room(self) -> int:
         """Bytes of memory that a block may share."""
 
+    @property
+    def most(self) -> int:
+        """Bytes of it where a launch asks for them."""
+        return self.room
+
     @abstractmethod
     def kept(self, arrays: Mapping[str, tuple[str, int]]) -> list[str]:
         """Lines that declare arrays of the block's memory: by name their type and length."""
