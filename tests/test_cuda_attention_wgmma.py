@@ -16,13 +16,14 @@ from simt.attention_cases import check_drawn
 from simt import cases, fake_driver, machine_code, planted
 from simt.simulator import ORDERS, SimulatorError
 from tegg.backends.cuda import nvrtc
+from tegg.backends.cuda.attention_turns import AttentionTurns
 from tegg.backends.cuda.attention_wgmma import AttentionGroups
 from tegg.backends.cuda.disassembly import disassembler, instructions_of
 from tegg.backends.cuda.emit import CudaC
 from tegg.backends.cuda.program import prelude
 from tegg.backends.cuda.resources import resources_of
 from tegg.backends.cuda.target import Cuda
-from tegg.backends.cuda.wgmma_forms import ATTENTION, COLUMNS, WgmmaAttention
+from tegg.backends.cuda.wgmma_forms import ATTENTION, COLUMNS, TURNS, WgmmaAttention
 from tegg.backends.simt.attention import lower_attention
 from tegg.backends.simt.attention_forms import Blocks
 from tegg.dtype import DTYPES
@@ -41,19 +42,21 @@ SLACK = {"f16": 4000, "bf16": 30000}
 CAUSAL = partial(tegg.scaled_dot_product_attention, is_causal=True)
 
 
-def lowered(name, d, blocks=BLOCKS["f16"]) -> cases.Case:
-    code = lower_attention(d.g, d.outputs, d.anchors, name, CudaC(), blocks, AttentionGroups)
+def lowered(name, d, blocks=BLOCKS["f16"], how=AttentionGroups) -> cases.Case:
+    code = lower_attention(d.g, d.outputs, d.anchors, name, CudaC(), blocks, how)
     return cases.Case(d.g, d.outputs, {}, {}, code)
 
 
-def test_drawn_fragments():
+@pytest.mark.parametrize("how", (AttentionGroups, AttentionTurns))
+def test_drawn_fragments(how):
     with machine_code.spills_allowed():
-        check_drawn(lowered, unit_of, partial(agree, slack=SLACK["bf16"]), 2,
+        check_drawn(partial(lowered, how=how), unit_of, partial(agree, slack=SLACK["bf16"]), 2,
                     [of[kind] for of in (BLOCKS, WIDE) for kind in sorted(of)])
 
 
+@pytest.mark.parametrize("how", (AttentionGroups, AttentionTurns))
 @pytest.mark.parametrize("kind", BLOCKS)
-def test_heads_of_any_size(kind):
+def test_heads_of_any_size(kind, how):
     """Whole tiles and parts of them, whole and odd chunks, what is longer than a line of 128 bytes;
     of what rests in 16 bits, and what is computed."""
     found = [(kind, 150, 64, 64), (kind, 150, 32, 32), (kind, 70, 20, 24), (kind, 33, 40, 21),
@@ -66,7 +69,8 @@ def test_heads_of_any_size(kind):
         d = attention(g, q, k, v, lambda s, g=g: causal(g, g.mul(s, 0.2)))
         if dtype != "f32":
             d.outputs[0] = g.op("Cast", d.outputs[0], DTYPES[dtype])
-        made.append(lowered(f"k{number}", d, (WIDE if columns > 64 and size <= 128 else BLOCKS)[kind]))
+        wide = columns > 64 and size <= 128
+        made.append(lowered(f"k{number}", d, (WIDE if wide else BLOCKS)[kind], how))
         made[-1].inputs = random_inputs(g, {})
     unit = cases.module([c.code for c in made])
     for number, c in enumerate(made):
@@ -75,12 +79,13 @@ def test_heads_of_any_size(kind):
     assert copied == [dtype != "f32" for dtype, *_ in found]
 
 
-def test_operands_that_lie_across():
+@pytest.mark.parametrize("how", (AttentionGroups, AttentionTurns))
+def test_operands_that_lie_across(how):
     """Queries and keys whose places lie side by side in memory, values whose keys do."""
     g = Draw()
     q, k = (g.permute(halves(g, "f16", 2, 64, 136), (0, 2, 1)) for _ in range(2))
     v = g.permute(halves(g, "f16", 2, 72, 136), (0, 2, 1))
-    c = lowered("k", attention(g, q, k, v, lambda s: causal(g, s)))
+    c = lowered("k", attention(g, q, k, v, lambda s: causal(g, s)), how=how)
     assert "wgmma_h_64<1, 1, 0>" in c.code.source and "wgmma_h_held_64<0>" in c.code.source
     c.inputs = random_inputs(g, {})
     unit = cases.module([c.code])
@@ -88,7 +93,8 @@ def test_operands_that_lie_across():
         agree(unit, c, order, SLACK["f16"])
 
 
-def test_parts_of_the_keys():
+@pytest.mark.parametrize("how", (AttentionGroups, AttentionTurns))
+def test_parts_of_the_keys(how):
     """A cache of symbolic length of which a row sees what the mask says, and parts that see nothing."""
     g, n = Draw(), SYMBOLS["s"]
     seen = g.x(1, dtype="i64")
@@ -100,7 +106,7 @@ def test_parts_of_the_keys():
                         g.full(-np.inf, scores.dtype, scores.shape))
 
     d = attention(g, q, k, v, mask)
-    c = lowered("k", d, replace(BLOCKS["f16"], parts=4))
+    c = lowered("k", d, replace(BLOCKS["f16"], parts=4), how)
     assert [s.function for s in c.code.stages] == ["k", "k_total"]
     unit = cases.module([c.code])
     for order, (size, count) in enumerate(((700, 500), (300, 1), (70, 70))):
@@ -148,11 +154,12 @@ def test_no_long_block_is_left_for_the_end():
     assert finished([takes(t // some % down) for t in tiles]) / ideal < 1.035
 
 
-def several_blocks() -> cases.Case:
+def several_blocks(how=AttentionGroups) -> cases.Case:
     """More rows and keys than a block has, and what is longer than a line."""
     g = Draw()
-    q, k, v = (halves(g, "f16", 2, 200, size) for size in (80, 80, 96))
-    c = lowered("k", attention(g, q, k, v, lambda s: causal(g, g.mul(s, 0.2))))
+    q, k, v = (halves(g, "f16", 2, 330 if how is AttentionTurns else 200, size)
+               for size in (80, 80, 96))
+    c = lowered("k", attention(g, q, k, v, lambda s: causal(g, g.mul(s, 0.2))), how=how)
     c.inputs = random_inputs(g, {})
     return c
 
@@ -187,8 +194,47 @@ MUTANTS = {
 }
 
 
-def test_seeded_bugs_are_found():
-    assert planted.unseen(several_blocks(), MUTANTS, rtol=2e-2, atol=2e-3) == []
+# The same of groups that take turns.
+MIXED_UP = {
+    "copies are not waited for": (r"(group == 0\) \{\s*)copies_wait\(0\);", r"\1", "has not been waited for"),
+    "the first copies are not": (r"copies_wait\(0\);(\s*shown_to_products\(\);\s*__sync)", r"\1",
+                                 "has not been waited for"),
+    "no barrier before the first products": (r"(shown_to_products\(\);\s*)__syncthreads\(\);", r"\1", "race"),
+    "not shown to products": (r"(group == 0\) \{\s*copies_wait\(0\);\s*)shown_to_products\(\);", r"\1",
+                              "not shown"),
+    "a turn is not waited for": (r"group_waits\(1 \+ group\);", "", "race|again|has not been waited for"),
+    "turns are mixed up": (r"group_waits\(1 \+ group\)", "group_waits(2 - group)", "again|for ever|race"),
+    "no turn to begin with": (r"if \(group == 1\) group_came\(1\);", "", "wait for ever"),
+    "no turn is given": (r"if \(group == 0 \|\| more\) group_came\(2 - group\);", "", "wait for ever"),
+    "one turn too many": (r"group == 0 \|\| more", "true", "nobody waits at|again"),
+    "a turn is given before the products": (
+        r"(group_waits\(1 \+ group\);)([\s\S]*)if \(group == 0 \|\| more\) group_came\(2 - group\);",
+        r"if (group == 0 || more) group_came(2 - group); \1\2", "race|again|not been waited"),
+    "nobody knows that tiles were read": (
+        r"if \(at > begin\) group_waits\(4 - turn\);|if \(group == 1 && then\) group_came\(3 \+ turn\);", "",
+        "read by products|products read that"),
+    "told before products have read": (
+        r"wgmma_wait\(0\);(\s*wgmma_settle<48>\(sums\[0\]\);\s*)(if \(group == 1 && then\) group_came\(3 \+ turn\);)",
+        r"\2 wgmma_wait(0);\1", "read by products|products read that"),
+    "the tiles that are read are copied to": (r"\(1 - turn\) \* 32768 \+ 16384", "turn * 32768 + 16384",
+                                              "products read that"),
+    "the next keys but one take the place of the next": (r"room \+ 32768 \+ turn \* 32768\)",
+                                                         "room + 32768 + (1 - turn) * 32768)", "products read that"),
+    "scores of the last keys again": (r"k_at \+ \(1 - turn\)", "k_at + turn", ""),
+    "values of the next keys": (r"v_at \+ turn", "v_at + (1 - turn)", ""),
+    "tiles never change": (r"turn = 1 - turn;", "", ""),
+    "products are never committed": (r"wgmma_commit\(\);", "", "have not been waited for"),
+    "products are not waited for": (r"wgmma_wait\(0\);", "", "touched|have not been waited"),
+    "no fence of sums": (r"(group_waits\(1 \+ group\);\s*)wgmma_fence\(\);", r"\1", "no wgmma_fence"),
+    "weights of the keys before": (r"const int key_from = at \+ 64;", "const int key_from = at;", ""),
+    "sums are not moved": (r"\*= shrink\[e / 2\]", "*= 1", ""),
+    "threads of one group copy as if all did": (r"thread_id\(\) \+ 128 \* c", "thread_id() + 256 * c", ""),
+}
+
+
+@pytest.mark.parametrize("how, bugs", [(AttentionGroups, MUTANTS), (AttentionTurns, MIXED_UP)])
+def test_seeded_bugs_are_found(how, bugs):
+    assert planted.unseen(several_blocks(how), bugs, rtol=2e-2, atol=2e-3) == []
 
 
 def test_shared_memory_is_what_the_launch_says():
@@ -209,15 +255,16 @@ def test_what_has_no_room_is_refused():
         lowered("k", attention(g, q, k, v))
 
 
+@pytest.mark.parametrize("how", (AttentionGroups, AttentionTurns))
 @pytest.mark.parametrize("size, blocks", [(32, BLOCKS), (64, BLOCKS), (128, BLOCKS), (128, WIDE)])
-def test_machine_code(size, blocks):
+def test_machine_code(size, blocks, how):
     """None spilled, none made to wait for one another; of small heads two blocks at a time."""
     compiler = nvrtc.find()
     if compiler is None:
         pytest.skip("NVRTC is not installed")
     g = Draw()
     q, k, v = (halves(g, "bf16", 8, 512, size) for _ in range(3))
-    c = lowered("k", attention(g, q, k, v, lambda s: causal(g, g.mul(s, 0.1))), blocks["bf16"])
+    c = lowered("k", attention(g, q, k, v, lambda s: causal(g, g.mul(s, 0.1))), blocks["bf16"], how)
     code, log = compiler.compile(prelude() + c.code.source, 90)
     (used,) = resources_of(log)
     assert "sm_90a" in log and "serialized" not in log
@@ -228,7 +275,10 @@ def test_machine_code(size, blocks):
     except BackendError:
         return
     (found,) = instructions_of(code)
-    assert found.tensor == size // 16 + blocks["bf16"].keys // 16 and set(found.copies) == {128} and not found.spills
+    turns = how is AttentionTurns  # the first scores apart, and a group of no products
+    assert turns == ("group_waits(" in c.code.source)
+    assert found.tensor == size // 16 * (1 + turns) + turns + blocks["bf16"].keys // 16
+    assert set(found.copies) == {128} and not found.spills
 
 
 # ---- when it is chosen
@@ -270,11 +320,29 @@ def test_it_is_chosen_by_price_and_only_where_one_is_measured(kind, size, keys):
     assert ATTENTION not in {op.name for op in Cuda(80).complete().ops}
 
 
+class Turned(Cuda):
+    """The target with a price for groups that take turns."""
+
+    def costs(self):
+        costs = load_costs("cuda/sm_90")
+        return replace(costs, templates={**costs.templates, TURNS: 0.1})
+
+
+@pytest.mark.parametrize("kind, size", [("f16", 64), ("bf16", 128)])
+def test_groups_take_turns_where_that_has_a_price(kind, size):
+    shape = (4, 16, 2048, size)
+    assert any(TURNS in text for text in labels(Turned(90), shape, kind))
+    assert any(ATTENTION in text for text in labels(Cuda(90), shape, kind))
+    assert Cuda(90).complete().offers_turns() and not Cuda(90).offers_turns()
+    (call,) = [c for c in planned(Turned(90), shape, kind).run if c.stages]
+    assert "group_waits(" in planned(Turned(90), shape, kind).kernels[call.kernel].source
+
+
 class Without(Cuda):
     """The target without any product but attention's own."""
 
     def unsupported(self, op, dtype):
-        if op.name in ("CudaAttention", "CudaMma", "CudaTiled", "CudaWgmma"):
+        if op.name in ("CudaAttention", TURNS, "CudaMma", "CudaTiled", "CudaWgmma"):
             return "it is left out"
         return super().unsupported(op, dtype)
 

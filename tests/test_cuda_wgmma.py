@@ -190,6 +190,35 @@ def test_what_a_kernel_may_not_do(says):
     out.free()
 
 
+NUMBERED = {
+    "comes to barrier 3 again": "  group_came(3);\n  group_came(3);\n",
+    "there is no barrier 16": "  group_came(16);\n",
+    "have come to barrier 2, which nobody waits at": "  if (thread_id() < 64) group_came(2);\n",
+    "wait for ever": "  if (thread_id() < 64) group_waits(2);\n",
+    "race: two writes": "  room[64] = 1;\n  if (thread_id() < 64) group_came(2);\n  else group_waits(2);\n",
+}
+
+
+@pytest.mark.parametrize("says", NUMBERED)
+def test_barriers_of_groups(says):
+    """Where half of the threads only say that they have come, the others know what they have done."""
+    from simt.simulator import Memory, Module
+    text = "KERNEL(128) k(float *const b0) {{\n  ROOM(room);\n{}  b0[thread_id()] = room[{}];\n}}\n"
+    right = ("  if (thread_id() < 64) { room[thread_id()] = 1; group_came(2); }\n"
+             "  else group_waits(2);\n")
+    wrong = "  room[thread_id()] = 1;\n" + NUMBERED[says]
+    unit = Module(f"{cases.prelude()}\n{text.format(wrong, 'thread_id()')}")
+    out = Memory(512, "out")
+    with pytest.raises(SimulatorError, match=says):
+        unit.run("k", 1, 128, [out.address], 0, 1 << 10)
+    known = Module(f"{cases.prelude()}\n{text.format(right, 'thread_id() % 64')}")
+    known.run("k", 1, 128, [out.address], 0, 1 << 10)
+    unknown = text.format(right.replace("group_waits(2);", ";"), "thread_id() % 64")
+    with pytest.raises(SimulatorError, match="race|nobody waits"):
+        Module(f"{cases.prelude()}\n{unknown}").run("k", 1, 128, [out.address], 0, 1 << 10)
+    out.free()
+
+
 def test_addresses_are_those_of_memory_that_the_launch_says():
     from simt.simulator import Memory, Module
     text = """KERNEL(32) k(int *const b0) {

@@ -16,8 +16,9 @@ from tegg.backends.simt.products import below
 
 _ROWS = 128  # queries of a block: sixteen for each warp
 _WIDE = 64   # of heads whose sums two warps share
-_LARGE = ((64, 64), (64, 32))  # queries and keys without tensor cores, of up to _WIDE columns and of
-_LARGE_SINCE = 80              # more: threads have registers for them; since then there is room
+# Queries and keys without tensor cores, of up to _WIDE columns and of more, for which threads have
+# registers; and since when blocks have room for them.
+_LARGE, _LARGE_SINCE = ((64, 64), (64, 32)), 80
 _COLUMNS = 8  # neighbours of a row that a lane gets together
 _PLAIN = 8   # values that a score is made of at most, to have a text of its own for whole blocks
 T = TypeVar("T", bound=Operand)

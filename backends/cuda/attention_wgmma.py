@@ -103,8 +103,7 @@ class AttentionGroups(AttentionCores):
 
     def block(self) -> None:
         """The scores of a block are a group of products, its weighted values another."""
-        p, keys, letter = self.at.p, self.blocks.keys, LETTERS[self.blocks.kind]
-        q, k, v = self.operands
+        p, keys = self.at.p, self.blocks.keys
         p.line("copies_wait(0);")
         p.line("shown_to_products();")
         p.line("__syncthreads();")  # all are done with the other tiles as well
@@ -112,9 +111,7 @@ class AttentionGroups(AttentionCores):
         p.line(f"const uint64_t k_now = k_at + turn * {self.turn // 16}, "
                f"v_now = v_at + turn * {self.turn // 16};")
         p.line("wgmma_fence();")
-        for kk in range(0, self.width, _STEP):
-            p.line(f"wgmma_{letter}_{keys}<{q.turned}, {k.turned}, {int(kk > 0)}>(s[0], "
-                   f"q_at + {q.further(0, kk)}, k_now + {k.further(0, kk)});")
+        self.scores_start("k_now")
         p.line("wgmma_commit();")
         with p.braces(f"if (key_from + {keys} < last)"):
             self._come(f"key_from + {keys}", "(1 - turn)")
@@ -122,25 +119,45 @@ class AttentionGroups(AttentionCores):
         p.line("__syncwarp();")
         p.line("wgmma_wait(0);")
         p.line(f"wgmma_settle<{keys // 2}>(s[0]);")
+        p.line(f"uint32_t x[{keys // _STEP}][4];")
+        self.weigh_all()
+        p.line("__syncwarp();")
+        p.line(f"wgmma_settle<{self.across // 2}>(sums[0]);")
+        p.line("wgmma_fence();")
+        self.weighted_start("v_now")
+        p.line("wgmma_commit();")
+        p.line("wgmma_wait(0);")
+        p.line(f"wgmma_settle<{self.across // 2}>(sums[0]);")
+        p.line("turn = 1 - turn;")
+
+    def scores_start(self, keys: str) -> None:
+        """The products of queries and keys whose tile is there start."""
+        q, k, _ = self.operands
+        letter = LETTERS[self.blocks.kind]
+        for kk in range(0, self.width, _STEP):
+            self.at.p.line(f"wgmma_{letter}_{self.blocks.keys}<{q.turned}, {k.turned}, "
+                           f"{int(kk > 0)}>(s[0], q_at + {q.further(0, kk)}, "
+                           f"{keys} + {k.further(0, kk)});")
+
+    def weigh_all(self) -> None:
+        """Scores become weights, rounded to what is multiplied; sums go on from the new maximum."""
+        p, keys, letter = self.at.p, self.blocks.keys, LETTERS[self.blocks.kind]
         self._weigh()
         self._moved()
-        p.line(f"uint32_t x[{keys // _STEP}][4];")
         p.line("UNROLL")
         p.line(f"for (int k = 0; k < {keys // _STEP}; k++)")
         p.line("  UNROLL")
         p.line(f"  for (int r = 0; r < 4; r++) x[k][r] = two_{letter}("
                "s[2 * k + r / 2][r % 2 * 2], s[2 * k + r / 2][r % 2 * 2 + 1]);")
-        p.line("__syncwarp();")
-        p.line(f"wgmma_settle<{self.across // 2}>(sums[0]);")
-        p.line("wgmma_fence();")
-        for kk in range(0, keys, _STEP):
+
+    def weighted_start(self, values: str) -> None:
+        """The products of weights and values whose tile is there start."""
+        _, _, v = self.operands
+        for kk in range(0, self.blocks.keys, _STEP):
             for column, n in self._pieces():
-                p.line(f"wgmma_{letter}_held_{n}<{v.turned}>(sums[{column // 8}], "
-                       f"x[{kk // _STEP}], v_now + {v.further(column, kk)});")
-        p.line("wgmma_commit();")
-        p.line("wgmma_wait(0);")
-        p.line(f"wgmma_settle<{self.across // 2}>(sums[0]);")
-        p.line("turn = 1 - turn;")
+                self.at.p.line(f"wgmma_{LETTERS[self.blocks.kind]}_held_{n}<{v.turned}>("
+                               f"sums[{column // 8}], x[{kk // _STEP}], "
+                               f"{values} + {v.further(column, kk)});")
 
     def _pieces(self) -> list[tuple[int, int]]:
         """The products that all columns take: where each begins, and how many it has."""

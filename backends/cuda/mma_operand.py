@@ -25,6 +25,7 @@ class Operand:
     """The tiles of one side: ``size`` of its places by the depth of a tile.
 
     side: ``m`` or ``n``. vars: the loop variables of its places. k: those that are summed over.
+    workers: threads that bring it, the first ones of a block.
     Tiles lie as lines of neighbours, along the depth where memory does and along the places
     otherwise, cut into chunks of 16 bytes. Halves are swizzled, so that the eight chunks that a
     matrix load reads at once are in different banks; wider elements have lines padded to that end.
@@ -36,6 +37,7 @@ class Operand:
     vars: tuple[Var, ...]
     k: tuple[Var, ...]
     depth: Dim
+    workers: int = THREADS
 
     # ---- where things lie
     @property
@@ -136,7 +138,7 @@ class Operand:
     @property
     def chunks(self) -> int:
         """Chunks that a thread brings, the last one not for every thread."""
-        return -(-self.lines * self.line // (self.chunk * THREADS))
+        return -(-self.lines * self.line // (self.chunk * self.workers))
 
     def copies(self, at: Evaluator, stage: str) -> None:
         """Start to copy the tile at ``m_from``, ``n_from``, ``k_from``."""
@@ -158,7 +160,7 @@ class Operand:
         """Whether the lines that a thread copies lie a fixed step apart, in memory and in the tile:
         its chunks are then one address each way and numbers that a compiler knows."""
         one = len(self.vars) <= 1 and len(self.k) == 1
-        apart, over = divmod(THREADS, self.line // self.chunk)
+        apart, over = divmod(self.workers, self.line // self.chunk)
         return one and not over and apart % _TURN == 0 and not any(
             v in Form(0, {a: 1}).vars() for v in (*self.vars, *self.k)
             for a in form.terms if a is not v)
@@ -166,7 +168,7 @@ class Operand:
     def _walk(self, at: Evaluator, stage: str, source: Load) -> None:
         """The chunks of a thread, from the first one on."""
         p, index, per = at.p, at.p.dialect.index, self.line // self.chunk
-        apart, total = THREADS // per, self.lines * per
+        apart, total = self.workers // per, self.lines * per
         k, place = f"chunk * {self.chunk}", "line"
         k, place = (k, place) if self.along else (place, k)
         places, extent = spread(self.vars), {"k": self.depth, self.side: spread(self.vars)}
@@ -195,8 +197,8 @@ class Operand:
                 if goes in tests:
                     within.append(f"at_{goes} + {apart} * c < {dim(extent[goes])}")
                 filled = f"{' && '.join(within)} ? 16 : 0" if within else "16"
-                if total % THREADS:
-                    p.line(f"if (thread_id() + {THREADS} * c < {total})")
+                if total % self.workers:
+                    p.line(f"if (thread_id() + {self.workers} * c < {total})")
                 p.line(f"copy_start(there + {apart * self.line_step} * c, mine + c * (int64_t)("
                        f"{apart} * ({dim(step)})), {filled});")
 
@@ -258,9 +260,9 @@ class Operand:
         k, place = (k, place) if self.along else (place, k)
         p.line(unrolled)
         with p.braces(f"for (int c = 0; c < {self.chunks}; c++)"):
-            p.line(f"const int e = thread_id() + {THREADS} * c, line = e / {per}, "
+            p.line(f"const int e = thread_id() + {self.workers} * c, line = e / {per}, "
                    f"chunk = e % {per};")
-            with p.braces(f"if (e < {total})" if total % THREADS else ""):
+            with p.braces(f"if (e < {total})" if total % self.workers else ""):
                 if places:
                     p.line(f"const {p.dialect.index} at_k = k_from + {k}, at_{self.side} = "
                            f"{self.side}_from + {place};")

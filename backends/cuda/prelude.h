@@ -336,6 +336,10 @@ template <int N> INL void wgmma_settle(float *d) {
 }
 // What this thread has written to shared memory is what products read, once a barrier follows.
 INL void shown_to_products() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+// A barrier of two groups, number 1 to 15: one says that it has come there and goes on, the other waits
+// for that.
+INL void group_came(int barrier) { asm volatile("bar.arrive %0, 256;" :: "r"(barrier) : "memory"); }
+INL void group_waits(int barrier) { asm volatile("bar.sync %0, 256;" :: "r"(barrier) : "memory"); }
 #endif
 #else
 #define UNROLL

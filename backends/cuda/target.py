@@ -26,6 +26,7 @@ from tegg.planning.plan import Plan
 from tegg.rewrite.providers.multiplying import Attending
 
 from .attention_mma import AttentionCores, CudaAttention
+from .attention_turns import AttentionTurns
 from .attention_wgmma import AttentionGroups
 from .blas import lower_blas
 from .blas_forms import BlasForms, blas_row, kind_of
@@ -38,10 +39,10 @@ from .mma_forms import MmaForms, mma_row, mma_tile_of
 from .program import Loaded, prelude
 from .wgmma import lower_wgmma
 from .wgmma_forms import ARCHITECTURE as WGMMA
-from .wgmma_forms import ATTENTION
+from .wgmma_forms import ATTENTION, TURNS
 from .wgmma_forms import NAME as ROW
 from .wgmma_forms import (
-    WgmmaAttention, WgmmaForms, wgmma_attention_row, wgmma_row, wgmma_tile_of)
+    WgmmaAttention, WgmmaForms, turns_row, wgmma_attention_row, wgmma_row, wgmma_tile_of)
 
 _PROFILES = (90,)  # architectures with a cost profile of their own
 
@@ -71,10 +72,11 @@ class Cuda:
         self.rules: tuple[str, ...] = ("lower.copies", "lower.cuda", "lower.tensorcore")
         if architecture == WGMMA:
             self.rules += ("lower.wgmma",)
-            self.ops += (wgmma_row(), wgmma_attention_row())
+            self.ops += (wgmma_row(), wgmma_attention_row(), turns_row())
+            f32 = frozenset({"f32"})
             self.providers += (WgmmaForms(self.offers_wgmma),
-                               WgmmaAttention("cuda-wgmma", frozenset({"f32"}),
-                                              self.offers_wgmma_attention))
+                               WgmmaAttention("cuda-wgmma", f32, self.offers_wgmma_attention),
+                               WgmmaAttention("cuda-turns", f32, self.offers_turns))
         if blas:
             self.rules += ("lower.cublas",)
             self.ops += (blas_row(),)
@@ -91,6 +93,10 @@ class Cuda:
     def offers_wgmma_attention(self) -> bool:
         """Whether attention may be, likewise."""
         return self.wgmma or ATTENTION in self.costs().templates
+
+    def offers_turns(self) -> bool:
+        """Whether its groups may take turns, likewise."""
+        return self.wgmma or TURNS in self.costs().templates
 
     def complete(self) -> Cuda:
         """With all forms, priced or not."""
@@ -172,6 +178,9 @@ class Cuda:
         if first.op is wgmma_attention_row():
             return lower_attention(graph, outputs, fragment.anchors, name, self.language,
                                    blocks_of(first.attrs), AttentionGroups)
+        if first.op is turns_row():
+            return lower_attention(graph, outputs, fragment.anchors, name, self.language,
+                                   blocks_of(first.attrs), AttentionTurns)
         if first.op is rows_row("Cuda"):
             return lower_rows(graph, outputs, fragment.anchors, name, self.language,
                               rows_of(first.attrs))

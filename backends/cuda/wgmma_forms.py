@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 ARCHITECTURE = 90  # the one that has them
 NAME = "CudaWgmma"
 ATTENTION = "CudaWgmmaAttention"
+TURNS = "CudaTurnsAttention"
 DEPTH = 64         # halves of a line of 128 bytes, as which operands lie
 GROUP = 128        # threads that multiply together
 ROWS = 64          # of a product of theirs
@@ -146,9 +147,15 @@ def wgmma_attention_row() -> Op:
     return attention_row("CudaWgmma", _attends)
 
 
+def turns_row() -> Op:
+    """The same of two groups that take turns."""
+    return attention_row("CudaTurns", _attends)
+
+
 @dataclass(frozen=True, slots=True)
 class WgmmaAttention(AttentionForms):
-    """``(cuda-wgmma-attention x y i d r k p)``: as ``cuda-attention``, by such products.
+    """``(cuda-wgmma-attention x y i d r k p)``: as ``cuda-attention``, by such products; and
+    ``cuda-turns-attention``, of groups that take turns.
 
     offered: whether they are, as of ``WgmmaForms``, by a price of their own.
     """

@@ -123,7 +123,8 @@ class AttentionForms:
             return []
         batch, m, keys = (hint(product(tuple(size[c] for c in letters)))
                           for letters in (spec.batch, spec.m, spec.k))
-        found = [*self.plain("f64" if x.dtype is f64 else "f32", m, columns), *self.matrices(columns)]
+        kind = "f64" if x.dtype is f64 else "f32"
+        found = [*self.plain(kind, m, columns), *self.matrices(columns)]
         return [astuple(b) for form in found for b in form.shared_out(batch, m, keys)]
 
     def facts(self, view: View) -> Iterable[tuple[Any, ...]]:

@@ -124,6 +124,8 @@ template <bool TURNED> SIMT_PLAIN static void simt_squares(uint32_t *r, const vo
 #define copies_wait(GROUPS) simt_wait(GROUPS)
 #define shared_address(P) simt_shared_address(P)
 #define shown_to_products() simt_shown()
+#define group_came(BARRIER) simt_numbered(BARRIER, 0, __LINE__)
+#define group_waits(BARRIER) simt_numbered(BARRIER, 1, __LINE__)
 #define wgmma_fence() simt_products_fence(__LINE__)
 #define wgmma_commit() simt_products_commit(__LINE__)
 #define wgmma_wait(GROUPS) simt_products_wait(GROUPS, __LINE__)

@@ -2,7 +2,7 @@
 // uses. They are made when they are started; their sums come to the threads when they are waited for,
 // and until then nobody may touch the sums, nor write where operands lie.
 namespace {
-enum { GROUP = 128, DEEP = 16, MOST_COLUMNS = 256 };
+enum { DEEP = 16, MOST_COLUMNS = 256 };
 const uint32_t FIRST = 0x410;  // where a block's shared memory begins: at no multiple of 1024
 
 // Sums of a thread: an array of its stack, what it will hold, and the batch of products that says so.
@@ -43,6 +43,16 @@ void groups_begin() {
   }
 }
 bool flying(const Sums &s, int thread) { return s.batch > groups[thread / GROUP].done; }
+// The first group whose products have read a byte since the last barrier, and nothing tells this thread
+// that all of its threads have waited for them; -1 where there is none.
+int unordered_products(const Cell &c) {
+  for (int g = 0; g < 2; g++) {
+    if (!c.multiplied[g] || c.multiplied[g] < shared_since) continue;
+    for (unsigned i = g * GROUP; i < (unsigned)(g + 1) * GROUP && i < thread_count; i++)
+      if (c.multiplied[g] >= passed[me][i]) return g;
+  }
+  return -1;
+}
 // What a thread does to its own stack.
 void touch_stack(char *p, size_t n, bool write) {
   for (const Held &h : registers[me])
@@ -82,11 +92,13 @@ void read_chunk(Group &g, uint32_t address, uint16_t *to, int line) {
     const size_t at = p - r->low + i;
     if (c.flying) simt_fail("products at line %d read byte %zu, which a copy has not been waited for", line, at);
     if (c.wrote < block_first) simt_fail("products at line %d read byte %zu, which nobody has written", line, at);
-    if (c.wrote >= shared_since)
+    const bool met = c.wrote < passed[me][c.writer];
+    if (c.wrote >= shared_since && !met)
       simt_fail("race: products at line %d read byte %zu, which thread %d has written, with no barrier "
                 "between", line, at, c.writer);
     const std::vector<uint32_t> &seen = shown[c.writer];
-    if (c.shown >= seen.size() || seen[c.shown] >= shared_since)
+    if (c.shown >= seen.size()
+        || (seen[c.shown] >= shared_since && seen[c.shown] >= passed[me][c.writer]))
       simt_fail("products at line %d read byte %zu, which thread %d has written and not shown to them "
                 "before the barrier (fence.proxy.async)", line, at, c.writer);
     c.products++;
@@ -182,7 +194,8 @@ void done(Group &g, uint32_t batches) {
       for (int i = 0; i < 16; i++) {
         Cell &c = find(p)->cells[p + i - find(p)->low];
         c.products--;
-        c.read = epoch, c.reader = ANY;
+        if (&g - groups < 2) c.multiplied[&g - groups] = epoch;
+        else c.read = epoch, c.reader = ANY;
       }
   }
   for (int i = me / GROUP * GROUP; i < me / GROUP * GROUP + GROUP; i++)

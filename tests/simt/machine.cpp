@@ -15,7 +15,7 @@
 
 namespace {
 enum State { READY, AT_BARRIER, AT_WARP, AT_GROUP, DONE };
-enum { MOST = 1024, LANES = 32 };
+enum { MOST = 1024, LANES = 32, GROUP = 128 };  // GROUP: threads that multiply together
 const size_t STACK = 128 << 10;
 
 // It outlives the block: a thread of the next one goes on where this has returned. Contexts are entered
@@ -34,6 +34,12 @@ struct Warp {
   const char *what;
   char slots[2][LANES][SIMT_SLOT];
 };
+// A barrier of a number: who has come there, and what all of them had done, or seen done, by then.
+struct Numbered {
+  unsigned arrived;
+  bool came[MOST], waits[MOST];
+  uint32_t seen[MOST];
+};
 // One byte of known memory: who touched it last, between which barriers. ANY: several readers.
 struct Cell {
   uint32_t wrote, read;            // epochs; 0: never
@@ -41,6 +47,7 @@ struct Cell {
   uint16_t writer, reader;
   bool known, flying;              // flying: an asynchronous copy may write it at any time
   uint16_t products;               // how many read it that have not been waited for
+  uint32_t multiplied[2];          // when products of the first two groups had read it: epochs
   uint32_t shown;                  // how often its writer had shown its writes to products by then
 };
 const uint16_t ANY = 0xffff;
@@ -64,6 +71,9 @@ typedef std::vector<Copy> Copies;
 
 Fiber fibers[MOST];
 std::vector<Copies> flights[MOST];  // the last group is not committed yet
+enum { NUMBERS = 16 };
+Numbered numbered[NUMBERS];
+uint32_t passed[MOST][MOST];  // of a thread: the epoch before which it knows all of another's doings
 std::vector<uint32_t> shown[MOST];  // when a thread has shown its writes to products: epochs
 Warp warps[MOST / LANES];
 jmp_buf launcher;
@@ -138,6 +148,9 @@ void run_thread() {
     simt_fail("thread %d has returned, and %u others wait at the barrier of line %d", me, waiting,
               barrier_line);
   release(w);
+  for (int i = 0; !live && i < NUMBERS; i++)
+    if (numbered[i].arrived)
+      simt_fail("%u threads have come to barrier %d, which nobody waits at", numbered[i].arrived, i);
   const int n = next_ready();
   if (n < 0 && live) deadlock();
   step_to(n);
@@ -177,10 +190,12 @@ void race(const Region &r, size_t at, const char *what, uint32_t when, uint16_t 
 }
 // Whether an access at an epoch is of this launch, and nothing orders it before now.
 bool clashes(const Region &r, uint32_t when, uint16_t who, uint32_t sync) {
+  if (who != ANY && when < passed[me][who]) return false;
   if (when >= (r.shared ? shared_since : device_since)) return !ordered(who, sync);
   return !r.shared && when >= launch_first && when < block_first;
 }
 void touch_stack(char *p, size_t n, bool write);
+int unordered_products(const Cell &c);
 void touch(Region &r, size_t at, bool write) {
   Cell &c = r.cells[at];
   if (c.flying)
@@ -196,6 +211,8 @@ void touch(Region &r, size_t at, bool write) {
     c.shown = shown[me].size();
     if (c.read && clashes(r, c.read, c.reader, c.read_sync))
       race(r, at, "read and write", c.read, c.reader);
+    if (const int g = unordered_products(c); g >= 0)
+      race(r, at, "read by products and write", c.multiplied[g], g * GROUP);
     c.wrote = epoch, c.writer = me, c.wrote_sync = sync, c.known = true;
     return;
   }
@@ -240,6 +257,8 @@ void run_block() {
   live = thread_count, waiting = 0;
   groups_begin();
   for (unsigned i = 0; i < thread_count; i++) flights[i].assign(1, Copies());
+  for (Numbered &b : numbered) b = Numbered{};
+  for (unsigned i = 0; i < thread_count; i++) memset(passed[i], 0, thread_count * sizeof *passed[i]);
   for (unsigned w = 0; w * LANES < thread_count; w++) warps[w] = Warp{};
   for (unsigned i = 0; i < thread_count; i++) {
     Fiber &f = fibers[i];
@@ -293,6 +312,27 @@ void simt_barrier_of(int line, int memory) {
   epoch++;
   if (memory & 1) device_since = epoch;
   if (memory & 2) shared_since = epoch;
+}
+// A thread comes to a barrier of a number, where all of the block are counted, and waits or goes on.
+void simt_numbered(int number, int waits, int line) {
+  if (number < 1 || number >= NUMBERS) simt_fail("there is no barrier %d (line %d)", number, line);
+  Numbered &b = numbered[number];
+  if (b.came[me])
+    simt_fail("this thread comes to barrier %d again at line %d, and others have not", number, line);
+  b.came[me] = true, b.waits[me] = waits, fibers[me].line = line;
+  epoch++;  // what it does from now on is not known to those who wait
+  passed[me][me] = epoch;
+  for (unsigned i = 0; i < thread_count; i++) b.seen[i] = std::max(b.seen[i], passed[me][i]);
+  if (++b.arrived < thread_count) {
+    if (waits) wait_as(AT_GROUP);
+    return;
+  }
+  for (unsigned i = 0; i < thread_count; i++)
+    if (b.waits[i]) {
+      memcpy(passed[i], b.seen, thread_count * sizeof *b.seen);
+      if (fibers[i].state == AT_GROUP) fibers[i].state = READY;
+    }
+  b = Numbered{};
 }
 const char *simt_exchange(unsigned mask, const void *mine, size_t n, int line, const char *what) {
   const unsigned lane = me % LANES;

@@ -16,6 +16,8 @@ void simt_barrier(int line);
 // Which memory it orders: 1, that of all blocks, 2, that of the block, 3, both.
 void simt_barrier_of(int line, int memory);
 void simt_warp_barrier(unsigned mask, int line);
+// One of fifteen more barriers: those who come there without waiting go on at once.
+void simt_numbered(int number, int waits, int line);
 // Hands n bytes to the warp, waits for all lanes of the mask; lane k's bytes lie at k * SIMT_SLOT.
 const char *simt_exchange(unsigned mask, const void *mine, size_t n, int line, const char *what);
 // Starts to copy n bytes to shared memory, zeros after the first `filled`; they are there for this
