@@ -98,6 +98,7 @@ def test_large_heads():
     for number, (kind, depth, columns, blocks) in enumerate((
             ("f32", 160, 40, PLAIN), ("f32", 30, 256, PLAIN), ("f32", 160, 160, Blocks("f16", 64, 16)),
             ("f32", 256, 64, LARGE), ("f32", 70, 250, LARGE_WIDE),
+            ("f16", 192, 128, WIDE), ("f16", 256, 64, CORES),  # with no room for as many queries
             ("f16", 256, 250, WIDER), ("f16", 192, 128, Blocks("f16", 64, 32)))):
         g = Draw()
         q, k, v = (halves(g, kind, 1, n, e) for n, e in ((70, depth), (50, depth), (50, columns)))
@@ -187,6 +188,18 @@ def test_halves_are_on_tensor_cores(architecture):
         plan = plan_graph(traced.graph, Options(stack, cache=False))
         sources = [plan.kernels[c.kernel].source for c in plan.run]
         assert any(word in s for s in sources) == (architecture >= since)
+
+
+@pytest.mark.parametrize("kind", ("f16", "f32"))
+@pytest.mark.parametrize("architecture", (75, 80, 90))
+@pytest.mark.parametrize("depth, columns", [(192, 128), (256, 64), (64, 128), (256, 256)])
+def test_heads_of_two_sizes_have_a_form(kind, architecture, depth, columns):
+    """Scores of more terms than values have columns, and of fewer."""
+    q, v = (ArraySpec((2, 8, 512, n), DTYPES[kind]) for n in (depth, columns))
+    traced = trace(partial(tegg.scaled_dot_product_attention, is_causal=True), (q, q, v))
+    stack = (tegg.Generic(), tegg.Compiler(name="t", target=Cuda(architecture)))
+    plan = plan_graph(traced.graph, Options(stack, cache=False))
+    assert any("Attention" in c.label for c in plan.run)
 
 
 @pytest.mark.parametrize("compilers, words", [((), "queries["), ((tegg.Bf16(),), "wgmma_g_64<")])

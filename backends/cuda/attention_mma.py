@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -15,7 +15,7 @@ from tegg.backends.simt.attention_forms import PLAIN, AttentionForms, Blocks
 from tegg.backends.simt.products import below
 
 _ROWS = 128  # queries of a block: sixteen for each warp
-_WIDE = 64   # of heads whose sums two warps share
+_WIDE = 64   # of heads whose sums two warps share, and of those that have no room for more
 # Queries and keys without tensor cores, of up to _WIDE columns and of more, for which threads have
 # registers; and since when blocks have room for them.
 _LARGE, _LARGE_SINCE = ((64, 64), (64, 32)), 80
@@ -129,6 +129,11 @@ class AttentionCores(AttentionBlock):
         _, k, v = self.operands
         return (k.source is not None and v.source is not None
                 and 2 * (k.bytes + v.bytes) + REDUCED <= self.at.language.room)
+
+    def narrower(self) -> Blocks | None:
+        """Fewer queries first, which have the room before keys and values do."""
+        b = self.blocks
+        return replace(b, rows=_WIDE) if b.rows > _WIDE else AttentionBlock.narrower(self)
 
     def arrays(self) -> list[str]:
         return [f"__shared__ __align__(16) uint8_t room[{self.shared}];"]

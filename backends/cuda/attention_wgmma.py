@@ -3,13 +3,14 @@ values are read from shared memory as they lie."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tegg.backends.cuda.attention_mma import AttentionCores
 from tegg.backends.cuda.mma_operand import LETTERS, Operand
 from tegg.backends.cuda.wgmma_forms import ALIGNED, COLUMNS, GROUP, ROOM, ROWS
 from tegg.backends.cuda.wgmma_operand import SharedMatrix
 from tegg.backends.simt.attention_block import AttentionBlock
+from tegg.backends.simt.attention_forms import Blocks
 
 _STEP = 16               # terms of one product
 _WIDTHS = (128, 64, 32)  # columns of the products whose left operand threads hold
@@ -68,6 +69,11 @@ class AttentionGroups(AttentionCores):
             return (f"values of {self.columns} columns; four warps have registers for sums of "
                     f"{COLUMNS}")
         return AttentionCores.refused(self)
+
+    def narrower(self) -> Blocks | None:
+        """A product makes the scores of 64 keys at least."""
+        b = self.blocks
+        return replace(b, keys=b.keys // 2) if b.keys > ROWS else None
 
     def arrays(self) -> list[str]:
         return ["ROOM(given);", "uint8_t *const room = whole_lines(given);"]

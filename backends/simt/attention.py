@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tegg.backends.simt.attention_block import AttentionBlock
-from tegg.backends.simt.attention_forms import FEWEST, MOST, Blocks
+from tegg.backends.simt.attention_forms import MOST, Blocks
 from tegg.backends.simt.attention_tiles import AttentionTiles
 from tegg.backends.simt.attention_total import Partial
 from tegg.backends.simt.evaluate import Evaluator, padded
@@ -33,7 +33,7 @@ def lower_attention(graph: Graph, outputs: Sequence[Node], anchors: Sequence[Nod
 
     What lies below the operands of both products is evaluated while their tiles are loaded, what
     lies between the products on scores in registers, what lies above while results are stored.
-    Blocks of more keys than there is room for have half of them, or a quarter.
+    Blocks that there is no room for have half of their keys, or a quarter, or fewer queries.
     Raises LoweringError where the fragment has another form; the message says why.
     """
     slots = slots_of(graph, outputs, anchors)
@@ -76,10 +76,11 @@ class _Kernel:
         p = self._printer()
         block = self.how(a, self.blocks, self._at(p), partial)
         while (why := block.refused()) is not None:
-            if self.blocks.keys <= FEWEST:
+            less = block.narrower()
+            if less is None:
                 raise LoweringError(why)
-            self.blocks = replace(self.blocks, keys=self.blocks.keys // 2)
-            block = replace(block, blocks=self.blocks)
+            self.blocks = less
+            block = replace(block, blocks=less)
         block.write()
         (group,), total = a.second.groups, a.second.groups[0].terms[0].sum.id
         reads = loads([a.first.a, a.first.groups[0].terms[0].b, group.terms[0].b])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tegg.backends.cexpr import REGISTER, dim
-from tegg.backends.simt.attention_forms import Blocks
+from tegg.backends.simt.attention_forms import FEWEST, Blocks
 from tegg.backends.simt.attention_total import Partial, finish
 from tegg.backends.simt.ends import Ends
 from tegg.backends.simt.evaluate import Evaluator
@@ -66,6 +66,11 @@ class AttentionBlock(ABC):
                     f"{self.shared} bytes of shared memory in blocks of {self.blocks.rows} "
                     f"queries; there are {room}")
         return None
+
+    def narrower(self) -> Blocks | None:
+        """What takes less room than this block: half of its keys; None where there is nothing."""
+        b = self.blocks
+        return replace(b, keys=b.keys // 2) if b.keys > FEWEST else None
 
     @abstractmethod
     def row(self, i: str) -> str:
