@@ -67,7 +67,7 @@ def scaled_dot_product_attention(query: Operand, key: Operand, value: Operand,
     wide = f32 if a.dtype.itemsize == 2 else a.dtype
     scores = mul(_heads(graph, a, b, "xe", "ze", "xz", group, wide), scale)
     if is_causal:
-        scores = where(_causal(graph, a.shape[-2], b.shape[-2]), scores, -math.inf)
+        scores = where(_after(graph, a.shape[-2], b.shape[-2]), -math.inf, scores)
     if attn_mask is not None:
         mask = wrap(graph, node_of("attention", graph, attn_mask))
         if len(mask.shape) > len(scores.shape):
@@ -123,7 +123,7 @@ def _heads(graph: Graph, a: Node, b: Node, x: str, y: str, out: str, group: Dim,
     return wrap(graph, graph.reshape(product, shape))
 
 
-def _causal(graph: Graph, rows: Dim, columns: Dim) -> Tensor:
-    """(rows, columns): whether a column is not after the row."""
+def _after(graph: Graph, rows: Dim, columns: Dim) -> Tensor:
+    """(rows, columns): whether a column is after the row."""
     row = graph.reshape(graph.iota(rows, i64), (rows, 1))
-    return wrap(graph, graph.idiom("LessEqual", graph.iota(columns, i64), row))
+    return wrap(graph, graph.less(row, graph.iota(columns, i64)))
