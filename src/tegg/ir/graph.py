@@ -279,8 +279,8 @@ class Graph:
         return x if perm == tuple(range(len(x.shape))) else self.op("Permute", x, perm)
 
     def expand(self, x: Node, shape: Shape) -> Node:
-        """NumPy broadcasting to ``shape``: leading axes are added, axes of 1 grow. A constant of rank
-        0 is one of that shape."""
+        """NumPy broadcasting to ``shape``: leading axes are added, axes of 1 grow. A constant of
+        rank 0 becomes one of that shape."""
         shape = tuple(shape)
         if x.op.name == "Full" and not x.shape:
             dtype, _, bits = x.attrs
