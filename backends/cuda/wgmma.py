@@ -75,7 +75,7 @@ class _Product(CoreProduct):
     def _sum(self, at: Evaluator, term: Term) -> None:
         """The products of one term, a pipeline of stages. Those of a step go on while the step
         before is waited for; once all groups have, which a barrier tells, its stage is free, and
-        the copies of the step that comes three later start."""
+        copies of the step that will take its place start."""
         t, p, index = self.tile, at.p, at.p.dialect.index
         x, y = self.operands(term)
         ahead = t.stages - 1
