@@ -292,50 +292,47 @@ def labels(target, shape, kind="f16") -> list[str]:
     return [c.label for c in planned(target, shape, kind).run if c.stages]
 
 
-class Dear(Cuda):
-    """The target with a high price for it."""
+class Priced(Cuda):
+    """The target with other prices; without a template whose price is None."""
+
+    def __init__(self, **prices) -> None:
+        super().__init__(90)
+        self.prices = prices
 
     def costs(self):
         costs = load_costs("cuda/sm_90")
-        return replace(costs, templates={**costs.templates, ATTENTION: 10.0})
-
-
-class Unpriced(Cuda):
-    """The target with none."""
-
-    def costs(self):
-        costs = load_costs("cuda/sm_90")
-        return replace(costs, templates={k: v for k, v in costs.templates.items() if k != ATTENTION})
-
-
-@pytest.mark.parametrize("kind, size, keys", [("f16", 64, 64), ("bf16", 128, 128)])
-def test_it_is_chosen_by_price_and_only_where_one_is_measured(kind, size, keys):
-    shape = (4, 16, 2048, size)
-    notes = [n for k in planned(Cuda(90), shape, kind).kernels for n in k.notes]
-    assert str(Blocks(kind, 128, keys)) in notes
-    for target in (Dear(90), Unpriced(90), Cuda(80)):
-        assert any("CudaAttention" in text for text in labels(target, shape, kind))
-    assert Unpriced(90).complete().offers_wgmma_attention() and Cuda(90).offers_wgmma_attention()
-    assert not Unpriced(90).offers_wgmma_attention()
-    assert ATTENTION not in {op.name for op in Cuda(80).complete().ops}
-
-
-class Turned(Cuda):
-    """The target with a price for groups that take turns."""
-
-    def costs(self):
-        costs = load_costs("cuda/sm_90")
-        return replace(costs, templates={**costs.templates, TURNS: 0.1})
+        found = {**costs.templates, **self.prices}
+        return replace(costs, templates={k: v for k, v in found.items() if v is not None})
 
 
 @pytest.mark.parametrize("kind, size", [("f16", 64), ("bf16", 128)])
-def test_groups_take_turns_where_that_has_a_price(kind, size):
+def test_a_form_is_chosen_by_price_and_only_where_one_is_measured(kind, size):
     shape = (4, 16, 2048, size)
-    assert any(TURNS in text for text in labels(Turned(90), shape, kind))
-    assert any(ATTENTION in text for text in labels(Cuda(90), shape, kind))
-    assert Cuda(90).complete().offers_turns() and not Cuda(90).offers_turns()
-    (call,) = [c for c in planned(Turned(90), shape, kind).run if c.stages]
-    assert "group_waits(" in planned(Turned(90), shape, kind).kernels[call.kernel].source
+    for prices, expected in (({}, TURNS), ({TURNS: None}, ATTENTION), ({TURNS: 10.0}, ATTENTION),
+                             ({TURNS: None, ATTENTION: None}, "CudaAttention"),
+                             ({TURNS: 10.0, ATTENTION: 10.0}, "CudaAttention")):
+        assert any(expected in text for text in labels(Priced(**prices), shape, kind)), prices
+    assert any("CudaAttention" in text for text in labels(Cuda(80), shape, kind))
+
+
+def test_blocks_of_keys_are_larger_where_values_have_more_columns():
+    for kind, size, keys in (("f16", 64, 64), ("bf16", 128, 128)):
+        plan = planned(Priced(**{TURNS: None}), (4, 16, 2048, size), kind)
+        assert str(Blocks(kind, 128, keys)) in [n for k in plan.kernels for n in k.notes]
+
+
+def test_what_has_no_price_is_offered_to_be_measured():
+    unpriced = Priced(**{TURNS: None, ATTENTION: None})
+    assert not unpriced.offers_wgmma_attention() and not unpriced.offers_turns()
+    assert Cuda(90).offers_wgmma_attention() and Cuda(90).offers_turns()
+    assert unpriced.complete().offers_wgmma_attention() and unpriced.complete().offers_turns()
+    assert not {ATTENTION, TURNS} & {op.name for op in Cuda(80).complete().ops}
+
+
+def test_groups_of_a_kernel_take_turns():
+    plan = planned(Cuda(90), (4, 16, 2048, 128), "bf16")
+    (call,) = [c for c in plan.run if c.stages]
+    assert "group_waits(" in plan.kernels[call.kernel].source
 
 
 class Without(Cuda):
