@@ -83,7 +83,6 @@ CASES = (
     (1, 2, 5, (4, 300), (3, 9), ONE, ONE, 1, 14, 1),
     (0, 2, 16, (6, 8), (3, 3), ONE, ONE, 1, 6, 1),
     (2, 300, 3, (4, 5), (2, 2), ONE, ONE, 1, 5, 1),
-    (1, 40, 90, (5, 14), (3, 3), ONE, ONE, 1, 7, 4),
     (1, 3, 0, (6, 8), (3, 3), ONE, ONE, 1, 6, 1),
 )
 
@@ -142,12 +141,12 @@ def line(g: Draw, n: int, c: int, o: int, long: int, slide: Slide, pad: int = 0)
 @pytest.mark.parametrize("n, c, o, long, slide, pad, rows, cuts", [
     (1, 16, 33, 240, Slide(120, 3, 2), 1, 6, 4),      # 30 places of 16 channels are near
     (2, 16, 40, 120, Slide(120, 3), 1, 12, 2),
-    (1, 16, 20, 126, Slide(120, 4, 1, 2), 0, 6, 4),
+    (1, 16, 20, 126, Slide(120, 4, 1, 2), 0, 6, 3),   # tiles do not divide 40, and nearly fill it
     (1, 16, 20, 120, Slide(40, 1, 3), 0, 4, 2),
     (1, 16, 20, 127, Slide(127, 3), 1, 6, 0),         # nothing divides it
     (1, 2, 20, 120, Slide(120, 3), 1, 6, 0)])         # all of it is near
 def test_long_lines_are_cut(monkeypatch, held, n, c, o, long, slide, pad, rows, cuts) -> None:
-    """Into whole tiles that stay close; what becomes of results follows."""
+    """Into rows that stay close; what becomes of results follows."""
     near = 1024 if held is None else 512
     monkeypatch.setattr("tegg.backends.cpu.direct_cut.CLOSE", near)
     g = Draw()
@@ -253,26 +252,6 @@ def test_filters_are_read_once_and_sums_stay_in_registers(channels, places, tmp_
     assert added and len(added) % 8 == 0 and not [line for line in added if "(" in line]
     assert ("prefetch" in "\n".join(product)) == (channels == 128)
     assert not [line for line in product if "ymm" in line and re.search(r"\(%r[sb]p", line)]
-
-
-@pytest.mark.skipif("gcc" not in find().version or "x86-64" not in find().features,
-                    reason="how gcc allocates registers of x86-64")
-def test_one_vector_of_filters_stays_in_memory_where_sums_fill_the_registers(tmp_path) -> None:
-    """Seven places by four vectors: whoever has them all in registers puts sums away at every turn."""
-    g = Draw()
-    c = convolution(g, 1, 64, 64, (56, 56), (3, 3), pad=1)
-    source = tmp_path / "k.c"
-    code = lowered([c], c, tiled(c, (3, 3), rows=7, vectors=4), g)
-    source.write_text(prelude(16) + "\n" + code.source)
-    flags = [f for f in find().flags if not f.startswith("-march")]
-    text = subprocess.run([*find().command, *flags, "-march=icelake-server", "-S", "-o", "-", source],
-                          check=True, capture_output=True, text=True).stdout
-    product = text[text.index("\nk_product_4"):text.index(".size\tk_product_4")].splitlines()
-    added = [line for line in product if "vfmadd" in line]
-    assert len(added) % 28 == 0 and 4 * len([s for s in added if "(" in s]) == len(added) > 0
-    away = [line for line in product if "zmm" in line and re.search(r"\(%r[sb]p", line)]
-    assert 20 * len(away) <= len(added)
-    assert "__builtin_prefetch(b + " not in code.source
 
 
 @pytest.mark.parametrize(("filters", "wide"), ((64, [2]), (16, [1]), (40, [1, 2]), (80, [1, 2])))

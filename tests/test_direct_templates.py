@@ -46,10 +46,10 @@ def test_one_tap_is_as_slow_as_channels_come_that_lie_beyond_l1() -> None:
     assert speed(nine, 256, 9) == speed(nine, 64, 9) == speed(one, 64, 1)
 
 
-def test_tiles_with_a_vector_in_memory_are_for_short_rows_of_whole_ones() -> None:
-    """Sums of a row stay in L1 until they are stored."""
-    assert (7, 4) in direct_tiles(56, 64, Registers(16)) and (7, 4) in direct_tiles(28, 64, Registers(16))
-    for across, filters, registers in ((112, 64, Registers(16)), (55, 64, Registers(16)),
-                                       (56, 48, Registers(16)), (56, 64, Registers(8))):
-        assert all(tile[0] * tile[1] < 28 or tile[1] < 4
-                   for tile in direct_tiles(across, filters, registers))
+def test_tiles_of_two_vectors_are_cheaper_for_fewer_filters_come_from_l2() -> None:
+    op, *_ = direct_templates(16)
+    e = Extents(1, 64, 56 * 56, 576, tegg.f32)
+    speed = {tile: op.template((None, None, 0, "56.3.1.1/56.3.1.1", *tile), e).speed
+             for tile in ((14, 2), (4, 4))}
+    assert set(direct_tiles(56, 64, Registers(16))) == set(speed)
+    assert speed[14, 2] > 1.1 * speed[4, 4]

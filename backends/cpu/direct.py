@@ -217,8 +217,7 @@ class _Kernel:
         at = -(-_READERS // tiles)  # rows at a time
         filters = self._filters()
         close = isinstance(filters, int) and filters <= STAYS  # a block of them comes from L2
-        deep = _SUMMED * (2 if self._kept() is not None else 1)
-        deep = deep if close else min(deep, _NEAR // t.columns)
+        deep = _SUMMED if close else min(_SUMMED, _NEAR // t.columns)
         most = max(1, deep // taps)
         block = -(-self._deep // -(-self._deep // most))  # all blocks alike
         coming = 0 if close else -(-block * taps * t.columns // _LINE)  # lines asked for ahead
@@ -243,8 +242,7 @@ class _Kernel:
             M=dim(h.m.count), B=dim(h.batch.count),
             OUTER=dim(product(tuple(v.extent for v in walks.images))),
             P=dim(down.place.extent) if down.place else "1", Q=str(places), R=str(t.places),
-            NR=str(t.columns), NV=str(t.vectors), TD=str(down.taps), TA=str(across.taps),
-            TAPS=str(taps),
+            NR=str(t.columns), TD=str(down.taps), TA=str(across.taps), TAPS=str(taps),
             SD=str(down.stride), DD=str(down.dilation), SA=str(across.stride),
             DA=str(across.dilation), DOWN=str(down.dilation * line), LS=str(line),
             LONG=str(self._long), ahead=self._ahead(),
@@ -257,7 +255,7 @@ class _Kernel:
             choose=self._choose(h.name),
             transpose="" if t.turned and not lines.together else turn(h.name, width))
         (term,) = self.contraction.groups[0].terms
-        words |= held_words(t.held, self._channels, words, (term.a, term.b), self._kept())
+        words |= held_words(t.held, self._channels, words, (term.a, term.b))
         words |= lines.words(words, walks.channels, self._long, width)
         words["lines"] = template(f"direct_lines{self._steps}").substitute(words)
         kind = "places" if t.turned else "direct"
@@ -278,16 +276,9 @@ class _Kernel:
         return "\n".join([*cases, f"                default: {name}_product_{wide[-1]}({args});"
                                   f" break;"])
 
-    def _kept(self) -> int | None:
-        """How many of a whole panel's vectors have registers beside the sums; None: all."""
-        t, registers = self.tile, self.language.registers
-        left = registers.count - 1 - t.rows * t.vectors  # an element of a window has one
-        full = registers.family == "many" and t.held is None and not t.turned
-        return left if full and 0 < left < t.vectors else None
-
     def _ahead(self) -> str:
-        """What asks for filters a little ahead of their use; full tiles were sooner without."""
-        if self.language.registers.family == "few" or self._kept() is not None:
+        """What asks for filters a little ahead of their use."""
+        if self.language.registers.family == "few":
             return ""
         return (f"for (int j = 0; j < {self.tile.columns}; j += {_LINE}) "
                 f"__builtin_prefetch(b + {_AHEAD} + j, 0, 3);")

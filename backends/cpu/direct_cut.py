@@ -13,11 +13,12 @@ from tegg.kernel.index import Var, variable
 from tegg.kernel.value import Val, reachable
 
 CLOSE = 1 << 17   # elements that a band reads, which stay in L2
+_FILLED = 1.1     # places of whole tiles, in those of a row, at most
 
 
 def cut(c: Contraction, tile: Direct) -> tuple[Contraction, Direct]:
     """The same with the places of its only slide in two variables, where one row of them is long,
-    and whole tiles divide it into rows that are not."""
+    and some number divides it into rows that are not."""
     group, short = c.groups[0], _short(c, tile)
     if (not short or len(tile.slides) > 1 or len(c.groups) > 1 or not group.n
             or group.n[-1].extent != tile.slides[0].places):
@@ -38,8 +39,8 @@ def cut(c: Contraction, tile: Direct) -> tuple[Contraction, Direct]:
 
 
 def _short(c: Contraction, tile: Direct) -> int:
-    """How many places of a row stay close: of those that divide it, in whole tiles, the most; 0
-    where all do, or no number does."""
+    """How many places of a row stay close: of those that divide it, and that tiles nearly fill, the
+    most; 0 where all do, or no number does."""
     slide = tile.slides[-1]
     deep = words_of(tile.held, hint(c.depth) // slide.taps)
 
@@ -48,9 +49,9 @@ def _short(c: Contraction, tile: Direct) -> int:
 
     if near(slide.places):
         return 0
-    tiles = range(slide.places // tile.places, 0, -1)
-    return next((n * tile.places for n in tiles
-                 if slide.places % (n * tile.places) == 0 and near(n * tile.places)), 0)
+    return next((n for n in range(slide.places // 2, tile.places - 1, -1)
+                 if slide.places % n == 0 and near(n)
+                 and -(-n // tile.places) * tile.places <= _FILLED * n), 0)
 
 
 def _new(extent: int, taken: set[Var]) -> Var:

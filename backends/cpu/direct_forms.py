@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from tegg.backends.cpu.direct_templates import (
-    DIRECT, DIRECT_TILES, PLACES, Slide, direct_tiles, first_tile)
+from tegg.backends.cpu.direct_templates import DIRECT_TILES, PLACES, Slide, direct_tiles, first_tile
 from tegg.backends.cpu.instructions import PAIRS, TILES
 from tegg.backends.cpu.templates import Operand
 from tegg.backends.cpu.windows import nodes_of
@@ -74,9 +73,8 @@ class DirectForms:
         """The tiles that are worth a look."""
         width = self.registers.width
         if relation in ("cpu-direct", "cpu-direct-pairs"):
-            held = DIRECT["CpuDirectPairs"] if relation == "cpu-direct-pairs" else None
-            return direct_tiles(across.places, filters, self.registers, held) \
-                if 2 * filters >= width else ()
+            return direct_tiles(across.places, filters, self.registers) if 2 * filters >= width \
+                else ()
         few = filters % width and filters < 2 * width  # of some vectors much would be empty
         if relation == "cpu-places" and not (
                 few and across.stride == 1 and across.places >= width):

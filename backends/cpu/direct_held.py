@@ -20,24 +20,21 @@ def words_of(held: Held | None, channels: int) -> int:
 
 
 def held_words(held: Held | None, channels: int, words: Mapping[str, str],
-               operands: Sequence[Val], kept: int | None = None) -> dict[str, str]:
+               operands: Sequence[Val]) -> dict[str, str]:
     """What the templates say of it. E: an element of what is put in place and of packed filters;
     VE: a vector of them; PLACE, PACK: what puts a row in place, and packs the filters of a channel;
-    PACKED: where to. kept: how many vectors of a whole panel are in registers, if not all.
+    PACKED: where to.
     """
     name, taps = words["k"], f"{words['TAPS']} * {words['NR']}"
     packed = f"(u * {words['C']} + c) * {taps}"
     if held is None:
-        lies, element = f"(const {name}_memory *)(b + {words['W']} * j)", f"at[i * {words['SA']}]"
-        add = f"ADD_SCALED(acc[i][j], bv[j], {element})"
-        if kept is not None:
-            held_there = f"NV < {words['NV']} ? NV : {kept}"
-            add = f"ADD_SCALED_FULL(acc[i][j], bv[j], {lies}, j, {held_there}, {element})"
         return dict(E="float", VE="vf", header="", groups="", channel="channel", PACKED=packed,
                     group_of=words["channel_of"], PACK=f"{name}_filter", PLACE=f"{name}_line",
                     pack_args=words["channel_args"], place_args=words["channel_args"],
                     pack_room="", place_room="", ROOM="", region_arg="",
-                    FETCH=f"*{lies}", ADD=add, **around_tiles(held))
+                    FETCH=f"*(const {name}_memory *)(b + {words['W']} * j)",
+                    ADD=f"ADD_SCALED(acc[i][j], bv[j], at[i * {words['SA']}])",
+                    **around_tiles(held))
     assert held.rows is not None
     a, b = MEMORY[held.rows.name], MEMORY[held.panel.name]
     flat, room = in_tiles(held), int(words["ROW_ROOM"])

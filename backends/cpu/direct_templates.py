@@ -15,14 +15,9 @@ from tegg.kernel.registers import Registers, fitted_rows
 
 # Places of a row by vectors of filters, by families of registers.
 _TILES = {"many": {2: 14, 4: 6, 1: 14}, "few": {2: 6, 1: 8}, "neon": {2: 9, 4: 5, 1: 14}}
-# More places, one vector of filters staying in memory, for rows of whole tiles. 7 by 4 is fewer
-# instructions than 14 by 2: that tells where another thread of the core wants its half of them.
-_FULL = {"many": {4: 7}}
-_FULL_SUMS = 1 << 12  # sums of a row that stay in L1 beside what they are made of
 STAYS = 1 << 16      # elements of filters that stay in L2 from call to call
-_PASSING = 1.02      # times as long where they do not, and more than two vectors of them pass by
+_PASSING = 0.7       # issue slots of a vector of filters on its way from there: 14 by 2 beat 4 by 4
 _LATENCY = 8         # issue slots until a sum can be used again
-_LOADS = 0.01        # of a load: it takes no time where a core is alone
 _CHANNEL = 20.0      # issue slots in which what a tile reads of a channel comes from L2
 _NEAR = 1 << 13      # elements that L1 holds
 _LINE = 16           # elements of a cache line
@@ -116,9 +111,8 @@ class _Executes:
         read = lines * across.places * product(tuple(min(s.stride, s.taps) for s in d.slides))
         beside = e.batch * (hint(read) * deep / taps * (_FILLING + (_PAIRING if d.held else 0.0))
                             + filters * places * (_LAID if d.turned else _STORING))
-        passing = d.held is None and not d.turned and d.vectors > 2 and filters * e.k > STAYS
         return Execution(2.0 * e.batch * deep * _computed(d, lines) * multiplied,
-                         _efficiency(d, whole, left, e.k // taps) / (_PASSING if passing else 1.0),
+                         _efficiency(d, whole, left, e.k // taps),
                          max(1, e.batch * lines * panels), packed,
                          packed, beside=beside, packs=f,
                          itemsize=d.held.itemsize if d.held else 0,
@@ -147,8 +141,9 @@ def _efficiency(d: Direct, whole: int, left: int, channels: int) -> float:
         return 1.0  # two by two tiles, or one by two: loads are never what they wait for
     least = _CHANNEL / max(1, hint(product(tuple(s.taps for s in d.slides)))) \
         if _channel(d) * channels > _NEAR else 0.0
-    slots = whole * max(least, _slots(d.rows, d.vectors))
-    slots += max(least, _slots(d.rows, left)) if left else 0
+    passing = 0.0 if d.turned else _PASSING
+    slots = whole * max(least, _slots(d.rows, d.vectors) + passing * d.vectors)
+    slots += max(least, _slots(d.rows, left) + passing * left) if left else 0
     vectors = whole * d.rows * d.vectors + left * d.rows
     return max(1, vectors) / max(1.0, slots)
 
@@ -164,19 +159,15 @@ def _channel(d: Direct) -> int:
 
 def _slots(rows: int, vectors: int) -> float:
     """Issue slots of one step: multiply-adds, loads alone, or waiting for results."""
-    return max(rows * vectors + _LOADS * (rows + vectors), 1.1 * (rows + vectors), _LATENCY)
+    return max(float(rows * vectors), 1.1 * (rows + vectors), _LATENCY)
 
 
-def direct_tiles(across: int, filters: int, registers: Registers,
-                 held: Held | None = None) -> Iterator[tuple[int, int]]:
+def direct_tiles(across: int, filters: int, registers: Registers) -> Iterator[tuple[int, int]]:
     """Places of a row by vectors of filters that fill the registers, where there are so many."""
     most = _TILES[registers.family]
-    full = _FULL.get(registers.family, {}) if held is None else {}
     vectors = -(-filters // registers.width)
     for v in [v for v in most if 1 < v <= vectors] or [1]:
-        rows = full.get(v)
-        whole = rows and across % rows == 0 and across * v * registers.width <= _FULL_SUMS
-        yield rows if whole else fitted_rows(across, most[v]), v
+        yield fitted_rows(across, most[v]), v
 
 
 def places_tile(across: int, filters: int, registers: Registers) -> tuple[int, int]:
@@ -195,7 +186,7 @@ def first_tile(name: str, across: int, filters: int, registers: Registers) -> tu
         return places_tile(across, filters, registers)
     if name == DIRECT_TILES:
         return min(2, -(-filters // TILE)) * TILE, 2
-    return next(direct_tiles(across, filters, registers, DIRECT[name]))
+    return next(direct_tiles(across, filters, registers))
 
 
 _OWN = (("filters", "int"), ("windows", "mode"), ("rows", "int"), ("vectors", "int"))

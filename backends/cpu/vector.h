@@ -72,21 +72,6 @@ VECTOR(int16_t, vw)   // bytes on the way to other numbers
 #define ADD_SCALED(acc, v, s) ((acc) += (v) * (s))
 #endif
 
-// The same where sums leave no register to spare: number j of some vectors is in one if it is among the
-// first `kept`, else where it lies at p, which the instruction reads each time. Compilers would read
-// all of them first, and put sums away for that.
-#if defined(__AVX512VL__)
-#define ADD_SCALED_FULL(acc, v, p, j, kept, s)                                                            \
-  do {                                                                                                    \
-    if ((j) < (kept))                                                                                     \
-      __asm__("vfmadd231ps %2, %1, %0" : "+v"(acc) : "v"((s) - (vf){0}), "v"(v));                         \
-    else                                                                                                  \
-      __asm__("vfmadd231ps %2, %1, %0" : "+v"(acc) : "v"((s) - (vf){0}), "m"(*(p)));                      \
-  } while (0)
-#else
-#define ADD_SCALED_FULL(acc, v, p, j, kept, s) ADD_SCALED(acc, v, s)
-#endif
-
 // ---- memory that is wanted soon; any address will do
 INL void fetch_read(const void *p) { __builtin_prefetch(p, 0, 3); }
 INL void fetch_write(const void *p) { __builtin_prefetch(p, 1, 3); }
