@@ -73,7 +73,7 @@ def test_sizes_that_a_call_brings() -> None:
     m, k = dim("m", 0, 1 << 20), dim("k", 0, 1 << 20)
     c = halves(g := Draw(), m, k)
     code = lowered(g, [c], [c], tile=NARROW["tiles"])
-    assert "(S_m <= 64 ? 4 : (S_m <= 128 ? 2 : 1))" in code.source
+    assert "(S_m <= 64 ? 16 : (S_m <= 128 ? 8 : 1))" in code.source
     library = build(code, 16)
     for sizes in ((64, 4160), (65, 4160), (128, 2080), (129, 2080), (31, 5000), (0, 64), (40, 0)):
         at = dict(zip(("m", "k"), sizes))
@@ -92,9 +92,9 @@ def test_blocks_that_hold_the_whole_depth_are_no_deeper() -> None:
 
 
 @pytest.mark.parametrize("rows, depth", ((32, 4096), (64, 4096), (96, 2048), (128, 2048),
-                                         (256, 1024), (1024, 1024)))
+                                         (129, 256), (1024, 256)))
 def test_blocks_of_few_rows_are_deeper(rows: int, depth: int) -> None:
-    """So that of the first operand as much stays close by as of many rows, at most."""
+    """Few tiles read a panel again: it need not stay in L1 for them."""
     shape = GemmShape(1, rows, (1024,), 1 << 14, f32)
     assert blocked(shape, NARROW["tiles"], Registers(16)).depth == depth
     assert blocked(shape, NARROW["pairs"], Registers(16)).depth == 1024

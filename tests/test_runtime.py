@@ -22,6 +22,7 @@ from tegg.ir.graph import Graph
 from tegg.nn import Parameter
 from tegg.planning.plan import _pack
 from tegg.planning.make import _order
+from tegg.runtime import workspace
 from tegg.runtime.workspace import address, aligned, result
 
 
@@ -401,6 +402,23 @@ def test_a_refresh_in_the_middle_of_a_run_leaves_no_old_weights(monkeypatch):
     assert next(iter(program(x).values())).tolist() == [1] * 4
     for _ in range(2):
         assert next(iter(program(x).values())).tolist() == [9] * 4
+
+
+@pytest.mark.parametrize("system", ("has them", "has none"))
+def test_what_fills_large_pages_begins_with_one(monkeypatch, system):
+    asked = []
+    if system == "has none":
+        monkeypatch.setattr(workspace, "_madvise", lambda: None)
+    else:
+        monkeypatch.setattr(workspace, "_madvise", lambda: lambda *a: asked.append(a) or 0)
+        monkeypatch.setattr(workspace.mmap, "MADV_HUGEPAGE", 14, raising=False)
+    page = 1 << 21
+    for nbytes in (page - 1, page, 3 * page + 70_000):
+        x = aligned(nbytes)
+        assert x.nbytes == nbytes and address(x) % (page if nbytes >= page else 64) == 0
+        x[-1] = 1
+    assert [(n, wish) for _, n, wish in asked] == (
+        [] if system == "has none" else [(page, 14), (3 * page, 14)])
 
 
 def test_large_outputs_begin_at_a_cache_line():

@@ -16,8 +16,9 @@ Unit = Literal["free", "k", "none"]  # which variable of an operand is contiguou
 _DEPTH = 1 << 12   # bytes along k before partial sums are set aside: rows and a panel stay in L2
 _HELD_DEPTH = 1 << 11  # the same of operands that are narrower than their sums
 _ROWS = 384        # bytes across the rows of A that are kept in L2 together
+_TILED_DEPTH = 1 << 9  # the same of what is held for tiles: a panel and a tile's rows stay in L1
 _TILED_ROWS = 256  # rows of A for tiles, which wait longer for a panel that is not in L2 yet
-_DEEPER = 4        # times as deep blocks of few rows for tiles are at most: a panel stays in L2
+_DEEPER = 16       # times as deep blocks of few rows for tiles are at most: a panel stays in L2
 _CLOSE = 1 << 16   # bytes of an operand that stay in L1
 _FAR = 1 << 20     # bytes of panels that no cache of a thread keeps
 _MANY = 1024       # rows of A that may be read again for each piece of B
@@ -269,8 +270,13 @@ def _whole_depth(shape: GemmShape, mr: int, size: int) -> int | None:
 
 def _depth(k: Dim, held: Held | None, size: int, rows: int) -> int:
     """Depth of a block; blocks of one contraction are equally deep. Of few rows for tiles they are
-    deeper: as much of A is kept together, and sums are set aside less often."""
-    most = _HELD_DEPTH // held.itemsize * deeper(held, rows) if held else _DEPTH // size
+    deeper: few tiles read a panel again, and sums are set aside less often."""
+    if held is None:
+        most = _DEPTH // size
+    elif held.multiply == "tiles":
+        most = _TILED_DEPTH // held.itemsize * deeper(held, rows)
+    else:
+        most = _HELD_DEPTH // held.itemsize
     if not isinstance(k, int):
         return most
     if k <= most:
@@ -281,8 +287,9 @@ def _depth(k: Dim, held: Held | None, size: int, rows: int) -> int:
 
 
 def deeper(held: Held, rows: int) -> int:
-    """How many times as deep blocks of so many rows are."""
-    return max(1, min(_DEEPER, _TILED_ROWS // max(1, rows))) if held.multiply == "tiles" else 1
+    """How many times as deep blocks of so many rows are: of up to half of the most."""
+    times = _TILED_ROWS // max(1, rows)
+    return min(_DEEPER, 4 * times) if held.multiply == "tiles" and times > 1 else 1
 
 
 def estimate(shape: GemmShape, params: GemmParams, threads: int = 1) -> GemmEstimate:

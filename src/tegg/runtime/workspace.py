@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Mapping, Sequence
+import mmap
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -14,18 +16,35 @@ from tegg.errors import BackendError
 from tegg.planning.plan import ALIGN, Layout, Plan
 
 _LARGE = 1 << 20  # bytes from which where an output begins is worth a view
+_PAGE = 1 << 21   # bytes of a large page
 KEPT_SIZES = 8  # sizes of the symbols whose workspaces are kept; the oldest go first
 
 
 def aligned(nbytes: int) -> np.ndarray:
-    """Fresh bytes that begin at a multiple of ALIGN. Raises BackendError where there are none."""
+    """Fresh bytes that begin at a multiple of ALIGN; those that fill pages of 2 MB lie in such,
+    where the system has them (Linux), so that caches and tables of pages are used evenly. Raises
+    BackendError where there are none."""
+    unit = _PAGE if nbytes >= _PAGE else ALIGN
     try:
-        raw = np.empty(nbytes + ALIGN, np.uint8)
+        raw = np.empty(nbytes + unit, np.uint8)
     except (MemoryError, ValueError):
         raise BackendError(f"a run needs {nbytes:,} bytes for values between its kernels, and this "
                            f"machine does not have them free; use smaller inputs") from None
-    start = -raw.ctypes.data % ALIGN
-    return raw[start:start + nbytes]
+    start = -raw.ctypes.data % unit
+    found = raw[start:start + nbytes]
+    if unit == _PAGE and (advise := _madvise()) is not None:
+        advise(found.ctypes.data, nbytes // _PAGE * _PAGE, mmap.MADV_HUGEPAGE)  # a wish: no error
+    return found
+
+
+@cache
+def _madvise() -> Callable[[int, int, int], int] | None:
+    """The system's call, where large pages can be asked for."""
+    if not hasattr(mmap, "MADV_HUGEPAGE"):
+        return None
+    advise = ctypes.CDLL(None).madvise
+    advise.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+    return advise
 
 
 def result(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
