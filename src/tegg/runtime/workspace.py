@@ -22,8 +22,9 @@ KEPT_SIZES = 8  # sizes of the symbols whose workspaces are kept; the oldest go 
 
 def aligned(nbytes: int) -> np.ndarray:
     """Fresh bytes that begin at a multiple of ALIGN; those that fill pages of 2 MB lie in such,
-    where the system has them (Linux), so that caches and tables of pages are used evenly. Raises
-    BackendError where there are none."""
+    where the system has them (Linux), so that caches and tables of pages are used evenly. What is
+    left of them lies in small ones: a large page would be memory for nothing. Raises BackendError
+    where there are none."""
     unit = _PAGE if nbytes >= _PAGE else ALIGN
     try:
         raw = np.empty(nbytes + unit, np.uint8)
@@ -32,8 +33,11 @@ def aligned(nbytes: int) -> np.ndarray:
                            f"machine does not have them free; use smaller inputs") from None
     start = -raw.ctypes.data % unit
     found = raw[start:start + nbytes]
-    if unit == _PAGE and (advise := _madvise()) is not None:
-        advise(found.ctypes.data, nbytes // _PAGE * _PAGE, mmap.MADV_HUGEPAGE)  # a wish: no error
+    if unit == _PAGE and (advise := _madvise()) is not None:  # wishes, which cannot fail
+        at, full = found.ctypes.data, nbytes // _PAGE * _PAGE
+        advise(at, full, mmap.MADV_HUGEPAGE)
+        rest = (raw.ctypes.data + raw.nbytes - at - full) // mmap.PAGESIZE * mmap.PAGESIZE
+        advise(at + full, rest, mmap.MADV_NOHUGEPAGE)  # NumPy asks for them for all that is large
     return found
 
 
