@@ -353,4 +353,4 @@ def test_grouped_heads_of_halves_are_cast_by_no_kernel(heads, keys, rows, size, 
     (label,) = [c.label for c in plan.run if c.stages]
     product, attends = sorted(label.split("+"), key=lambda text: "Attention" in text)
     assert product in ("CudaMma", "CudaWgmma")
-    assert attends in ("CudaAttention", "CudaWgmmaAttention")
+    assert attends in ("CudaAttention", "CudaWgmmaAttention", "CudaTurnsAttention")

@@ -49,7 +49,8 @@ def _short(c: Contraction, tile: Direct) -> int:
 
     if near(slide.places):
         return 0
-    return next((n for n in range(slide.places // 2, tile.places - 1, -1)
+    most = min(slide.places // 2, CLOSE // max(1, deep) + 1)
+    return next((n for n in range(most, tile.places - 1, -1)
                  if slide.places % n == 0 and near(n)
                  and -(-n // tile.places) * tile.places <= _FILLED * n), 0)
 
