@@ -14,7 +14,7 @@ from tegg.backends.cpu.c_templates import template
 from tegg.backends.cpu.direct_cut import CLOSE, cut
 from tegg.backends.cpu.direct_held import held_words, words_of
 from tegg.backends.cpu.direct_lines import Lines, lines_of, turn
-from tegg.backends.cpu.direct_templates import STAYS, Direct, Slide
+from tegg.backends.cpu.direct_templates import Direct, Slide
 from tegg.backends.cpu.emit import C
 from tegg.backends.cpu.winograd import args_of, params_of, places_of
 from tegg.dim import Dim, hint, product
@@ -33,6 +33,7 @@ from tegg.kernel.value import reachable
 
 _SUMMED = 320      # products (or pairs) summed at most before they are added to the sums so far
 _NEAR = 4608       # elements of filters that stay in L1 beside the sums of some tiles
+_STAYS = 1 << 16   # elements of filters that stay in L2 from call to call
 _AHEAD = 512       # elements of filters between those in use and those asked for
 _READERS = 4       # tiles at least that read them meanwhile
 _LINE = 16         # elements of a cache line
@@ -216,7 +217,7 @@ class _Kernel:
         tiles = -(-places // t.places)
         at = -(-_READERS // tiles)  # rows at a time
         filters = self._filters()
-        close = isinstance(filters, int) and filters <= STAYS  # a block of them comes from L2
+        close = isinstance(filters, int) and filters <= _STAYS  # a block of them comes from L2
         deep = _SUMMED if close else min(_SUMMED, _NEAR // t.columns)
         most = max(1, deep // taps)
         block = -(-self._deep // -(-self._deep // most))  # all blocks alike

@@ -15,8 +15,7 @@ from tegg.kernel.registers import Registers, fitted_rows
 
 # Places of a row by vectors of filters, by families of registers.
 _TILES = {"many": {2: 14, 4: 6, 1: 14}, "few": {2: 6, 1: 8}, "neon": {2: 9, 4: 5, 1: 14}}
-STAYS = 1 << 16      # elements of filters that stay in L2 from call to call
-_PASSING = 0.7       # issue slots of a vector of filters on its way from there: 14 by 2 beat 4 by 4
+_PASSING = 0.7       # issue slots of a vector of filters on its way from L2: 14 by 2 beat 4 by 4
 _LATENCY = 8         # issue slots until a sum can be used again
 _CHANNEL = 20.0      # issue slots in which what a tile reads of a channel comes from L2
 _NEAR = 1 << 13      # elements that L1 holds
