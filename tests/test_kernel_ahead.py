@@ -225,7 +225,7 @@ def test_a_row_by_all_of_a_matrix_has_the_bits_that_threads_with_parts_of_it_giv
                                         ("dots", (43, 4096)), ("dots", (41, 4090))])
 @pytest.mark.parametrize("rows", (1, 2))
 def test_runs_side_by_side_are_asked_for_past_their_ends(form, size, rows):
-    """Half a kilobyte on, and near the end of a run the first of what is read next."""
+    """Two kilobytes on, and near the end of a run the first of what is read next."""
     g = Draw()
     columns, depth = size
     spec = "b,a,k;b,k,n;b,a,n" if form == "rows" else "b,a,k;b,n,k;b,a,n"
@@ -233,7 +233,7 @@ def test_runs_side_by_side_are_asked_for_past_their_ends(form, size, rows):
     c = product(g, g.x(1, rows, depth), weight, spec, 1, rows, columns)
     code = lowered(g, [c], [c], tile=Tile(form, rows, asked=BESIDE))
     text = (code.core or code).source
-    assert re.search(r"on = \w+ \+ 128 < ", text) and "later = on > 0 ? 0 : 8" in text
+    assert re.search(r"on = \w+ \+ 512 < ", text) and "later = on > 0 ? 0 : 8" in text
     assert "columns == " not in text  # no order of its own for one row
     check(g, [c], code=code, threads=(1, 2, 3))
 

@@ -19,7 +19,7 @@ from tegg.kernel.contraction_classify import Group, Term
 from tegg.kernel.value import reachable
 
 _ON = 1024   # bytes by which rows of B that are read side by side are asked for ahead
-_NEXT = 512  # the same where all runs of it are: they are sooner read than the first are lost again
+_NEXT = 2048  # the same where all runs of it are: from memory a quarter of that comes late
 
 
 class Text(Words):
