@@ -35,7 +35,7 @@ def paths(e: Engine, edges) -> set:
         e.run(f"(edge {a} {b})")
     while e.run_rules("walk").changed:
         pass
-    return {(e.int_of(i[0]), e.int_of(i[1])) for i, _, _ in e.rows(["path"])["path"]}
+    return {(e.int_of(i[0]), e.int_of(i[1])) for i, _, _ in e.rows("path")}
 
 
 def closure(edges) -> set:
@@ -68,7 +68,7 @@ def test_what_is_a_program_s_own_is_declared_once_and_stays():
         with declared(BASE, more) as e:
             assert len(e.log) == len(BASE) + steps
             e.run("(own 1)")
-            assert len(e.rows(["own"])["own"]) == 1  # facts do not stay
+            assert len(e.rows("own")) == 1  # facts do not stay
             assert paths(e, [(1, 2), (2, 3)]) == {(1, 2), (2, 3), (1, 3)}
 
 

@@ -26,7 +26,7 @@ ROWS = [(1, "2,n", 3), (-4, "", 9218868437227405312), (5, "a;b,-;()", -922337203
 
 def rows(e: Engine) -> set:
     return {(e.int_of(i[0]), e.text_of(i[1]), e.int_of(i[2]))
-            for i, _, _ in e.rows(["seen"])["seen"]}
+            for i, _, _ in e.rows("seen")}
 
 
 @pytest.fixture(params=["in memory", "on a disk", "forbidden"])
@@ -57,7 +57,7 @@ def test_a_relation_has_its_own_rows_alone(tmp_path, monkeypatch, passing):
     e.run("(relation few (i64))")
     e.insert({"seen": ROWS, "few": [(7,)]})  # the second text is the shorter one
     assert rows(e) == set(ROWS)
-    assert [e.int_of(i[0]) for i, _, _ in e.rows(["few"])["few"]] == [7]
+    assert [e.int_of(i[0]) for i, _, _ in e.rows("few")] == [7]
 
 
 def test_a_replay_has_the_same_rows():

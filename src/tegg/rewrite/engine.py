@@ -6,7 +6,7 @@ import ctypes
 import os
 import tempfile
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -150,12 +150,12 @@ class Engine:
                 other.insert(entry)
         return other
 
-    def rows(self, functions: Iterable[str]) -> dict[str, list]:
-        """The rows of some functions: ``(inputs, output, subsumed)``; values are hashable."""
+    def rows(self, function: str) -> list[tuple[list, Any, bool]]:
+        """The rows of a function: ``(inputs, output, subsumed)``; values are hashable."""
         if self._frozen is None:
             self._frozen = self._egraph.freeze().functions
-        return {name: [(row.inputs, row.output, row.subsumed) for row in self._frozen[name].rows]
-                for name in functions}
+        found = self._frozen[function].rows
+        return [(row.inputs, row.output, row.subsumed) for row in found]
 
     def lookup(self, function: str, value: Any) -> Any:
         """What a function of one argument says of a value, or None."""

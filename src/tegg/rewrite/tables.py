@@ -47,10 +47,9 @@ def read_tables(engine: Engine, words: Mapping[str, Word], extra: Iterable[Word]
 
     rows: dict[str, list[Row]] = {}
     subsumed: dict[str, list[Row]] = {}
-    found = engine.rows([w.name for w in wanted])
     for w in wanted:
         rows[w.name], subsumed[w.name] = [], []
-        for inputs, output, old in found[w.name]:
+        for inputs, output, old in engine.rows(w.name):
             row = (tuple(map(plain, w.args, inputs)), plain(w.out, output) if w.out else 0)
             (subsumed if old else rows)[w.name].append(row)
     return Tables(rows, subsumed)

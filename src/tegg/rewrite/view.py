@@ -117,11 +117,11 @@ class Reader:
         nodes: dict[int, list[ENode]] = {}
         enodes = 0
         for op in self.table.values():  # rows of one at a time: there are many
-            found = self.engine.rows([op.name])[op.name]
+            found = self.engine.rows(op.name)
             enodes += len(found)
             if found:
                 self._read(op, found, ids, nodes)
-        rows = self.engine.rows([*self.reads, "Store", "StoreAs"])
+        rows = {name: self.engine.rows(name) for name in (*self.reads, "Store", "StoreAs")}
         forms = _forms(rows, ids, self.engine.text_of)
         narrow = frozenset(ids[i[0]] for i, _, subsumed in rows["Store"] if subsumed)
         stated = {name: {ids[i[0]] for i, _, _ in rows[name]} for name in self.reads}
@@ -162,7 +162,7 @@ class Reader:
     def _names(self, ids: dict[Any, int]) -> dict[int, int]:
         """Name -> class of a view, of classes that it has."""
         return {self.engine.int_of(inputs[0]): ids[output] for inputs, output, _ in
-                self.engine.rows(["Node"])["Node"] if output in ids}
+                self.engine.rows("Node") if output in ids}
 
 
 def _reader(engine: Engine, codec: Codec, kind: str) -> Callable[[Any], Any]:
