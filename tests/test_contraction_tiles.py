@@ -73,9 +73,9 @@ def test_sizes_that_a_call_brings() -> None:
     m, k = dim("m", 0, 1 << 20), dim("k", 0, 1 << 20)
     c = halves(g := Draw(), m, k)
     code = lowered(g, [c], [c], tile=NARROW["tiles"])
-    assert "(S_m <= 64 ? 16 : (S_m <= 128 ? 8 : 1))" in code.source
+    assert "(S_m <= 64 ? 16 : (S_m <= 128 ? 8 : (S_k <= 1024 ? 4 : 1)))" in code.source
     library = build(code, 16)
-    for sizes in ((64, 4160), (65, 4160), (128, 2080), (129, 2080), (31, 5000), (0, 64), (40, 0)):
+    for sizes in ((64, 4160), (65, 4160), (128, 2080), (129, 2080), (300, 1500), (31, 5000), (0, 64), (40, 0)):
         at = dict(zip(("m", "k"), sizes))
         check(g, [c], at, whole(g, at), code=code, library=library, threads=(1, 2))
 
@@ -94,10 +94,24 @@ def test_blocks_that_hold_the_whole_depth_are_no_deeper() -> None:
 @pytest.mark.parametrize("rows, depth", ((32, 4096), (64, 4096), (96, 2048), (128, 2048),
                                          (129, 256), (1024, 256)))
 def test_blocks_of_few_rows_are_deeper(rows: int, depth: int) -> None:
-    """Few tiles read a panel again: it need not stay in L1 for them."""
+    """Few rows leave room in L2 for more of them."""
     shape = GemmShape(1, rows, (1024,), 1 << 14, f32)
     assert blocked(shape, NARROW["tiles"], Registers(16)).depth == depth
+    whole = GemmShape(1, rows, (1024,), 1 << 10, f32)
+    assert blocked(whole, NARROW["tiles"], Registers(16)).depth == 1024
     assert blocked(shape, NARROW["pairs"], Registers(16)).depth == 1024
+
+
+@pytest.mark.parametrize("m", (64, 100, 300, 520))
+@pytest.mark.parametrize("k, n", ((1024, 96), (600, 33), (260, 1100), (1100, 70)))
+def test_tiles_of_rows_take_turns_at_parts_of_the_depth(m: int, k: int, n: int) -> None:
+    """Two at a time, while all rows but the first block's are asked for before they are placed."""
+    c = halves(g := Draw(), m, k, n)
+    code = lowered(g, [c], [c], tile=NARROW["tiles"])
+    text = (code.core or code).source
+    assert "walk = rows > 32 ? 256 : kc;" in text
+    assert "turn += 2 * 32" in text and "(soon + r)" in text
+    check(g, [c], inputs=whole(g, {}), code=code, threads=(1, 2))
 
 
 # ---- results

@@ -244,15 +244,15 @@ class CoreText(Text):
         assert isinstance(self.hooks, CoreHooks)
         return self.fill("core_fill") if self.hooks.computed else Text.operand_a(self, along_m)
 
-    def lines_of_a(self) -> str:
+    def lines_of_a(self, row: str, depth: str) -> tuple[str, str]:
         assert isinstance(self.hooks, CoreHooks)
-        return "" if self.hooks.computed else Text.lines_of_a(self)
+        return ("", "") if self.hooks.computed else Text.lines_of_a(self, row, depth)
 
     def result(self, number: int, group: Group, axis: Axis) -> str:
         return self.fill("core_finish", g=str(number))
 
     def asks(self, number: int, group: Group, axis: Axis) -> str:
-        return self.fill("core_ask")
+        return self.fill("core_ask", **self.asked_rows())
 
 
 def declared() -> str:

@@ -16,10 +16,10 @@ from tegg.kernel.contraction_shape import GemmParams, deeper
 
 
 def depth_of_blocks(k: Axis, params: GemmParams, accumulator: DType, width: int,
-                    rows: Dim = 0) -> tuple[str, str]:
+                    rows: Dim | None = None) -> tuple[str, str]:
     """Steps of the outer k variable per block, and the stride of rows of A in memory. Blocks
-    but the last are as deep as what is packed is filled up to. rows: of A, where sizes are told
-    by the call."""
+    but the last are as deep as what is packed is filled up to. rows: of A, where calls may bring
+    sizes that ask for deeper blocks."""
     inner, line, grain = product(k.extents[1:]), 16, 1
     if (held := params.held) is not None:
         line, grain = 64 // (held.rows or accumulator).itemsize, held.grain
@@ -29,7 +29,7 @@ def depth_of_blocks(k: Axis, params: GemmParams, accumulator: DType, width: int,
         steps = max(1, params.depth // max(1, inner))
         steps = -(-steps // whole) * whole
         row = -(-steps * inner // line) * line
-        if (times := _deeper(k, params, rows)) is None:
+        if rows is None or (times := _deeper(k, params, rows)) is None:
             return str(steps), str(row + pad)
         return f"({steps} * {times})", f"({row} * {times} + {pad})"
     text = dim(inner)
@@ -41,16 +41,21 @@ def depth_of_blocks(k: Axis, params: GemmParams, accumulator: DType, width: int,
 
 
 def _deeper(k: Axis, params: GemmParams, rows: Dim) -> str | None:
-    """How many times as deep blocks are where a call brings few rows; None where they are as deep
-    for any number of rows, or hold the whole depth."""
-    held, many = params.held, params.rows
-    if held is None or isinstance(rows, int) or (
-            isinstance(k.count, int) and k.count <= params.depth):
+    """How many times as deep blocks are where a call brings few rows, or no more depth than one
+    block has; None where all is known, or they are as deep whatever a call brings."""
+    held, many, deep = params.held, params.rows, k.count
+    if held is None or isinstance(deep, int) and (isinstance(rows, int) or deep <= params.depth):
         return None
-    half, quarter = (deeper(held, n) // deeper(held, many) for n in (many // 2, many // 4))
-    if quarter == 1:
-        return None
-    return f"({dim(rows)} <= {many // 4} ? {quarter} : ({dim(rows)} <= {many // 2} ? {half} : 1))"
+    usual = deeper(held, many, deep)
+    half, quarter, whole = (deeper(held, n, d) // usual
+                            for n, d in ((many // 2, deep), (many // 4, deep), (many, 1)))
+    text = "1"
+    if not isinstance(deep, int) and whole > 1:
+        text = f"({dim(deep)} <= {whole * params.depth} ? {whole} : 1)"
+    if not isinstance(rows, int) and quarter > 1:
+        text = f"({dim(rows)} <= {many // 2} ? {half} : {text})"
+        text = f"({dim(rows)} <= {many // 4} ? {quarter} : {text})"
+    return None if text == "1" else text
 
 
 def outer_loops(k: Axis) -> str:

@@ -69,16 +69,18 @@ def around_tiles(held: Held | None) -> dict[str, str]:
     return dict(begin="  tiles_begin();\n", end="  tiles_end();\n")
 
 
-def fill_tiles(p: GemmParams, call: str, row_pointers: str, lines: str = "") -> str:
+def fill_tiles(p: GemmParams, call: str, row_pointers: str,
+               lines: tuple[str, str] = ("", "")) -> str:
     """Evaluate as many rows of A as a tile has behind all rows, and put them where they belong, in
     the order in which tiles read them. call: the beginning of the one that evaluates rows. lines:
-    where row ``row + i`` lies and the bytes to the next one, if they are held there as here."""
+    where row ``row + i`` lies and the elements to the next one, if they are held there as here."""
     assert p.held is not None
     mr, grain = p.mr, p.held.grain
     last = f"rows - i < {mr} ? rows - i : {mr}"
-    straight = "" if not lines else (
+    at, stride = lines
+    straight = "" if not at else (
         f"            if (rows - i >= {mr} && kc % {grain} == 0) {{\n"
-        f"              tiles_order(a + i * as, {lines}, {mr}, kc / {grain});\n"
+        f"              tiles_order(a + i * as, {at}, {stride} * sizeof(*a), {mr}, kc / {grain});\n"
         f"              continue;\n            }}\n")
     return (f"          for (int64_t i = 0; i < rows; i += {mr}) {{\n{straight}"
             f"            {call}row + i, {last}, ko0, ko1, as, a + tall * as{row_pointers});\n"

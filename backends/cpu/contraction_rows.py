@@ -20,22 +20,21 @@ def in_place(h: Hooks, p: GemmParams) -> str:
             f"        const {h.scalar(a.dtype)} *const in = {at};")
 
 
-def lines_of(h: Hooks, held: Held | None) -> str:
-    """Where row ``row + i`` of A lies, if ``held`` has it as memory does, and the bytes to the next
-    one; "" for any other A."""
+def lines_of(h: Hooks, held: Held | None, row: str, depth: str) -> tuple[str, str]:
+    """Where a row of A lies from a depth on, if ``held`` has it as memory does, and the elements to
+    the next row; nothing for any other A."""
     a = h.contraction.a
     read = a.args[0] if a.op == "Cast" else a
     if (held is None or read.op != "load" or read.dtype is not held.rows
             or not in_rows(h.contraction, read.attr)):
-        return ""
-    at, stride = _row(h, read.attr, "(row + i)")
-    return f"{at}, {stride} * sizeof(*a)"
+        return "", ""
+    return _row(h, read.attr, row, depth)
 
 
-def _row(h: Hooks, read: Load, row: str) -> tuple[str, str]:
-    """Where the depth at hand of a row begins, and how far away the next row is."""
+def _row(h: Hooks, read: Load, row: str, depth: str = "ko0") -> tuple[str, str]:
+    """Where a row has that depth, and how far away the next row is."""
     e = Expressions(h.dialect, h.contraction.propagation.algebra)
     e.names.update({**h.batch.named(), **dict.fromkeys(h.m.vars, row),
-                    **dict.fromkeys(h.k.vars, "0"), h.k.vars[0]: "ko0"})
+                    **dict.fromkeys(h.k.vars, "0"), h.k.vars[0]: depth})
     stride = dim(read.form.coefficient(h.m.vars[0])) if h.m.vars else "0"
     return f"b{read.slot} + {e.form(read.form)}", stride

@@ -186,7 +186,11 @@ class Text(Words):
         p, name = self.params, self.hooks.name
         rows = ("i < whole ? in + i * stride : a + i * as, i < whole ? stride : as"
                 if p.in_place else "a + i * as, as")
-        args = f"(kc, {rows}, b, t + {tile * p.mr * p.nr}, kb > 0, {coming});"
+        at = f"t + {tile * p.mr * p.nr}"
+        args = f"(kc, {rows}, b, {at}, kb > 0, {coming});"
+        if in_tiles(p.held):
+            args = (f"(kl, a + i * as + ks * {p.mr}, as, b + ks * {p.nr}, {at}, kb > 0 || ks > 0, "
+                    f"{coming});")
         *fewer, most = self._vectors()
         if not fewer:
             return f"{name}_product_{most}{args}"
@@ -214,9 +218,12 @@ class Text(Words):
                               for n, t in enumerate(g.terms))
             tiles = ", ".join(f"t + {n * self.params.mr * self.params.nr}"
                               for n in range(len(g.terms)))
+            turns = dict(comes=self._comes() if again else "", NEAR=str(self.params.near),
+                         TURNS=str(self.params.turns)) if in_tiles(self.params.held) else {}
             groups.append(self.fill(
-                "group", terms=terms, tile_pointers=tiles, to=f"from{i + 1}",
-                asks=self.asks(i, g, axis), **symmetric.in_tiles(self, i),
+                "group_tiles" if turns else "group", terms=terms, tile_pointers=tiles,
+                to=f"from{i + 1}", asks=self.asks(i, g, axis), **turns,
+                **symmetric.in_tiles(self, i),
                 row_pointers_i=self.row_pointers(self.result_rows(g), "i"), **{"from": start},
                 **more))
         return "\n".join(groups)
@@ -259,8 +266,21 @@ class Text(Words):
         line = self.hooks.asked(group, axis)
         if not line:
             return ""
-        return self.fill("ask", g=str(number), n_args_end=axis.args.rstrip(", "), line=str(line),
-                         n_last=axis.names[-1], m_of=self.hooks.m.of("row + r"))
+        return self.fill("ask", **self.asked_rows(), g=str(number), line=str(line),
+                         n_args_end=axis.args.rstrip(", "), n_last=axis.names[-1],
+                         m_of=self.hooks.m.of("row + r"))
+
+    def asked_rows(self) -> dict[str, str]:
+        """Of which rows of a tile: of whole tiles, some at each part of the depth."""
+        if in_tiles(self.params.held):
+            return dict(ask_from="i + part * asked", ask_to="i + (part + 1) * asked")
+        return dict(ask_from="i", ask_to=f"i + {self.params.mr}")
+
+    def _comes(self) -> str:
+        """Requests for rows of A that whole tiles meet after those at hand, where they lie as these
+        do."""
+        line, _ = self.lines_of_a("(soon + r)", "(ko2 + ks)")
+        return self.fill("comes", line=line) if line else ""
 
     def block(self) -> str:
         """Rows of A against panels that rest in memory."""
@@ -269,6 +289,7 @@ class Text(Words):
                          TERMS=str(self.most_terms()),
                          row_arrays=_only("fresh", self.row_arrays()),
                          panel_counts=self.panel_counts(), array_params=self.array_params(),
+                         **self._coming(),
                          fill_a=self.fill_a(a_rows), in_place=self.in_place())
 
     def fill_a(self, rows: Sequence[RowValue]) -> str:
@@ -277,7 +298,7 @@ class Text(Words):
         if not self.params.in_place:
             if in_tiles(self.params.held):
                 return fill_tiles(self.params, first + h.batch.args, self.row_pointers(rows, "i"),
-                                  self.lines_of_a())
+                                  self.lines_of_a("(row + i)", "ko0"))
             return (f"          {first}{h.batch.args}row, rows, ko0, ko1, as, "
                     f"a{self.row_pointers(rows)});")
         assert not rows, "a plain load has no row values"
@@ -285,9 +306,16 @@ class Text(Words):
                 f"          if (whole < rows) {first}{h.batch.args}row + whole, rows - whole, "
                 f"ko0, ko1, as, a + whole * as);")
 
-    def lines_of_a(self) -> str:
-        """Where a row of A lies as tiles hold it, and the bytes to the next one; "" for another."""
-        return lines_of(self.hooks, self.params.held)
+    def lines_of_a(self, row: str, depth: str) -> tuple[str, str]:
+        """Where a row of A lies as tiles hold it, and the elements to the next one."""
+        return lines_of(self.hooks, self.params.held, row, depth)
+
+    def _coming(self) -> dict[str, str]:
+        """What a block of rows is told of the next one, which whole tiles ask for."""
+        if not in_tiles(self.params.held):
+            return dict(coming_param="", coming_is="")
+        return dict(coming_param="int64_t coming, ",
+                    coming_is=" coming: the first\n// row of the next block, or -1.")
 
     def in_place(self) -> str:
         """Where rows of an A that is read in place lie."""
@@ -314,7 +342,10 @@ class Text(Words):
         return indented(lines, 2)
 
     def stage_pack(self, t: Term, axis: Axis, slot: int) -> str:
-        return self.fill("stage_pack", x=str(t.anchor), N=dim(axis.count), temporary=str(slot))
+        # Blocks for tiles are so deep that threads would have few pieces to share.
+        p, shared = self.params, in_tiles(self.params.held) and len(self.hooks.k.extents) == 1
+        return self.fill("stage_pack", x=str(t.anchor), N=dim(axis.count), temporary=str(slot),
+                         at_once=str(p.near) if shared else self.common()["KO"])
 
     def stage_skinny(self) -> str:
         """The stage of few rows: B is read where it lies."""
@@ -363,6 +394,7 @@ class Text(Words):
         inline = dict(batch_arrays=self.batch_arrays(), inline_sizes=indented(sizes, 2),
                       inline_packs=indented(packs, 4))
         again = 0 if self.params.in_place else pieces.AGAIN * (4 + int(self.shape.a_cost))
+        after = "row + tall < row1 ? row + tall : -1," if in_tiles(self.params.held) else ""
         shared = dict(pieces.words(pieces.MULTIPLIED), DEEP_CUTS=str(pieces.DEEP),
                       DEEP_PANELS=str(-(-again // nr)),
                       batch_arrays=_only("batch != batch_here", self.batch_arrays()))
@@ -371,6 +403,7 @@ class Text(Words):
             highest=symmetric.highest(self.params),
             TERMS=str(self.most_terms()), panels=f"from{len(self.hooks.columns)}",
             **around_tiles(self.params.held), **(inline if packs else shared),
+            coming=after and f" {after}" if packs else after and f" here == cuts - cut && {after}",
             panel_args="".join(args), array_sizes=self.array_room(str(self.params.rows)),
             array_pointers=self.array_pointers(), array_args=self.row_pointers(self.kept_rows()))
 

@@ -58,7 +58,9 @@ def in_tiles(text: Text, group: int) -> dict[str, str]:
     """What the loop over the tiles of a panel adds: the sums of all of them are kept until they are
     stored turned."""
     if not text.params.symmetric:
-        return dict(above="", tile="tile", mirror="")
+        one = text.most_terms() * text.params.nr
+        return dict(above="", mirror="",
+                    tile=f"tile + (i - turn) * {one}" if text.params.turns > 1 else "tile")
     p = text.params
     sums = f"blocks == 1 ? tile : sums + (q - c0) * (tall / {p.mr}) * {p.mr * p.nr}"
     return dict(above=_above(text, group, "row + i"), tile=f"tile + i * {p.nr}",

@@ -17,8 +17,10 @@ _DEPTH = 1 << 12   # bytes along k before partial sums are set aside: rows and a
 _HELD_DEPTH = 1 << 11  # the same of operands that are narrower than their sums
 _ROWS = 384        # bytes across the rows of A that are kept in L2 together
 _TILED_DEPTH = 1 << 9  # the same of what is held for tiles: a panel and a tile's rows stay in L1
+_TURNS = 2         # tiles of rows that take turns at what is so near: their sums stay in L1 too
 _TILED_ROWS = 256  # rows of A for tiles, which wait longer for a panel that is not in L2 yet
 _DEEPER = 16       # times as deep blocks of few rows for tiles are at most: a panel stays in L2
+_WHOLE = 4         # times as deep those of many rows are, if no sums are set aside then
 _CLOSE = 1 << 16   # bytes of an operand that stay in L1
 _FAR = 1 << 20     # bytes of panels that no cache of a thread keeps
 _MANY = 1024       # rows of A that may be read again for each piece of B
@@ -140,10 +142,20 @@ class GemmParams:
         return self.nv * self.lanes
 
     @property
+    def turns(self) -> int:
+        """Tiles of rows that take turns at a panel, a part of the depth at a time."""
+        return _TURNS if self.held is not None and self.held.multiply == "tiles" else 1
+
+    @property
+    def near(self) -> int:
+        """That part of the depth, where there is one."""
+        return _TILED_DEPTH // (self.held.itemsize if self.held else 1)
+
+    @property
     def tiles(self) -> int:
-        """Register tiles whose sums are held until they are stored: one of each panel at hand, or
-        those of all rows of a panel, which are stored turned as well."""
-        return self.rows // self.mr if self.symmetric else self.panels
+        """Register tiles whose sums are held until they are stored: one of each panel at hand,
+        those that take turns, or those of all rows of a panel, which are stored turned as well."""
+        return self.rows // self.mr if self.symmetric else max(self.panels, self.turns)
 
     @property
     def tall(self) -> int:
@@ -270,11 +282,11 @@ def _whole_depth(shape: GemmShape, mr: int, size: int) -> int | None:
 
 def _depth(k: Dim, held: Held | None, size: int, rows: int) -> int:
     """Depth of a block; blocks of one contraction are equally deep. Of few rows for tiles they are
-    deeper: few tiles read a panel again, and sums are set aside less often."""
+    deeper: there is room in L2, and sums are set aside less often."""
     if held is None:
         most = _DEPTH // size
     elif held.multiply == "tiles":
-        most = _TILED_DEPTH // held.itemsize * deeper(held, rows)
+        most = _TILED_DEPTH // held.itemsize * deeper(held, rows, k)
     else:
         most = _HELD_DEPTH // held.itemsize
     if not isinstance(k, int):
@@ -286,10 +298,15 @@ def _depth(k: Dim, held: Held | None, size: int, rows: int) -> int:
     return -(-k // (blocks * grain)) * grain
 
 
-def deeper(held: Held, rows: int) -> int:
-    """How many times as deep blocks of so many rows are: of up to half of the most."""
+def deeper(held: Held, rows: int, k: Dim) -> int:
+    """How many times as deep blocks of so many rows are: of up to half of the most, or of a depth
+    that is known to be all in one block then."""
+    if held.multiply != "tiles":
+        return 1
     times = _TILED_ROWS // max(1, rows)
-    return min(_DEEPER, 4 * times) if held.multiply == "tiles" and times > 1 else 1
+    if times > 1:
+        return min(_DEEPER, 4 * times)
+    return _WHOLE if known_or_more(k) * held.itemsize <= _WHOLE * _TILED_DEPTH else 1
 
 
 def estimate(shape: GemmShape, params: GemmParams, threads: int = 1) -> GemmEstimate:
