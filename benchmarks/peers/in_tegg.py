@@ -17,13 +17,22 @@ from workloads import (
     BATCH, D_HEADS, D_SLOTS, D_WIDTH, EPS, HEADS, LAYERS, RATE, SEQUENCE, TRAINED, WIDTH)
 
 
+_PREPARE = """
+import compileall
+import tegg.backends.cpu
+from tegg.runtime.prepare import prepare
+for folder in (*tegg.__path__, *tegg.backends.cpu.__path__):
+    compileall.compile_dir(folder, quiet=2)
+prepare()
+"""
+
+
 @cache
 def _prepared() -> str:
     """A cache with what tegg prepare compiles, once for a machine, as the libraries of others were
-    compiled for many."""
+    compiled for many; pip compiled their bytecode, too."""
     folder = tempfile.mkdtemp(prefix="tegg-prepared-")
-    code = "from tegg.runtime.prepare import prepare; prepare()"
-    subprocess.run([sys.executable, "-c", code], check=True,
+    subprocess.run([sys.executable, "-c", _PREPARE], check=True,
                    env=os.environ | {"TEGG_CACHE": folder})
     return folder
 
