@@ -21,7 +21,7 @@ from tegg.ir.oracle import evaluate
 from tegg.rewrite.compiler import Bf16, Compiler, Fp16, Generic
 from tegg.rewrite.egraph import saturate
 from tegg.rewrite.rulefile import read_rules
-from tegg.runtime.driver import Options, compile_graph, resolve
+from tegg.runtime.driver import Options, compile_graph, plan_graph, resolve
 
 NARROW = ("CpuHalves", "CpuPairs", "CpuTiles", "CpuBytes", "CpuByteTiles")
 
@@ -154,8 +154,14 @@ def test_one_row_is_offered_what_streams_its_panels():
 
 
 def test_one_row_reads_a_weight_as_a_stream_of_its_few_bits():
-    weight = dict(weight=True)
-    assert chosen(matmul(1, 4096, 4096, **weight), Having(lanes=16), Bf16()) == {"CpuHalves"}
+    weight, here = dict(weight=True), Having(lanes=16)
+    # bfloat16 is read where it lies, as soon as from panels, which would be a second copy
+    assert chosen(matmul(1, 4096, 4096, "bf16", **weight), here, Bf16()) == {"CpuRows"}
+    wide = matmul(1, 4096, 4096, **weight)
+    assert chosen(wide, here, Bf16()) == {"CpuRows"}
+    plan = plan_graph(wide, options(here, Bf16()))
+    assert [c.label for c in plan.ahead] == ["convert"]
+    assert {b.dtype.name for b in plan.buffers if b.kind == "ahead"} == {"bf16"}
     assert chosen(matmul(1, 4096, 4096, "u8", other="i8", **weight),
                   Having((BYTES,), lanes=16)) == {"CpuBytes"}
     # what is no weight would be packed for a single use
