@@ -14,7 +14,7 @@ from tegg.backends.cpu.contraction_axis import Axis
 from tegg.backends.cpu.contraction_hooks import LINE, Hooks
 from tegg.backends.cpu.contraction import nothing, unit
 from tegg.backends.cpu.c_templates import template
-from tegg.backends.cpu.contraction_narrow import around_tiles, fill_tiles, in_tiles
+from tegg.backends.cpu.contraction_tiles import around_tiles, fill_tiles, in_tiles
 from tegg.backends.cpu.contraction_text import Text
 from tegg.backends.cpu.emit import C
 from tegg.backends.cpu.templates import abreast, register

@@ -18,8 +18,8 @@ from tegg.backends.cpu.c_templates import indented, template
 from tegg.backends.cpu.contraction_axis import Axis
 from tegg.backends.cpu.contraction_extents import depth_of_blocks
 from tegg.backends.cpu.contraction_hooks import Hooks
-from tegg.backends.cpu.contraction_narrow import in_tiles
 from tegg.backends.cpu.contraction_text import Text
+from tegg.backends.cpu.contraction_tiles import asked_rows, in_tiles
 from tegg.backends.cpu.contraction_words import Words
 from tegg.backends.cpu.objects import anonymous
 from tegg.cache import content_key
@@ -252,7 +252,7 @@ class CoreText(Text):
         return self.fill("core_finish", g=str(number))
 
     def asks(self, number: int, group: Group, axis: Axis) -> str:
-        return self.fill("core_ask", **self.asked_rows())
+        return self.fill("core_ask", **asked_rows(self.params))
 
 
 def declared() -> str:

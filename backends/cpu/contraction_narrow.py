@@ -8,6 +8,7 @@ from importlib.resources import files
 
 from tegg.backends.cexpr import MEMORY, REGISTER, dim
 from tegg.backends.cpu.contraction_hooks import Hooks
+from tegg.backends.cpu.contraction_tiles import in_tiles
 from tegg.dim import Dim, product
 from tegg.dtype import DType, bf16
 from tegg.kernel.contraction_held import Held
@@ -38,11 +39,6 @@ def products_of(held: Held | None) -> str:
     return "product" if held is None else f"product_{held.multiply}"
 
 
-def in_tiles(held: Held | None) -> bool:
-    """Whether whole tiles are multiplied."""
-    return held is not None and held.multiply == "tiles"
-
-
 def span(p: GemmParams, rows: Dim) -> str:
     """Panels per pass where sums are set aside. Of rows of A for tiles, which are many, a call may
     bring far fewer: then it is as many panels more, and all rows are evaluated less often."""
@@ -60,32 +56,6 @@ def piece(p: GemmParams, columns: Sequence[Dim]) -> tuple[str, int]:
             or isinstance(columns[0], int)):
         return str(p.piece), p.piece
     return f"({dim(columns[0])} < {WIDE} ? {few} : {many})", many
-
-
-def around_tiles(held: Held | None) -> dict[str, str]:
-    """What stands around products by tiles, once in a stage."""
-    if not in_tiles(held):
-        return dict(begin="", end="")
-    return dict(begin="  tiles_begin();\n", end="  tiles_end();\n")
-
-
-def fill_tiles(p: GemmParams, call: str, row_pointers: str,
-               lines: tuple[str, str] = ("", "")) -> str:
-    """Evaluate as many rows of A as a tile has behind all rows, and put them where they belong, in
-    the order in which tiles read them. call: the beginning of the one that evaluates rows. lines:
-    where row ``row + i`` lies and the elements to the next one, if they are held there as here."""
-    assert p.held is not None
-    mr, grain = p.mr, p.held.grain
-    last = f"rows - i < {mr} ? rows - i : {mr}"
-    at, stride = lines
-    straight = "" if not at else (
-        f"            if (rows - i >= {mr} && kc % {grain} == 0) {{\n"
-        f"              tiles_order(a + i * as, {at}, {stride} * sizeof(*a), {mr}, kc / {grain});\n"
-        f"              continue;\n            }}\n")
-    return (f"          for (int64_t i = 0; i < rows; i += {mr}) {{\n{straight}"
-            f"            {call}row + i, {last}, ko0, ko1, as, a + tall * as{row_pointers});\n"
-            f"            tiles_order(a + i * as, a + tall * as, as * sizeof(*a), {mr}, "
-            f"(kc + {grain - 1}) / {grain});\n          }}")
 
 
 def shares(p: GemmParams, sums: DType) -> dict[str, str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tegg.backends.cexpr import dim
 from tegg.backends.cpu.c_templates import indented, within
-from tegg.backends.cpu.contraction_narrow import around_tiles
+from tegg.backends.cpu.contraction_tiles import around_tiles
 from tegg.backends.cpu.contraction_text import Text
 from tegg.dim import product
 

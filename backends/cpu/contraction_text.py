@@ -11,8 +11,10 @@ from tegg.backends.cpu.contraction_axis import Axis
 from tegg.backends.cpu.contraction_extents import vectors_of_panels
 from tegg.backends.cpu.contraction_hooks import RowValue
 from tegg.backends.cpu.contraction_narrow import (
-    around_tiles, ask, beside, fill_tiles, header, in_tiles, once, products_of, put_of)
+    ask, beside, header, once, products_of, put_of)
 from tegg.backends.cpu.contraction_rows import in_place, lines_of
+from tegg.backends.cpu.contraction_tiles import (
+    around_tiles, asked_rows, at_part, coming, fill_tiles, in_tiles, turns)
 from tegg.backends.cpu.contraction_words import Words
 from tegg.kernel.ahead import PAGE
 from tegg.kernel.contraction_classify import Group, Term
@@ -181,16 +183,14 @@ class Text(Words):
         return self.fill(products_of(p.held), products="\n".join(calls), header=header(p.held),
                          ask=ask(p, self.shape), **beside(p, max(self.shape.terms)))
 
-    def choose(self, tile: int, coming: str = "next, pace") -> str:
-        """The product for as many vectors as a panel has columns. coming: what it asks for."""
+    def choose(self, tile: int, asked: str = "next, pace") -> str:
+        """The product for as many vectors as a panel has columns. asked: what it asks for."""
         p, name = self.params, self.hooks.name
         rows = ("i < whole ? in + i * stride : a + i * as, i < whole ? stride : as"
                 if p.in_place else "a + i * as, as")
         at = f"t + {tile * p.mr * p.nr}"
-        args = f"(kc, {rows}, b, {at}, kb > 0, {coming});"
-        if in_tiles(p.held):
-            args = (f"(kl, a + i * as + ks * {p.mr}, as, b + ks * {p.nr}, {at}, kb > 0 || ks > 0, "
-                    f"{coming});")
+        args = (at_part(p, at, asked) if in_tiles(p.held)
+                else f"(kc, {rows}, b, {at}, kb > 0, {asked});")
         *fewer, most = self._vectors()
         if not fewer:
             return f"{name}_product_{most}{args}"
@@ -218,11 +218,11 @@ class Text(Words):
                               for n, t in enumerate(g.terms))
             tiles = ", ".join(f"t + {n * self.params.mr * self.params.nr}"
                               for n in range(len(g.terms)))
-            turns = dict(comes=self._comes() if again else "", NEAR=str(self.params.near),
-                         TURNS=str(self.params.turns)) if in_tiles(self.params.held) else {}
+            tiled = in_tiles(self.params.held)
             groups.append(self.fill(
-                "group_tiles" if turns else "group", terms=terms, tile_pointers=tiles,
-                to=f"from{i + 1}", asks=self.asks(i, g, axis), **turns,
+                "group_tiles" if tiled else "group", terms=terms, tile_pointers=tiles,
+                to=f"from{i + 1}", asks=self.asks(i, g, axis),
+                **(turns(self.params, self._comes() if again else "") if tiled else {}),
                 **symmetric.in_tiles(self, i),
                 row_pointers_i=self.row_pointers(self.result_rows(g), "i"), **{"from": start},
                 **more))
@@ -266,15 +266,9 @@ class Text(Words):
         line = self.hooks.asked(group, axis)
         if not line:
             return ""
-        return self.fill("ask", **self.asked_rows(), g=str(number), line=str(line),
+        return self.fill("ask", **asked_rows(self.params), g=str(number), line=str(line),
                          n_args_end=axis.args.rstrip(", "), n_last=axis.names[-1],
                          m_of=self.hooks.m.of("row + r"))
-
-    def asked_rows(self) -> dict[str, str]:
-        """Of which rows of a tile: of whole tiles, some at each part of the depth."""
-        if in_tiles(self.params.held):
-            return dict(ask_from="i + part * asked", ask_to="i + (part + 1) * asked")
-        return dict(ask_from="i", ask_to=f"i + {self.params.mr}")
 
     def _comes(self) -> str:
         """Requests for rows of A that whole tiles meet after those at hand, where they lie as these
@@ -289,7 +283,7 @@ class Text(Words):
                          TERMS=str(self.most_terms()),
                          row_arrays=_only("fresh", self.row_arrays()),
                          panel_counts=self.panel_counts(), array_params=self.array_params(),
-                         **self._coming(),
+                         **coming(self.params, shared=True),
                          fill_a=self.fill_a(a_rows), in_place=self.in_place())
 
     def fill_a(self, rows: Sequence[RowValue]) -> str:
@@ -309,13 +303,6 @@ class Text(Words):
     def lines_of_a(self, row: str, depth: str) -> tuple[str, str]:
         """Where a row of A lies as tiles hold it, and the elements to the next one."""
         return lines_of(self.hooks, self.params.held, row, depth)
-
-    def _coming(self) -> dict[str, str]:
-        """What a block of rows is told of the next one, which whole tiles ask for."""
-        if not in_tiles(self.params.held):
-            return dict(coming_param="", coming_is="")
-        return dict(coming_param="int64_t coming, ",
-                    coming_is=" coming: the first\n// row of the next block, or -1.")
 
     def in_place(self) -> str:
         """Where rows of an A that is read in place lie."""
@@ -394,7 +381,6 @@ class Text(Words):
         inline = dict(batch_arrays=self.batch_arrays(), inline_sizes=indented(sizes, 2),
                       inline_packs=indented(packs, 4))
         again = 0 if self.params.in_place else pieces.AGAIN * (4 + int(self.shape.a_cost))
-        after = "row + tall < row1 ? row + tall : -1," if in_tiles(self.params.held) else ""
         shared = dict(pieces.words(pieces.MULTIPLIED), DEEP_CUTS=str(pieces.DEEP),
                       DEEP_PANELS=str(-(-again // nr)),
                       batch_arrays=_only("batch != batch_here", self.batch_arrays()))
@@ -403,7 +389,7 @@ class Text(Words):
             highest=symmetric.highest(self.params),
             TERMS=str(self.most_terms()), panels=f"from{len(self.hooks.columns)}",
             **around_tiles(self.params.held), **(inline if packs else shared),
-            coming=after and f" {after}" if packs else after and f" here == cuts - cut && {after}",
+            **coming(self.params, shared=not packs),
             panel_args="".join(args), array_sizes=self.array_room(str(self.params.rows)),
             array_pointers=self.array_pointers(), array_args=self.row_pointers(self.kept_rows()))
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from tegg.backends.cexpr import MEMORY
 from tegg.backends.cpu.c_templates import template
-from tegg.backends.cpu.contraction_narrow import around_tiles, header, in_tiles, put_of
+from tegg.backends.cpu.contraction_narrow import header, put_of
+from tegg.backends.cpu.contraction_tiles import around_tiles, in_tiles
 from tegg.kernel.contraction_held import TILE, Held
 from tegg.kernel.value import Val
 

@@ -148,8 +148,9 @@ class GemmParams:
 
     @property
     def near(self) -> int:
-        """That part of the depth, where there is one."""
-        return _TILED_DEPTH // (self.held.itemsize if self.held else 1)
+        """That part of the depth."""
+        assert self.held is not None, "only whole tiles take turns"
+        return _TILED_DEPTH // self.held.itemsize
 
     @property
     def tiles(self) -> int:

@@ -1,0 +1,67 @@
+"""The words of the templates where whole tiles are multiplied."""
+
+from __future__ import annotations
+
+from tegg.kernel.contraction_held import Held
+from tegg.kernel.contraction_shape import GemmParams
+
+
+def in_tiles(held: Held | None) -> bool:
+    """Whether whole tiles are multiplied."""
+    return held is not None and held.multiply == "tiles"
+
+
+def around_tiles(held: Held | None) -> dict[str, str]:
+    """What stands around products by tiles, once in a stage."""
+    if not in_tiles(held):
+        return dict(begin="", end="")
+    return dict(begin="  tiles_begin();\n", end="  tiles_end();\n")
+
+
+def fill_tiles(p: GemmParams, call: str, row_pointers: str,
+               lines: tuple[str, str] = ("", "")) -> str:
+    """Evaluate as many rows of A as a tile has behind all rows, and put them where they belong, in
+    the order in which tiles read them. call: the beginning of the one that evaluates rows. lines:
+    where row ``row + i`` lies and the elements to the next one, if they are held there as here."""
+    assert p.held is not None
+    mr, grain = p.mr, p.held.grain
+    last = f"rows - i < {mr} ? rows - i : {mr}"
+    at, stride = lines
+    straight = "" if not at else (
+        f"            if (rows - i >= {mr} && kc % {grain} == 0) {{\n"
+        f"              tiles_order(a + i * as, {at}, {stride} * sizeof(*a), {mr}, kc / {grain});\n"
+        f"              continue;\n            }}\n")
+    return (f"          for (int64_t i = 0; i < rows; i += {mr}) {{\n{straight}"
+            f"            {call}row + i, {last}, ko0, ko1, as, a + tall * as{row_pointers});\n"
+            f"            tiles_order(a + i * as, a + tall * as, as * sizeof(*a), {mr}, "
+            f"(kc + {grain - 1}) / {grain});\n          }}")
+
+
+def turns(p: GemmParams, comes: str) -> dict[str, str]:
+    """What the loop over panels adds, along which tiles of rows take turns at a part of the depth.
+    comes: requests for the rows that are placed next."""
+    return dict(comes=comes, NEAR=str(p.near), TURNS=str(p.turns))
+
+
+def asked_rows(p: GemmParams) -> dict[str, str]:
+    """For the results of which rows of a tile memory is asked: of whole tiles, for some at each
+    part of the depth."""
+    if in_tiles(p.held):
+        return dict(ask_from="i + part * asked", ask_to="i + (part + 1) * asked")
+    return dict(ask_from="i", ask_to=f"i + {p.mr}")
+
+
+def coming(p: GemmParams, shared: bool) -> dict[str, str]:
+    """What a block is told of the rows that are placed next. shared: whether the stage goes through
+    cuts of columns, of which all meet a block before the next one."""
+    if not in_tiles(p.held):
+        return dict(coming_param="", coming="")
+    last = "here == cuts - cut && " if shared else ""
+    return dict(coming_param="int64_t coming, ",
+                coming=f" {last}row + tall < row1 ? row + tall : -1,")
+
+
+def at_part(p: GemmParams, sums: str, asked: str) -> str:
+    """The arguments of a product of a tile of rows and a panel at a part of the depth."""
+    return (f"(kl, a + i * as + ks * {p.mr}, as, b + ks * {p.nr}, {sums}, kb > 0 || ks > 0, "
+            f"{asked});")
