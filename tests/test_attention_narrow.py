@@ -143,16 +143,17 @@ def kinds(g: Graph, has, *more: Compiler) -> set[str]:
 
 def test_it_is_offered_where_operands_may_be_rounded_and_the_machine_has_it() -> None:
     assert kinds(graph(), ALL) == {"plain"}
-    assert kinds(graph(), ALL, Bf16()) == {"plain", "pairs", "tiles"}
     assert kinds(graph(), (PAIRS,), Bf16()) == {"plain", "pairs"}
     assert kinds(graph(), (TILES,), Bf16()) == {"plain", "tiles"}
     assert kinds(graph(), (), Bf16()) == kinds(graph(), ALL, Fp16()) == {"plain"}
     assert kinds(graph(m=1), ALL, Bf16()) == {"plain", "rows"}
     assert kinds(graph(m=4), ALL, Bf16()) == {"plain", "rows", "pairs", "tiles"}
+    assert kinds(graph(m=16), ALL, Bf16()) == {"plain", "tiles"}  # none as good as empty
 
 
 def test_of_values_of_bfloat16_only_weights_are_rounded() -> None:
-    assert kinds(graph("bf16"), ALL) == {"plain", "pairs", "tiles"}
+    assert kinds(graph("bf16"), (PAIRS,)) == {"plain", "pairs"}
+    assert kinds(graph("bf16"), (TILES,)) == {"plain", "tiles"}
     assert kinds(graph("f16"), ALL) == {"plain"}
 
 

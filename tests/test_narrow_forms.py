@@ -78,12 +78,18 @@ def options(target: Cpu, *more: Compiler) -> Options:
     return Options((Generic(), *more, Compiler(target=target, name="having")), cache=False)
 
 
-ALL = (PAIRS, BYTES, TILES, BYTE_TILES)
+VECTORS = (PAIRS, BYTES)
+ALL = (*VECTORS, TILES, BYTE_TILES)
+
+
+def of(form: str) -> tuple[str, ...]:
+    """Instructions among which a form is offered at all sizes; all, where it is of tiles."""
+    return ALL if "Tiles" in form or not form else VECTORS
 
 
 def test_float32_is_rounded_only_where_a_compiler_says_so():
     assert offered(matmul(64, 96, 80), Having(ALL)) == set()
-    assert offered(matmul(64, 96, 80), Having(ALL), Bf16()) == {"CpuHalves", "CpuPairs", "CpuTiles"}
+    assert offered(matmul(64, 96, 80), Having(VECTORS), Bf16()) == {"CpuHalves", "CpuPairs"}
     assert offered(matmul(64, 96, 80), Having(ALL), Fp16()) == set()  # may be out of range
     assert offered(matmul(64, 96, 80, bounded=True), Having(ALL), Fp16()) == {"CpuHalves"}
     assert offered(matmul(64, 96, 80, "f64"), Having(ALL), Bf16()) == set()
@@ -107,8 +113,8 @@ LICENCE = """;; Products that may be rounded.
 
 def test_a_rule_may_say_so():
     said = Compiler(read_rules(LICENCE, "licence.egg"), rounds=True)
-    found = offered(matmul(64, 96, 80), Having(ALL), said)
-    assert found == {"CpuHalves", "CpuPairs", "CpuTiles"}
+    assert offered(matmul(64, 96, 80), Having(VECTORS), said) == {"CpuHalves", "CpuPairs"}
+    assert offered(matmul(64, 96, 80), Having(ALL), said) == {"CpuTiles"}
 
 
 def test_without_a_licence_no_form_that_rounds_is_stated():
@@ -124,7 +130,8 @@ def test_without_a_licence_no_form_that_rounds_is_stated():
 
 
 def test_what_holds_sixteen_bits_needs_no_permission():
-    assert offered(matmul(64, 96, 80, "bf16"), Having(ALL)) == {"CpuHalves", "CpuPairs", "CpuTiles"}
+    assert offered(matmul(64, 96, 80, "bf16"), Having(VECTORS)) == {"CpuHalves", "CpuPairs"}
+    assert offered(matmul(64, 96, 80, "bf16"), Having(ALL)) == {"CpuTiles"}
     assert offered(matmul(64, 96, 80, "f16"), Having(ALL)) == {"CpuHalves"}
     assert offered(matmul(64, 96, 80, other="bf16"), Having(ALL)) == set()
 
@@ -132,7 +139,7 @@ def test_what_holds_sixteen_bits_needs_no_permission():
 @pytest.mark.parametrize("dtypes", (("u8", "i8"), ("i8", "u8")))
 def test_bytes_are_multiplied_as_they_are(dtypes):
     g = matmul(64, 96, 80, dtypes[0], other=dtypes[1])
-    assert offered(g, Having(ALL)) == {"CpuBytes", "CpuByteTiles"}
+    assert offered(g, Having(VECTORS)) == {"CpuBytes"} and offered(g, Having(ALL)) == {"CpuByteTiles"}
     assert offered(matmul(64, 96, 80, "u8", other="u8"), Having(ALL)) == set()
 
 
@@ -142,6 +149,21 @@ def test_what_a_machine_lacks_is_never_offered():
     assert offered(matmul(64, 96, 80, "u8", other="i8"), Having()) == set()
     assert offered(matmul(64, 96, 80, "u8", other="i8"), Having((BYTES,))) == {"CpuBytes"}
     assert Cpu(8).features & set(ALL) <= {TILES, BYTE_TILES}
+
+
+@pytest.mark.parametrize("m, n, k", ((15, 96, 80), (64, 15, 80), (64, 96, 31)))
+def test_vectors_are_priced_where_tiles_would_be_as_good_as_empty(m, n, k):
+    everything = {"CpuHalves", "CpuPairs", "CpuTiles"}
+    assert offered(matmul(m, n, k), Having(ALL), Bf16()) == everything
+    assert offered(matmul(16, 16, 32), Having(ALL), Bf16()) == {"CpuTiles"}
+    rows = dim("m", 1, 4096, hint=128)  # of which a run may have one
+    assert offered(matmul(rows, n, k), Having(ALL), Bf16()) == everything
+
+
+@pytest.mark.parametrize("m, n, k", ((15, 96, 80), (64, 15, 80), (64, 96, 63)))
+def test_so_are_those_of_bytes(m, n, k):
+    assert offered(matmul(m, n, k, "u8", other="i8"), Having(ALL)) == {"CpuBytes", "CpuByteTiles"}
+    assert offered(matmul(16, 16, 64, "u8", other="i8"), Having(ALL)) == {"CpuByteTiles"}
 
 
 def test_sums_of_nothing_keep_their_forms():
@@ -189,7 +211,7 @@ def test_products_of_rounded_operands(form, sizes, lanes):
     m, n, k = sizes
     rng = np.random.default_rng(0)
     x, w = (rng.normal(size=s).astype(np.float32) for s in ((m, k), (k, n)))
-    run = compile_graph(matmul(m, n, k), options(Having(ALL, form, lanes), Bf16()))
+    run = compile_graph(matmul(m, n, k), options(Having(of(form), form, lanes), Bf16()))
     assert form in run.explain()
     got = run(x, w)["y"]
     near = [a.astype(ml_dtypes.bfloat16).astype(np.float64) for a in (x, w)]
@@ -206,7 +228,7 @@ def test_products_of_bytes_are_exact(form, m, dtypes, turned):
     x, w = (rng.integers(np.iinfo(d).min, np.iinfo(d).max + 1, s).astype(d) for d, s in zip(
         ("uint8" if t == "u8" else "int8" for t in dtypes), ((m, 130), (130, 50))))
     g = matmul(m, 50, 130, dtypes[0], other=dtypes[1], turned=turned)
-    run = compile_graph(g, options(Having(ALL, form)))
+    run = compile_graph(g, options(Having(of(form), form)))
     assert form in run.explain()
     want = x.astype(np.int32) @ w.astype(np.int32)
     assert np.array_equal(run(x, w)["y"], want.T if turned else want)
@@ -259,7 +281,7 @@ def test_products_of_any_known_size(m, n, k, stack, weight, form):
     g = matmul(m, n, k, weight=weight, bounded=stack == "f16")
     if weight:
         g.inputs[1].source = w
-    run = compile_graph(g, options(Having(ALL, form), *STACKS[stack]))
+    run = compile_graph(g, options(Having(of(form), form), *STACKS[stack]))
     agrees(g, run, stack, x, w)
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tegg.extend import KernelCode, Work
+from tegg.kernel.packed import altered
 
 TEXT = "void k0(void *const *buffers) { /* ä */ }\n" * 200
 
@@ -32,3 +33,12 @@ def test_it_takes_a_tenth_in_memory_and_in_files():
 def test_a_class_has_no_source_of_its_own():
     with pytest.raises(AttributeError, match="KernelCode has no source of its own"):
         _ = KernelCode.source
+
+
+def test_a_copy_with_other_fields_shares_what_is_packed():
+    made = code()
+    other = altered(made, name="k1", symbols=("n",))
+    assert (other.name, other.symbols, other.source) == ("k1", ("n",), TEXT)
+    assert (made.name, made.symbols) == ("k0", ())
+    assert other.__dict__["_source"] is made.__dict__["_source"]
+    assert altered(made, source="other").source == "other"

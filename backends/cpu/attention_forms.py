@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from tegg.backends.cpu.instructions import PAIRS, TILES
-from tegg.backends.cpu.narrow_forms import narrow_execution
+from tegg.backends.cpu.narrow_forms import narrow_execution, sizes_of, whole_tiles
 from tegg.backends.cpu.templates import Operand, by_rows, issue_slots, register
 from tegg.contraction import Spec
 from tegg.dim import Dim, Shape, hint, product
@@ -112,8 +112,11 @@ class AttentionForms:
             return [(PLAIN, _ROWS, _KEYS), *few]
         if not x.dtype is y.dtype is f32 or queries < 2:
             return []
-        return [(kind, rows, _KEYS) for kind, (needs, _, rows) in _NARROW.items()
-                if needs in self.features]
+        found = {kind: (kind, rows, _KEYS) for kind, (needs, _, rows) in _NARROW.items()
+                 if needs in self.features}
+        if "tiles" in found and whole_tiles("tiles", *sizes_of(x.shape, y.shape, spec)):
+            found.pop("pairs", None)
+        return list(found.values())
 
     def facts(self, view: View) -> Iterable[tuple[Any, ...]]:
         for _, n in view.having("Attention"):

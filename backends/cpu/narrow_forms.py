@@ -147,14 +147,15 @@ class NarrowForms:
         return self._stated(relation, x.shape, y.shape, spec, x.dtype)
 
     def _stated(self, relation: str, x: Shape, y: Shape, spec: str, d: DType) -> list[tuple]:
-        m, n, k = _sizes(x, y, spec)
+        m, n, k = sizes_of(x, y, spec)
         if hint(k) < 2:
             return []  # nothing is summed
         if relation == "cpu-halves":
+            sooner = self._whole("tiles", m, n, k)
             return [(to, *t) for to in ("bf16", "f16") for t in self._registers(m, n)
-                    if d in (f32, bf16, f16)]
-        needs, dtypes = _NEEDS[relation]
-        if needs not in self.features or d not in dtypes:
+                    if d in (f32, bf16, f16) and not (sooner and to == "bf16")]
+        needs, dtypes, instead = _NEEDS[relation]
+        if needs not in self.features or d not in dtypes or self._whole(instead, m, n, k):
             return []
         if relation != "cpu-bytes" and (hint(m) if isinstance(m, int) else TILE) < 2:
             return []  # memory is waited for, not products: halves that widen are as soon there
@@ -162,6 +163,11 @@ class NarrowForms:
             return self._registers(m, n)
         return [(r, v) for r in ((32, 16) if hint(m) > TILE else (16,))
                 for v in ((2,) if hint(n) > TILE else (1,))]
+
+    def _whole(self, held: str, m: Dim, n: Dim, k: Dim) -> bool:
+        """Whether the CPU multiplies whole tiles that are held so, which takes a fraction of the
+        time of any vectors where none is as good as empty: then these are not priced."""
+        return _MULTIPLIES.get(held) in self.features and whole_tiles(held, m, n, k)
 
     def _registers(self, m: Dim, n: Dim) -> list[tuple[int, int]]:
         return register_tiles(m, n, f32, self.registers)
@@ -181,9 +187,11 @@ class NarrowForms:
 
 
 _EXACT = ("cpu-bytes", "cpu-byte-tiles")
+_MULTIPLIES = MappingProxyType({"tiles": TILES, "byte tiles": BYTE_TILES})
+# What each needs, dtypes of its operands, and the tiles that leave it nothing to win.
 _NEEDS = MappingProxyType({
-    "cpu-pairs": (PAIRS, (f32, bf16)), "cpu-tiles": (TILES, (f32, bf16)),
-    "cpu-bytes": (BYTES, (i32,)), "cpu-byte-tiles": (BYTE_TILES, (i32,))})
+    "cpu-pairs": (PAIRS, (f32, bf16), "tiles"), "cpu-tiles": (TILES, (f32, bf16), ""),
+    "cpu-bytes": (BYTES, (i32,), "byte tiles"), "cpu-byte-tiles": (BYTE_TILES, (i32,), "")})
 
 
 def _holds(c: int, d: DType, view: View) -> bool:
@@ -193,7 +201,14 @@ def _holds(c: int, d: DType, view: View) -> bool:
         for n in view.nodes.get(c, ()))
 
 
-def _sizes(x: Shape, y: Shape, spec: str) -> tuple[Dim, Dim, Dim]:
+def whole_tiles(held: str, m: Dim, n: Dim, k: Dim) -> bool:
+    """Whether sizes are known, and fill a tile that is held so."""
+    return (all(isinstance(d, int) for d in (m, n, k))
+            and min(hint(m), hint(n)) >= TILE and hint(k) >= HELD[held].grain)
+
+
+def sizes_of(x: Shape, y: Shape, spec: str) -> tuple[Dim, Dim, Dim]:
+    """Rows, columns and depth of a product."""
     s = Spec.parse(spec)
     size = s.sizes(x, y)
     m, n, k = (product(tuple(size[c] for c in letters)) for letters in (s.m, s.n, s.k))

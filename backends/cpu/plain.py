@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 
 from tegg.contraction import Spec
 from tegg.dim import Dim, Shape, dim
@@ -19,6 +18,7 @@ from tegg.ir.classes import Fragment
 from tegg.ir.graph import Graph, Node
 from tegg.ir.template import OWN
 from tegg.kernel.code import KernelCode, at_given
+from tegg.kernel.packed import altered
 
 # Elements of the second operand from which on the two were equally fast. Of few rows each element
 # is used so rarely that memory decides sooner.
@@ -98,5 +98,5 @@ def _long(v: Node) -> list[Dim]:
 
 def given(code: KernelCode, sizes: Mapping[str, int]) -> KernelCode:
     """A kernel that is called at these sizes, whatever program it is part of."""
-    return replace(at_given(code, tuple(sizes[s] for s in code.symbols)),
+    return altered(at_given(code, tuple(sizes[s] for s in code.symbols)),
                    temporaries=tuple(t.at(sizes) for t in code.temporaries))

@@ -12,6 +12,7 @@ from tegg.extract.candidate import Body, Pricer
 from tegg.extract.legal import Legality
 from tegg.extract.limits import Limits
 from tegg.extract.roles import Roles
+from tegg.ir.template import OWN
 
 _Way = tuple[frozenset[int], bool]  # leaves, and whether panels of them are read in their place
 
@@ -111,7 +112,7 @@ class Cones:
         """Per set of leaves the body of ``c`` that looks best; where leaves have storage forms,
         also the best of those that read leaves, and not panels that are packed from them ahead."""
         found: dict[_Way, list[Body]] = {}
-        for n in self.roles.nodes[c]:
+        for n in self._forms(c):
             width = max(2, int(self.limits.combinations ** (1 / max(1, len(set(n.args))))))
             options = {a: self._choices(a)[:width] for a in dict.fromkeys(n.args)}
             for parts in itertools.product(*options.values()):
@@ -125,6 +126,17 @@ class Cones:
                     continue
                 found.setdefault((leaves, self._packs(leaves, body)), []).append(body)
         return {way: self._likeliest(way[0], bodies) for way, bodies in found.items()}
+
+    def _forms(self, c: int) -> list[ENode]:
+        """The e-nodes of a class; of the tiles that one template has for the same product the one
+        that looks best, for all that they could be joined with is the same."""
+        alike: dict[tuple, list[ENode]] = {}
+        for n in self.roles.nodes[c]:
+            own = (n.attrs[:OWN], bool(self.pricer.forms) and self.pricer.packs_ahead(n, c)) \
+                if n.op.template else n.attrs
+            alike.setdefault((n.op.name, n.args, own), []).append(n)
+        return [ns[0] if len(ns) == 1 else min(ns, key=lambda n: self._roughly(n, c))
+                for ns in alike.values()]
 
     def _likeliest(self, leaves: frozenset[int], bodies: list[Body]) -> Body:
         """The body that looks best; that is asked only where there are several."""
@@ -172,13 +184,16 @@ class Cones:
     def _rank(self, leaves: frozenset[int], body: Body) -> float:
         """A rough price with the flow of the leaves, to choose which cones are priced."""
         total = sum([self.flow[a] + self.pricer.stored(a) for a in leaves])
-        rough = self._rough
         for k, v in body.items():
-            known = rough.get(id(v))  # of the e-nodes of the roles, which live as long
-            if known is None:
-                known = rough[id(v)] = self.pricer.rough(v, k)
-            total += known
+            total += self._roughly(v, k)
         return total
+
+    def _roughly(self, node: ENode, c: int) -> float:
+        """``Pricer.rough`` of an e-node of the roles, which lives as long."""
+        known = self._rough.get(id(node))
+        if known is None:
+            known = self._rough[id(node)] = self.pricer.rough(node, c)
+        return known
 
     def _keep(self, c: int, found: dict[_Way, Body]) -> None:
         """Price the most promising cones, drop dominated ones, keep the best few, and with them the

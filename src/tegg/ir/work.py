@@ -135,7 +135,9 @@ class _Walk:
     def run(self) -> Demand:
         for c, node in self.body.items():
             self._up(c, node)
-            self.beside[c] = axes_beside(c, node, self.model.values.shape, self.beside)
+        if any(n.op.kind in ("reduce", "composite") for n in self.body.values()):  # who ask for it
+            for c, node in self.body.items():
+                self.beside[c] = axes_beside(c, node, self.model.values.shape, self.beside)
         if self.model.apart and any(n.op.kind in PRODUCTS for n in self.body.values()):
             self.split |= set(range(1, max(self.after.values()) + 1))
         self.last = max((self.after.get(o, 0) for o in self.outs), default=0)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from tegg.dim import Dim, evaluate
 from tegg.dtype import DType
 from tegg.kernel.gemm import Gemm
-from tegg.kernel.packed import Packed
+from tegg.kernel.packed import Packed, altered
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,5 +129,5 @@ def at_given(code: KernelCode, given: tuple[Dim, ...], takes: tuple[int, ...] = 
     def moved(buffers: frozenset[int]) -> frozenset[int]:
         return frozenset(takes[b] for b in buffers) if takes else buffers
 
-    return replace(code, symbols=(), given=given, takes=takes, stages=tuple(
+    return altered(code, symbols=(), given=given, takes=takes, stages=tuple(
         replace(s, reads=moved(s.reads), writes=moved(s.writes)) for s in code.stages))
