@@ -151,8 +151,8 @@ def test_what_a_machine_lacks_is_never_offered():
     assert Cpu(8).features & set(ALL) <= {TILES, BYTE_TILES}
 
 
-@pytest.mark.parametrize("m, n, k", ((15, 96, 80), (64, 15, 80), (64, 96, 31)))
-def test_vectors_are_priced_where_tiles_would_be_as_good_as_empty(m, n, k):
+@pytest.mark.parametrize("m, n, k", ((15, 96, 80), (64, 15, 80), (64, 96, 31), (33, 33, 65)))
+def test_vectors_are_priced_where_tiles_would_be_half_empty(m, n, k):
     everything = {"CpuHalves", "CpuPairs", "CpuTiles"}
     assert offered(matmul(m, n, k), Having(ALL), Bf16()) == everything
     assert offered(matmul(16, 16, 32), Having(ALL), Bf16()) == {"CpuTiles"}
@@ -160,7 +160,7 @@ def test_vectors_are_priced_where_tiles_would_be_as_good_as_empty(m, n, k):
     assert offered(matmul(rows, n, k), Having(ALL), Bf16()) == everything
 
 
-@pytest.mark.parametrize("m, n, k", ((15, 96, 80), (64, 15, 80), (64, 96, 63)))
+@pytest.mark.parametrize("m, n, k", ((15, 96, 80), (64, 15, 80), (64, 96, 63), (33, 33, 129)))
 def test_so_are_those_of_bytes(m, n, k):
     assert offered(matmul(m, n, k, "u8", other="i8"), Having(ALL)) == {"CpuBytes", "CpuByteTiles"}
     assert offered(matmul(16, 16, 64, "u8", other="i8"), Having(ALL)) == {"CpuByteTiles"}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
+from operator import ge
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from tegg.rewrite.view import View
 
 _LICENCE = "may-multiply"  # of products, to round their operands: what Bf16() and Fp16() state
+_FULL = 0.5  # of tiles that leave vectors nothing to win: at a third they were level
 _WIDEN = MappingProxyType({"bf16": 0.6, "f16": 1.5})  # issue slots that a widened vector takes
 
 
@@ -166,7 +169,7 @@ class NarrowForms:
 
     def _whole(self, held: str, m: Dim, n: Dim, k: Dim) -> bool:
         """Whether the CPU multiplies whole tiles that are held so, which takes a fraction of the
-        time of any vectors where none is as good as empty: then these are not priced."""
+        time of any vectors where these are filled: then those are not priced."""
         return _MULTIPLIES.get(held) in self.features and whole_tiles(held, m, n, k)
 
     def _registers(self, m: Dim, n: Dim) -> list[tuple[int, int]]:
@@ -201,10 +204,13 @@ def _holds(c: int, d: DType, view: View) -> bool:
         for n in view.nodes.get(c, ()))
 
 
-def whole_tiles(held: str, m: Dim, n: Dim, k: Dim) -> bool:
-    """Whether sizes are known, and fill a tile that is held so."""
-    return (all(isinstance(d, int) for d in (m, n, k))
-            and min(hint(m), hint(n)) >= TILE and hint(k) >= HELD[held].grain)
+def whole_tiles(held: str, *sizes: Dim) -> bool:
+    """Whether rows, columns and depth are known, reach a tile that is held so, and fill tiles: of
+    17 x 17 results by 33 terms, six parts in seven are empty, and vectors are as soon there."""
+    known = [d for d in sizes if isinstance(d, int)]
+    least = (TILE, TILE, HELD[held].grain)
+    return len(known) == len(least) and all(map(ge, known, least)) and (
+        math.prod(known) >= _FULL * math.prod(-(-d // t) * t for d, t in zip(known, least)))
 
 
 def sizes_of(x: Shape, y: Shape, spec: str) -> tuple[Dim, Dim, Dim]:
