@@ -49,14 +49,15 @@ def _exact(view: View) -> set[int]:
              if n.op.kind == "source" and n.op.name != "Input"}
     exact = {c for c, nodes in view.nodes.items() if any(n.op.kind in EXACT for n in nodes)
              and all(n.op.kind != "contract" for n in nodes)}
-    changed = True
+    either, changed = exact | still, True
     while changed:
         changed = False
         for c, nodes in view.nodes.items():
-            for known, every in ((still, still), (exact, exact | still)):
+            for known, every in ((still, still), (exact, either)):
                 if c not in known and c not in still and any(_made_of(n, known, every)
                                                              for n in nodes):
                     known.add(c)
+                    either.add(c)
                     changed = True
     return exact
 
