@@ -9,7 +9,7 @@ from tegg.ir.op import OPS
 from tegg.kernel.registers import Registers
 
 from ..direct_templates import DIRECT_TILES
-from ..instructions import PAIRS, TILES
+from ..instructions import BYTE_TILES, BYTES, PAIRS, TILES
 from ..narrow_forms import NarrowForms
 from ..templates import READ_AS, Forms, Operand
 from ...tuning.case import Case, chain, single, streaming, tiny
@@ -35,10 +35,12 @@ _PRODUCTS = {
     "one row": (1, 2048, 2048, True),
     "one row of many": (1, 4096, 4096, True),
 }
-# Products of narrow numbers: a template, what states its tiles, of which operands, by which dtype
-# they are known.
-_NARROW = (("CpuPairs", "cpu-pairs", "bf16", "bf16"), ("CpuTiles", "cpu-tiles", "bf16", "bf16"),
-           ("CpuBytes", "cpu-bytes", "i32", "u8"), ("CpuByteTiles", "cpu-byte-tiles", "i32", "u8"))
+# Products of narrow numbers: a template, the instruction that it needs, what states its tiles, of
+# which operands, by which dtype they are known.
+_NARROW = (("CpuPairs", PAIRS, "cpu-pairs", "bf16", "bf16"),
+           ("CpuTiles", TILES, "cpu-tiles", "bf16", "bf16"),
+           ("CpuBytes", BYTES, "cpu-bytes", "i32", "u8"),
+           ("CpuByteTiles", BYTE_TILES, "cpu-byte-tiles", "i32", "u8"))
 # Convolutions of narrow numbers, and of floats beside them: what they need, and of what they are:
 # channels, filters, places of a row and column.
 _DIRECT = {"CpuDirectPairs": PAIRS, DIRECT_TILES: TILES}
@@ -60,8 +62,8 @@ def cases(registers: Registers, quick: bool, has: Collection[str] = ()) -> dict[
             out.update(_forms(name, m, n, k, still, registers))
     for dtype in () if quick else ("f64", "bf16", "f16", "i32"):
         out.update(_forms(f"square {dtype}", 192, 192, 192, True, registers, dtype))
-    forms = NarrowForms(registers, frozenset(has))
-    for op, relation, summed, dtype in _NARROW:
+    for op, needs, relation, summed, dtype in _NARROW:
+        forms = NarrowForms(registers, frozenset({needs} & set(has)))  # had it no other
         for m, n, k, _ in (_PRODUCTS[c] for c in _QUICK[:2]):
             x, y = Operand((m, k), as_dtype(summed)), Operand((k, n), as_dtype(summed))
             for tile in forms.completions(relation, x, y, "a,k;k,n;a,n")[:1]:
