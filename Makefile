@@ -20,7 +20,7 @@ run: $(VENV)/.models  ## embed sentences with the real MiniLM, compiled for this
 test: $(VENV)/.dev  ## the tests (10 to 20 minutes on 2 cores; half of it CUDA and Metal)
 	$(BIN)/python -m pytest -n $(JOBS) -m "not long"
 
-test-long: $(VENV)/.dev  ## every test, with ten times the examples, new ones in each run (over an hour on 2 cores)
+test-long: $(VENV)/.dev  ## every test, with ten times the examples, new ones in each run (hours on 2 cores)
 	$(BIN)/python -m pytest -n $(JOBS) --hypothesis-profile=long
 
 bench: $(VENV)/.dev  ## times against NumPy and PyTorch, and the error of halves
