@@ -148,7 +148,7 @@ def test_it_is_offered_where_operands_may_be_rounded_and_the_machine_has_it() ->
     assert kinds(graph(), (), Bf16()) == kinds(graph(), ALL, Fp16()) == {"plain"}
     assert kinds(graph(m=1), ALL, Bf16()) == {"plain", "rows"}
     assert kinds(graph(m=4), ALL, Bf16()) == {"plain", "rows", "pairs", "tiles"}
-    assert kinds(graph(m=16), ALL, Bf16()) == {"plain", "tiles"}  # none as good as empty
+    assert kinds(graph(m=16), ALL, Bf16()) == {"plain", "tiles"}  # which are filled
 
 
 def test_of_values_of_bfloat16_only_weights_are_rounded() -> None:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from tegg.backends.cpu.instructions import PAIRS, TILES
-from tegg.backends.cpu.narrow_forms import narrow_execution, sizes_of, whole_tiles
+from tegg.backends.cpu.narrow_forms import filled, narrow_execution, sizes_of
 from tegg.backends.cpu.templates import Operand, by_rows, issue_slots, register
 from tegg.contraction import Spec
 from tegg.dim import Dim, Shape, hint, product
@@ -112,11 +112,9 @@ class AttentionForms:
             return [(PLAIN, _ROWS, _KEYS), *few]
         if not x.dtype is y.dtype is f32 or queries < 2:
             return []
-        found = {kind: (kind, rows, _KEYS) for kind, (needs, _, rows) in _NARROW.items()
-                 if needs in self.features}
-        if "tiles" in found and whole_tiles("tiles", *sizes_of(x.shape, y.shape, spec)):
-            found.pop("pairs", None)
-        return list(found.values())
+        sooner = filled(self.features, "tiles", *sizes_of(x.shape, y.shape, spec))
+        return [(kind, rows, _KEYS) for kind, (needs, _, rows) in _NARROW.items()
+                if needs in self.features and not (sooner and kind == "pairs")]
 
     def facts(self, view: View) -> Iterable[tuple[Any, ...]]:
         for _, n in view.having("Attention"):

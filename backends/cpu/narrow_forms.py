@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cache
 from operator import ge
@@ -154,11 +154,13 @@ class NarrowForms:
         if hint(k) < 2:
             return []  # nothing is summed
         if relation == "cpu-halves":
-            sooner = self._whole("tiles", m, n, k)
+            sooner = filled(self.features, "tiles", m, n, k)
             return [(to, *t) for to in ("bf16", "f16") for t in self._registers(m, n)
                     if d in (f32, bf16, f16) and not (sooner and to == "bf16")]
         needs, dtypes, instead = _NEEDS[relation]
-        if needs not in self.features or d not in dtypes or self._whole(instead, m, n, k):
+        if needs not in self.features or d not in dtypes:
+            return []
+        if filled(self.features, instead, m, n, k):
             return []
         if relation != "cpu-bytes" and (hint(m) if isinstance(m, int) else TILE) < 2:
             return []  # memory is waited for, not products: halves that widen are as soon there
@@ -166,11 +168,6 @@ class NarrowForms:
             return self._registers(m, n)
         return [(r, v) for r in ((32, 16) if hint(m) > TILE else (16,))
                 for v in ((2,) if hint(n) > TILE else (1,))]
-
-    def _whole(self, held: str, m: Dim, n: Dim, k: Dim) -> bool:
-        """Whether the CPU multiplies whole tiles that are held so, which takes a fraction of the
-        time of any vectors where these are filled: then those are not priced."""
-        return _MULTIPLIES.get(held) in self.features and whole_tiles(held, m, n, k)
 
     def _registers(self, m: Dim, n: Dim) -> list[tuple[int, int]]:
         return register_tiles(m, n, f32, self.registers)
@@ -204,9 +201,12 @@ def _holds(c: int, d: DType, view: View) -> bool:
         for n in view.nodes.get(c, ()))
 
 
-def whole_tiles(held: str, *sizes: Dim) -> bool:
-    """Whether rows, columns and depth are known, reach a tile that is held so, and fill tiles: of
-    17 x 17 results by 33 terms, six parts in seven are empty, and vectors are as soon there."""
+def filled(features: Collection[str], held: str, *sizes: Dim) -> bool:
+    """Whether the CPU multiplies whole tiles that are held so, and these rows, columns and depth
+    are known and fill some. It takes a fraction of the time of any vectors, which are not priced
+    then; of 17 x 17 results by 33 terms six parts in seven are empty, and vectors are sooner."""
+    if _MULTIPLIES.get(held) not in features:
+        return False
     known = [d for d in sizes if isinstance(d, int)]
     least = (TILE, TILE, HELD[held].grain)
     return len(known) == len(least) and all(map(ge, known, least)) and (

@@ -63,7 +63,7 @@ def cases(registers: Registers, quick: bool, has: Collection[str] = ()) -> dict[
     for dtype in () if quick else ("f64", "bf16", "f16", "i32"):
         out.update(_forms(f"square {dtype}", 192, 192, 192, True, registers, dtype))
     for op, needs, relation, summed, dtype in _NARROW:
-        forms = NarrowForms(registers, frozenset({needs} & set(has)))  # had it no other
+        forms = NarrowForms(registers, frozenset({needs} & set(has)))  # as if it had no other
         for m, n, k, _ in (_PRODUCTS[c] for c in _QUICK[:2]):
             x, y = Operand((m, k), as_dtype(summed)), Operand((k, n), as_dtype(summed))
             for tile in forms.completions(relation, x, y, "a,k;k,n;a,n")[:1]:

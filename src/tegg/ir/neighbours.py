@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from tegg.ir.demand import axis_of
 
@@ -45,6 +45,16 @@ def axes_beside(c: int, node, shapes: Shapes, known: Mapping[int, Axes]) -> Axes
     if node.op.kind == "composite" and tuple(shapes[node.args[0]]) == tuple(shape):
         return below[0]
     return stored(shape)
+
+
+def axes_of_body(body: Mapping[int, Any], shapes: Shapes) -> dict[int, Axes]:
+    """Of what a kernel computes, operands before users. Only reductions ask: where there is none,
+    nothing is worked out."""
+    found: dict[int, Axes] = {}
+    if any(n.op.kind in ("reduce", "composite") for n in body.values()):
+        for c, node in body.items():
+            found[c] = axes_beside(c, node, shapes, found)
+    return found
 
 
 def seen_through(node) -> bool:

@@ -20,7 +20,7 @@ from tegg.dim import hint
 from tegg.ir.demand import Demand, Footprint, Values, axis_of
 from tegg.ir.graph import Graph
 from tegg.ir.masks import seen_share
-from tegg.ir.neighbours import Axes, axes_beside, stored
+from tegg.ir.neighbours import axes_of_body, stored
 from tegg.ir.op import PRODUCTS, Op
 from tegg.ir.products import product_of
 from tegg.ir.reading import Keys, anywhere, elements, gathered, joins, rests, widened
@@ -122,7 +122,7 @@ class _Walk:
         self.paths: dict[tuple, int] = {}    # (index, step) -> index
         self.anywhere: set[int] = set()      # of these, by which neighbours lie anywhere in a row
         self.last = 0                        # the pass in which outputs are written
-        self.beside: dict[int, Axes] = {}    # the axes along which a value is read by vectors
+        self.beside = axes_of_body(body, model.values.shape)  # those along which vectors read it
         self.split: set[int] = set()         # passes that close a stage
         self.late = self.late_evaluations = 0.0
         self.reductions = Reductions(model.values, body)
@@ -135,9 +135,6 @@ class _Walk:
     def run(self) -> Demand:
         for c, node in self.body.items():
             self._up(c, node)
-        if any(n.op.kind in ("reduce", "composite") for n in self.body.values()):  # who ask for it
-            for c, node in self.body.items():
-                self.beside[c] = axes_beside(c, node, self.model.values.shape, self.beside)
         if self.model.apart and any(n.op.kind in PRODUCTS for n in self.body.values()):
             self.split |= set(range(1, max(self.after.values()) + 1))
         self.last = max((self.after.get(o, 0) for o in self.outs), default=0)
