@@ -15,9 +15,9 @@ from tegg.testing.kernels import PATTERN
 from tegg.testing.memory import Guarded
 
 _ALIGNED = 64  # bytes, as the runtime gives it
-_SCRATCH = 2   # its place in the runtime's table: run, barrier, scratch, pieces, next, now, last_cache
-_LAST_CACHE = 6
-_Table = ctypes.c_void_p * 7
+_SCRATCH = 2   # its place in the runtime's table: run, barrier, scratch, pieces, next, now, caches
+_LAST_CACHE, _OWN_CACHE = 6, 7
+_Table = ctypes.c_void_p * 8
 
 
 class _Scratch:
@@ -31,14 +31,16 @@ class _Scratch:
         self.table = ctypes.addressof(self._table)
 
     @contextmanager
-    def cached(self, count: int) -> Iterator[None]:
-        """Kernels take the last cache for one of so many bytes."""
-        before = self._table[_LAST_CACHE]
-        self._table[_LAST_CACHE] = count
+    def cached(self, last: int | None, own: int | None) -> Iterator[None]:
+        """Kernels take the last cache, and a core's own, for those of so many bytes."""
+        before = _Table(*self._table)
+        for place, count in ((_LAST_CACHE, last), (_OWN_CACHE, own)):
+            if count is not None:
+                self._table[place] = count
         try:
             yield
         finally:
-            self._table[_LAST_CACHE] = before
+            self._table[:] = before[:]
 
     def _give(self, count: int) -> int:
         if self._memory:
@@ -58,6 +60,7 @@ def guarded() -> Iterator[None]:
         yield
 
 
-def cached(count: int):
-    """Kernels that were loaded by ``guarded`` take the last cache for one of so many bytes."""
-    return _scratch().cached(count)
+def cached(last: int | None = None, own: int | None = None):
+    """Kernels that were loaded by ``guarded`` take caches for those of so many bytes: the last, and
+    a core's own; None leaves the machine's."""
+    return _scratch().cached(last, own)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import re
 
 import pytest
@@ -10,11 +9,8 @@ from hypothesis import given, settings, strategies as st
 from kernels import build, check
 from profiles import examples
 from scratch import cached
-from tegg.backends.cpu.caches import UNKNOWN, last_cache
 from tegg.backends.cpu.emit import C
-from tegg.backends.cpu.runtime import runtime
 
-from tegg.cores import affinity
 from tegg.dim import dim
 from tegg.ir.graph import Node
 from tegg.kernel import past
@@ -122,27 +118,3 @@ def test_sizes_that_only_a_run_knows(m, n, last):
     code, library, g, outputs = SYMBOLIC
     with cached(last):
         check(g, outputs, {"m": m, "n": n}, code=code, library=library, threads=(1, 3), seed=m)
-
-
-# ---- the last cache
-def caches(root, *found: tuple[str, str]):
-    for i, (level, size) in enumerate(found):
-        folder = root / f"cpu{min(affinity())}" / "cache" / f"index{i}"
-        folder.mkdir(parents=True)
-        (folder / "level").write_text(f"{level}\n")
-        (folder / "size").write_text(f"{size}\n")
-    return root
-
-
-@pytest.mark.parametrize("found, size", [
-    ([("1", "32K"), ("1", "32K"), ("2", "1024K"), ("3", "32768K")], 32 << 20),
-    ([("3", "105M"), ("2", "2M")], 105 << 20), ([("2", "1G")], 1 << 30), ([("1", "4096")], 4096),
-    ([], UNKNOWN), ([("3", "")], UNKNOWN), ([("?", "1K")], UNKNOWN),
-    ([("1", "32K"), ("3", "x")], 32 << 10)])
-def test_the_last_cache_is_read_from_linux(tmp_path, found, size):
-    assert last_cache(caches(tmp_path, *found)) == size
-
-
-def test_kernels_are_told_of_it():
-    words = (ctypes.c_int64 * 7).from_address(runtime().table)
-    assert words[6] == last_cache()

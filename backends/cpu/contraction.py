@@ -14,6 +14,7 @@ from tegg.backends.cpu.contraction_narrow import room
 from tegg.backends.cpu.contraction_parts import Parts
 from tegg.backends.cpu.contraction_passing import Passing
 from tegg.backends.cpu.contraction_text import Text
+from tegg.backends.cpu.contraction_tiles import shared_work
 from tegg.backends.cpu.emit import C
 from tegg.backends.cpu.templates import SHORT, register
 from tegg.dim import Dim, hint
@@ -204,8 +205,7 @@ class _Kernel:
                                 self.params)
         transposes = packed and (along_m or any(along_k.values()) or self.params.symmetric)
         parts = [text.transpose()] if transposes else []
-        parts += [text.fill("split", A_COST=str(4 + int(self.shape.a_cost)),
-                            B_COST=str(4 + int(self.shape.b_cost) if self.params.inline else 0),
+        parts += [text.fill("split", **shared_work(self.params, self.shape),
                             **symmetric.shares(self.params)),
                   text.products() if packed else "", text.fill("pace") if packed else "",
                   text.operand_a(along_m)]

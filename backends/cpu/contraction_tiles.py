@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from tegg.kernel.contraction_held import Held
-from tegg.kernel.contraction_shape import GemmParams
+from tegg.kernel.contraction_shape import GemmParams, GemmShape
+
+_FASTER = 16  # times as many as vectors multiply and add while something else is done
+_READ, _READ_BY_TILES = 20, 96  # rows that meet a panel while one is read that is not near
 
 
 def in_tiles(held: Held | None) -> bool:
     """Whether whole tiles are multiplied."""
     return held is not None and held.multiply == "tiles"
+
+
+def shared_work(p: GemmParams, shape: GemmShape) -> dict[str, str]:
+    """What threads weigh beside the products when they share them, in multiply-adds."""
+    tiles = in_tiles(p.held)
+    a, b = ((4 + int(cost)) * (_FASTER if tiles else 1) for cost in (shape.a_cost, shape.b_cost))
+    return dict(A_COST=str(a), B_COST=str(b if p.inline else 0),
+                READ=str(0 if p.inline else _READ_BY_TILES if tiles else _READ))
 
 
 def around_tiles(held: Held | None) -> dict[str, str]:

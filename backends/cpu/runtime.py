@@ -14,7 +14,7 @@ import numpy as np
 from tegg.cache import default
 
 from . import toolchain
-from .caches import last_cache
+from .caches import last_cache, own_cache
 
 _UNITS = ("runtime", "pieces", "program", "caller", "entry")
 
@@ -45,7 +45,7 @@ def runtime() -> Runtime:
     free.tegg_runtime.restype = ctypes.c_void_p
     free.rt_run_program.argtypes = [ctypes.c_void_p] * 3 + [ctypes.c_int, ctypes.c_void_p]
     free.rt_run_program.restype = None
-    free.tegg_last_cache(ctypes.c_int64(last_cache()))
+    free.tegg_caches(ctypes.c_int64(last_cache()), ctypes.c_int64(own_cache()))
     held.tegg_python.restype = None
     held.tegg_python(ctypes.byref(_python()))
     return Runtime(free, held, free.tegg_runtime(), arrays_are_as_expected())

@@ -237,7 +237,7 @@ static void forget_workers(void) {
 static void *scratch(size_t bytes) { return scratch_of(bytes, mates); }
 
 // ---- the table
-static struct rt_table table = {run, barrier, scratch, rt_pieces_of, rt_next_piece, now, 1ll << 60};
+static struct rt_table table = {run, barrier, scratch, rt_pieces_of, rt_next_piece, now, 1ll << 60, 1ll << 60};
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void prepare(void) {
@@ -246,7 +246,7 @@ static void prepare(void) {
 }
 
 // Before the first run.
-EXPORT void tegg_last_cache(int64_t bytes) { table.last_cache = bytes; }
+EXPORT void tegg_caches(int64_t last, int64_t own) { table.last_cache = last, table.own_cache = own; }
 
 EXPORT const struct rt_table *tegg_runtime(void) {
   pthread_once(&once, prepare);

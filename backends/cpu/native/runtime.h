@@ -29,8 +29,8 @@ struct rt_table {
   int64_t (*next)(struct rt_pieces *p);
   // Seconds of a clock that never goes back.
   double (*now)(void);
-  // Bytes of the cache that lies before memory.
-  int64_t last_cache;
+  // Bytes of the cache that lies before memory, and of the second one, which a core has for itself.
+  int64_t last_cache, own_cache;
 };
 
 #endif

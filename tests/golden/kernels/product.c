@@ -47,10 +47,12 @@ static inline __attribute__((always_inline)) void k_transpose(vf *r) {
 
 // Shares of threads: ranges of batch items, of row panels and of column panels. The grid is the one
 // whose busiest thread has least to do; 6 and 0 are what one element of an operand costs
-// to evaluate, in multiply-adds.
+// to evaluate, in multiply-adds. Panels that were packed ahead, more than a thread's own cache holds,
+// are read for each block of rows anew, in the time of 20 rows at least.
 struct k_grid { int64_t b, i, q, tb, tm, tn; };
 struct k_share { int64_t b0, b1, i0, i1, q0, q1; };
-static struct k_grid k_cut(int64_t b, int64_t mp, int64_t np, int64_t mr, int64_t nr, int nt) {
+static struct k_grid k_cut(int64_t b, int64_t mp, int64_t np, int64_t mr, int64_t nr,
+    int64_t depth, int nt) {
   struct k_grid g = {b, mp, np, 0, 0, 0};  // of nothing
   int64_t best = INT64_MAX;
   if (b <= 0 || mp <= 0 || np <= 0) return g;
@@ -58,7 +60,9 @@ static struct k_grid k_cut(int64_t b, int64_t mp, int64_t np, int64_t mr, int64_
     for (int64_t y = 1; y * x <= nt && y <= mp; y++) {
       int64_t z = nt / (x * y) < np ? nt / (x * y) : np;
       int64_t cb = (b + x - 1) / x, cm = (mp + y - 1) / y * mr, cn = (np + z - 1) / z * nr;
-      int64_t cost = cb * (cm * cn + cm * 6 + cn * 0);
+      int64_t far = cn * depth * (int64_t)sizeof(float) > tegg_rt->own_cache / 4 * 3;
+      int64_t read = far ? (cm + 64 - 1) / 64 * 20 : 0, rows = cm > read ? cm : read;
+      int64_t cost = cb * (rows * cn + cm * 6 + cn * 0);
       if (cost < best) { best = cost; g.tb = x; g.tm = y; g.tn = z; }
     }
   return g;
@@ -271,7 +275,7 @@ void k(void *const *buffers, const int64_t *sizes, int tid, int nt) {
   const int64_t row_panels = (64 + 8 - 1) / 8;
   const int64_t from0 = 0;
   const int64_t from1 = from0 + (96 + 47) / 48;
-  const struct k_grid grid = k_cut(1, row_panels, from1, 8, 48, nt);
+  const struct k_grid grid = k_cut(1, row_panels, from1, 8, 48, 48, nt);
   if (!grid.tm) return;
   const int64_t steps = 48, as = 80, highest = (row_panels + grid.tm - 1) / grid.tm * 8;
   const int64_t widest = (from1 + grid.tn - 1) / grid.tn, most = highest < 64 ? highest : 64;
