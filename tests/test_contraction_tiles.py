@@ -105,12 +105,14 @@ def test_blocks_of_few_rows_are_deeper(rows: int, depth: int) -> None:
 @pytest.mark.parametrize("m", (64, 100, 300, 520))
 @pytest.mark.parametrize("k, n", ((1024, 96), (600, 33), (260, 1100), (1100, 70)))
 def test_tiles_of_rows_take_turns_at_parts_of_the_depth(m: int, k: int, n: int) -> None:
-    """Two at a time, while all rows but the first block's are asked for before they are placed."""
+    """Four at a time, whose rows leave L1 to the panel; parts of rows are asked for before they are
+    placed."""
     c = halves(g := Draw(), m, k, n)
     code = lowered(g, [c], [c], tile=NARROW["tiles"])
     text = (code.core or code).source
-    assert "walk = rows > 32 ? 256 : kc;" in text
-    assert "turn += 2 * 32" in text and "(soon + r)" in text
+    assert "walk = rows > 4 * 32 ? 512 : rows > 32 ? 512 / 2 : kc;" in text
+    assert "turn += 4 * 32" in text and "(row + r)" in text
+    assert "tile_pass(4, a" in text and "tile_load(6, at" in text
     check(g, [c], inputs=whole(g, {}), code=code, threads=(1, 2))
 
 

@@ -14,7 +14,7 @@ from tegg.backends.cpu.contraction_narrow import (
     ask, beside, header, once, products_of, put_of)
 from tegg.backends.cpu.contraction_rows import in_place, lines_of
 from tegg.backends.cpu.contraction_tiles import (
-    around_tiles, asked_rows, at_part, coming, fill_tiles, in_tiles, turns)
+    around_tiles, asked_rows, at_part, fill_tiles, in_tiles, turns)
 from tegg.backends.cpu.contraction_words import Words
 from tegg.kernel.ahead import PAGE
 from tegg.kernel.contraction_classify import Group, Term
@@ -271,9 +271,8 @@ class Text(Words):
                          m_of=self.hooks.m.of("row + r"))
 
     def _comes(self) -> str:
-        """Requests for rows of A that whole tiles meet after those at hand, where they lie as these
-        do."""
-        line, _ = self.lines_of_a("(soon + r)", "(ko2 + ks)")
+        """Requests for the next part of rows of A, where they lie as whole tiles hold them."""
+        line, _ = self.lines_of_a("(row + r)", "(ko2 + ks)")
         return self.fill("comes", line=line) if line else ""
 
     def block(self) -> str:
@@ -283,7 +282,6 @@ class Text(Words):
                          TERMS=str(self.most_terms()),
                          row_arrays=_only("fresh", self.row_arrays()),
                          panel_counts=self.panel_counts(), array_params=self.array_params(),
-                         **coming(self.params, shared=True),
                          fill_a=self.fill_a(a_rows), in_place=self.in_place())
 
     def fill_a(self, rows: Sequence[RowValue]) -> str:
@@ -389,7 +387,6 @@ class Text(Words):
             highest=symmetric.highest(self.params),
             TERMS=str(self.most_terms()), panels=f"from{len(self.hooks.columns)}",
             **around_tiles(self.params.held), **(inline if packs else shared),
-            **coming(self.params, shared=not packs),
             panel_args="".join(args), array_sizes=self.array_room(str(self.params.rows)),
             array_pointers=self.array_pointers(), array_args=self.row_pointers(self.kept_rows()))
 

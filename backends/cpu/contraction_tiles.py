@@ -50,7 +50,7 @@ def fill_tiles(p: GemmParams, call: str, row_pointers: str,
 
 def turns(p: GemmParams, comes: str) -> dict[str, str]:
     """What the loop over panels adds, along which tiles of rows take turns at a part of the depth.
-    comes: requests for the rows that are placed next."""
+    comes: requests for the part of them that is placed next."""
     return dict(comes=comes, NEAR=str(p.near), TURNS=str(p.turns))
 
 
@@ -60,16 +60,6 @@ def asked_rows(p: GemmParams) -> dict[str, str]:
     if in_tiles(p.held):
         return dict(ask_from="i + part * asked", ask_to="i + (part + 1) * asked")
     return dict(ask_from="i", ask_to=f"i + {p.mr}")
-
-
-def coming(p: GemmParams, shared: bool) -> dict[str, str]:
-    """What a block is told of the rows that are placed next. shared: whether the stage goes through
-    cuts of columns, of which all meet a block before the next one."""
-    if not in_tiles(p.held):
-        return dict(coming_param="", coming="")
-    last = "here == cuts - cut && " if shared else ""
-    return dict(coming_param="int64_t coming, ",
-                coming=f" {last}row + tall < row1 ? row + tall : -1,")
 
 
 def at_part(p: GemmParams, sums: str, asked: str) -> str:

@@ -24,6 +24,9 @@ INL void tiles_end(void) { __asm__ volatile("tilerelease" ::: "memory"); }
 #define tile_zero(T) __asm__ volatile("tilezero " TILE_NAME_(T) ::)
 #define tile_load(T, FROM, STRIDE) \
   __asm__ volatile("tileloadd (%0,%1,1), " TILE_NAME_(T) :: "r"(FROM), "r"((int64_t)(STRIDE)) : "memory")
+// The same of what is not needed soon again: it leaves alone what the nearest cache holds.
+#define tile_pass(T, FROM, STRIDE) \
+  __asm__ volatile("tileloaddt1 (%0,%1,1), " TILE_NAME_(T) :: "r"(FROM), "r"((int64_t)(STRIDE)) : "memory")
 #define tile_store(T, TO, STRIDE) \
   __asm__ volatile("tilestored " TILE_NAME_(T) ", (%0,%1,1)" :: "r"(TO), "r"((int64_t)(STRIDE)) : "memory")
 #define TILE_PRODUCT_(OP, D, A, B) \
@@ -40,6 +43,7 @@ INL void tile_zero(int t) { memset(tegg_tiles[t], 0, sizeof tegg_tiles[t]); }
 INL void tile_load(int t, const void *from, int64_t stride) {
   for (int r = 0; r < 16; r++) memcpy(tegg_tiles[t][r], (const char *)from + r * stride, 64);
 }
+#define tile_pass tile_load
 INL void tile_store(int t, void *to, int64_t stride) {
   for (int r = 0; r < 16; r++) memcpy((char *)to + r * stride, tegg_tiles[t][r], 64);
 }

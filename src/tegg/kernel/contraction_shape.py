@@ -16,8 +16,9 @@ Unit = Literal["free", "k", "none"]  # which variable of an operand is contiguou
 _DEPTH = 1 << 12   # bytes along k before partial sums are set aside: rows and a panel stay in L2
 _HELD_DEPTH = 1 << 11  # the same of operands that are narrower than their sums
 _ROWS = 384        # bytes across the rows of A that are kept in L2 together
-_TILED_DEPTH = 1 << 9  # the same of what is held for tiles: a panel and a tile's rows stay in L1
-_TURNS = 2         # tiles of rows that take turns at what is so near: their sums stay in L1 too
+_TILED_DEPTH = 1 << 9  # the same of what is held for tiles, of as many rows as are kept together
+_TILED_NEAR = 1 << 10  # bytes of it that a panel stays in L1 for; rows pass by
+_TURNS = 4         # tiles of rows that take turns at a panel there: their sums stay too
 _TILED_ROWS = 256  # rows of A for tiles, which wait longer for a panel that is not in L2 yet
 _DEEPER = 16       # times as deep blocks of few rows for tiles are at most: a panel stays in L2
 _WHOLE = 4         # times as deep those of many rows are, if no sums are set aside then
@@ -150,7 +151,7 @@ class GemmParams:
     def near(self) -> int:
         """That part of the depth."""
         assert self.held is not None, "only whole tiles take turns"
-        return _TILED_DEPTH // self.held.itemsize
+        return _TILED_NEAR // self.held.itemsize
 
     @property
     def tiles(self) -> int:
