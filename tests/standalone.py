@@ -36,6 +36,8 @@ static char *rt_scratch(size_t n) {
 #include "native/pieces.c"
 #define rt_pieces(tid, nt, each) rt_pieces_of(tid, nt, each)
 #define rt_next(todo) rt_next_piece(todo)
+#define rt_last_cache (1ll << 60)
+#define rt_own_cache (1ll << 20)
 """
 # Reads the kernel's number, threads, sizes, buffers and which of them its functions take; writes what
 # is in the outputs. Each buffer has memory of its own, and begins ``off`` bytes into it.

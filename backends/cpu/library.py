@@ -57,6 +57,8 @@ def prelude(lanes: int) -> str:
                       "#define rt_scratch(bytes) tegg_rt->scratch(bytes)",
                       "#define rt_pieces(tid, nt, each) tegg_rt->pieces(tid, nt, each)",
                       "#define rt_next(share) tegg_rt->next(share)",
+                      "#define rt_last_cache tegg_rt->last_cache",
+                      "#define rt_own_cache tegg_rt->own_cache",
                       *(text(h) for h in headers(lanes)),
                       "#pragma GCC visibility push(default)"])
 

@@ -19,8 +19,8 @@
 
 #if defined(__x86_64__) && !defined(__clang__)
 #define PAST_TURNED(p, bytes) PAST(p, bytes, 8 << 20)
-#define PAST_ALONG(p, bytes) PAST(p, bytes, tegg_rt->last_cache / 4 * 5)
-#define PAST_BURST(p, bytes) PAST(p, bytes, tegg_rt->last_cache * 2)
+#define PAST_ALONG(p, bytes) PAST(p, bytes, rt_last_cache / 4 * 5)
+#define PAST_BURST(p, bytes) PAST(p, bytes, rt_last_cache * 2)
 typedef long long stream_2 __attribute__((vector_size(16)));
 typedef long long stream_4 __attribute__((vector_size(32)));
 typedef long long stream_8 __attribute__((vector_size(64)));

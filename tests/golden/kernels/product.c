@@ -60,7 +60,7 @@ static struct k_grid k_cut(int64_t b, int64_t mp, int64_t np, int64_t mr, int64_
     for (int64_t y = 1; y * x <= nt && y <= mp; y++) {
       int64_t z = nt / (x * y) < np ? nt / (x * y) : np;
       int64_t cb = (b + x - 1) / x, cm = (mp + y - 1) / y * mr, cn = (np + z - 1) / z * nr;
-      int64_t far = cn * depth * (int64_t)sizeof(float) > tegg_rt->own_cache / 4 * 3;
+      int64_t far = cn * depth * (int64_t)sizeof(float) > rt_own_cache / 4 * 3;
       int64_t read = far ? (cm + 64 - 1) / 64 * 20 : 0, rows = cm > read ? cm : read;
       int64_t cost = cb * (rows * cn + cm * 6 + cn * 0);
       if (cost < best) { best = cost; g.tb = x; g.tm = y; g.tn = z; }
