@@ -39,7 +39,7 @@ class Pricer:
         self.work = WorkModel(values, costs.ops, costs.keep, costs.load, costs.panel,
                               costs.apart, roles.still, roles.classes.states, costs.close,
                               costs.gather)
-        self._known: dict[tuple, tuple[float, int]] = {}  # structure of a kernel -> its price
+        self._known: dict[tuple, tuple[float, int, bool]] = {}  # structure of a kernel -> its price
         self._kinds: dict[tuple, int] = {}   # what matters of a value -> a number below 0
         self._kind_of: dict[int, int] = {}
         self._steps: dict[tuple, int] = {}   # op and attributes -> a number
@@ -78,6 +78,12 @@ class Pricer:
 
         Equal kernels cost the same: a model of repeated layers is priced a layer at a time.
         """
+        seconds, values, _ = self._priced(outs, leaves, body, read, write)
+        return seconds, values
+
+    def _priced(self, outs: tuple[int, ...], leaves: Iterable[int], body: Body, read: str = "",
+                write: str = "") -> tuple[float, int, bool]:
+        """The price, and whether the kernel reads panels that were packed before a run."""
         key = self.structure(outs, body, read, write)
         if key not in self._known:
             self._known[key] = self._price(outs, leaves, body, read, write)
@@ -117,9 +123,10 @@ class Pricer:
         return found
 
     def _price(self, outs: tuple[int, ...], leaves: Iterable[int], body: Body, read: str,
-               write: str) -> tuple[float, int]:
+               write: str) -> tuple[float, int, bool]:
         if any(n.op.kind == "copy" for n in body.values()):  # it is all of its kernel
-            return self.costs.copied(sum(self.bytes(o, self.values.size[o]) for o in outs)), 1
+            copied = self.costs.copied(sum(self.bytes(o, self.values.size[o]) for o in outs))
+            return copied, 1, False
         demand = self.work.demand(outs, body)
         self._decoded(demand, outs, read, write)
         loaded: list[float] = []
@@ -128,7 +135,10 @@ class Pricer:
             reads = resting if a in self._resting else loaded
             reads.append(self.bytes(a, demand.reads.get(a, 0), read))
         stored = [self.bytes(o, demand.writes.get(o, self.values.size[o]), write) for o in outs]
-        return self.costs.seconds(demand, loaded, stored, resting, self._among), demand.values
+        seconds = self.costs.seconds(demand, loaded, stored, resting, self._among)
+        return seconds, demand.values, any(
+            p.ready and p.execution is not None and p.execution.packed > 0
+            for p in demand.products)
 
     def _decoded(self, demand: Demand, outs: tuple[int, ...], read: str, write: str) -> None:
         """Add the casts between forms and the dtypes that kernels compute in. A narrow value is
@@ -148,9 +158,7 @@ class Pricer:
             return False
         known = self._packs.get(id(node))  # of the e-nodes of the roles, which live as long
         if known is None:
-            products = self.work.demand((c,), {c: node}).products
-            known = self._packs[id(node)] = any(
-                p.ready and p.execution is not None and p.execution.packed > 0 for p in products)
+            known = self._packs[id(node)] = self._priced((c,), node.args, {c: node})[2]
         return known
 
     def rough(self, node: ENode, c: int) -> float:
