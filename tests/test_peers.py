@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import mmap
 import os
 import subprocess
 import sys
@@ -52,6 +53,20 @@ def test_contenders_compute_the_reference(peers, tmp_path, name, contender) -> N
     said = built(peers, tmp_path, name, contender)
     assert said["good"] and said["first_s"] > 0
     assert 0 < said["timed"]["best"] <= said["timed"]["median"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_all_that_a_process_holds_is_read_and_nothing_is_added_to_it(peers) -> None:
+    memory, awake = peers["worker"]._memory, peers["worker"]._pages_awake
+    half = mmap.mmap(-1, 64 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    half.madvise(mmap.MADV_NOHUGEPAGE)
+    for at in range(0, 32 << 20, mmap.PAGESIZE):
+        half[at] = 1
+    before = memory("RssAnon")
+    read = awake()
+    assert before > 32 << 20 and read > 0.95 * before
+    assert memory("RssAnon") < before + (8 << 20)
+    half.close()
 
 
 @pytest.mark.parametrize("name, held", (("softmax", 32), ("attention", 6)))

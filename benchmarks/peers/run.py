@@ -10,9 +10,9 @@ in further rounds of short turns: of ten that are equally fast, the luckiest of 
 measure, and where a machine is slower for tenths of a second, those who are compared shall share
 them. Reported are the median over rounds of each round's median, the best single call, and of two
 the median of their ratios in the same round; of the peers that are near the fastest, the one named
-is the hardest to beat. A first call is timed once a process, with free pages and inputs of the
-right dtype at hand: of tegg and of what it is compared with there, the median of several. Peak
-memory is that of processes which do one workload each, at most threads.
+is the hardest to beat. A first call is timed once a process, with free pages, those of the process
+itself and inputs of the right dtype at hand: of tegg and of what it is compared with there, the
+median of several. Peak memory is that of processes which do one workload each, at most threads.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _NOBODY = "none"
 _SETTLE = 0.05  # seconds that threads of others have to stop
 _SHORT = 5      # times as short as those of all are the turns of those who are near
 # whose first calls are compared
-_COMPILED = ("tegg", "tegg.bf16", "torch.compile", "torch.compile.bf16")
+_COMPILED = ("tegg", "tegg.winograd", "tegg.bf16", "torch.compile", "torch.compile.bf16")
 
 
 class Peer:

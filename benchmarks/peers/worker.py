@@ -88,12 +88,13 @@ def _pages_at_hand(nbytes: int = 512 << 20) -> None:
 _PAGE, _RUN = mmap.PAGESIZE, 1 << 20
 
 
-def _pages_awake() -> None:
-    """Read every page that this process holds, once. A hypervisor may also take from a guest what
-    the guest only did not use for a while: on the machine of docs/measured.md a page that was left
-    alone for two seconds took 6 us to be read again, one in use 0.1 us. A process that does its
-    work one thing after the other, as a user's does, never waits so long; here others have turns.
+def _pages_awake() -> int:
+    """Read every page that this process holds, once: so many bytes. Where a guest did not use a
+    page for a while its hypervisor may need microseconds to give it back
+    (results/2026-11-28-idle-pages.md). A process that does one thing after the other, as a user's
+    does, never waits so long; here others have turns.
     """
+    read = 0
     try:
         maps = Path("/proc/self/maps").read_text().splitlines()
         with (open("/proc/self/pagemap", "rb", 0) as table,
@@ -101,20 +102,23 @@ def _pages_awake() -> None:
             for line in maps:
                 where, may, *_ = line.split()
                 if may.startswith("r") and "[v" not in line:  # vsyscall and vvar are the kernel's
-                    _read_present(table, memory, *(int(x, 16) for x in where.split("-")))
+                    read += _read_present(table, memory, *(int(x, 16) for x in where.split("-")))
     except OSError:
-        return  # no Linux, or one that does not let a process look
+        pass  # no Linux, or one that does not let a process look
+    return read
 
 
-def _read_present(table: io.FileIO, memory: io.FileIO, start: int, end: int) -> None:
-    """Read the pages of a mapping that are there: others would be made by reading them."""
+def _read_present(table: io.FileIO, memory: io.FileIO, start: int, end: int) -> int:
+    """Read a mapping from the first to the last page of each piece that are there."""
+    read = 0
     for at in range(start, end, _RUN):
         count = (min(at + _RUN, end) - at) // _PAGE
         entries = np.frombuffer(os.pread(table.fileno(), 8 * count, at // _PAGE * 8), np.uint64)
         present = np.flatnonzero(entries >> np.uint64(63))
         if len(present):
             first, last = int(present[0]), int(present[-1])
-            os.pread(memory.fileno(), (last + 1 - first) * _PAGE, at + first * _PAGE)
+            read += len(os.pread(memory.fileno(), (last + 1 - first) * _PAGE, at + first * _PAGE))
+    return read
 
 
 class Session:
