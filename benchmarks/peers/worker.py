@@ -15,6 +15,7 @@ import statistics
 import sys
 import time
 import traceback
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -103,7 +104,7 @@ def _pages_awake() -> int:
                 where, may, *_ = line.split()
                 if may.startswith("r") and "[v" not in line:  # vsyscall and vvar are the kernel's
                     read += _read_present(table, memory, *(int(x, 16) for x in where.split("-")))
-    except OSError:
+    except (FileNotFoundError, PermissionError):
         pass  # no Linux, or one that does not let a process look
     return read
 
@@ -117,7 +118,9 @@ def _read_present(table: io.FileIO, memory: io.FileIO, start: int, end: int) -> 
         present = np.flatnonzero(entries >> np.uint64(63))
         if len(present):
             first, last = int(present[0]), int(present[-1])
-            read += len(os.pread(memory.fileno(), (last + 1 - first) * _PAGE, at + first * _PAGE))
+            with suppress(OSError):  # a mapping may be gone by now, or a device's
+                read += len(os.pread(memory.fileno(), (last + 1 - first) * _PAGE,
+                                     at + first * _PAGE))
     return read
 
 
