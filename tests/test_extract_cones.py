@@ -57,6 +57,22 @@ def test_weights_do_not_count_as_inputs():
     assert len(kernel.leaves) == 6
 
 
+@pytest.mark.parametrize("size, settled, computed", [
+    (64, 4096, False), (64, 63, True), (4096, 4096, False), (4097, 4096, True)])
+def test_what_is_known_and_small_no_run_computes(size, settled, computed):
+    """It is computed ahead, by kernels of which each can hold all of it, moved or not."""
+    g = Graph()
+    x = g.input("x", (8, size), "f32")
+    gain, spread = (g.input(n, (size,), "f32", "weight") for n in ("gain", "spread"))
+    scale = g.mul(gain, g.op("Sqrt", g.op("Sin", spread)))
+    wide = g.expand(g.op("Reshape", scale, (1, size)), (8, size))
+    g.outputs["y"] = y = g.mul(x, wide)
+    s = Stages(classes_of(g), limits=Limits(settled=settled))
+    assert any(scale.id in z.body for z in s.cones.cuts[y.id]) == computed
+    assert any(z.leaves == {gain.id, spread.id} for z in s.cones.cuts[scale.id])
+    assert any(scale.id in z.body for z in s.cones.cuts[wide.id])
+
+
 @pytest.mark.parametrize("name, operands", [
     ("atan", 1), ("asin", 1), ("acos", 1), ("asinh", 1), ("atanh", 1), ("atan2", 2), ("pow", 2),
     ("floor_divide", 2)])

@@ -45,6 +45,7 @@ _FEATURES = {
     **{f"__znver{n}__": "zen" for n in range(1, 6)},
     "__x86_64__": "x86-64", "__aarch64__": "aarch64", "__riscv": "riscv", "__powerpc64__": "ppc64",
 }
+_WORDS = 2000  # characters of a preprocessor's complaint that an error repeats
 _SHOWN = 30  # lines of a compiler's complaint that an error repeats
 _LOOK = 2e-3  # seconds between looks at whether a compiler has ended
 
@@ -97,6 +98,20 @@ class Toolchain:
             for name, so in zip(lacking, made, strict=True):
                 found[name] = cache.build("so", keys[name], partial(shutil.copyfile, so))
         return [(keys[name], path) for name, path in found.items() if path is not None]
+
+    def preprocessed(self, text: str) -> str:
+        """A text after its preprocessor, with the macros that are defined in it.
+
+        Raises BackendError with the compiler's words where that fails.
+        """
+        mark = "#pragma tegg"  # before it stand the macros of the compiler
+        command = [*self.command, *self.flags, "-E", "-P", "-dD", "-x", "c", "-"]
+        done = _run(command, f"{mark}\n{text}")
+        if done.returncode:
+            raise BackendError(f"{self.version} ({shlex.join(self.command)}) failed to preprocess "
+                               f"its headers: {done.stderr.strip()[:_WORDS]}. TEGG_CC chooses "
+                               "another compiler.")
+        return done.stdout.split(mark, 1)[1]
 
     def _key(self, units: Mapping[str, str]) -> str:
         return content_key(self.identity(), *(part for unit in units.items() for part in unit))
@@ -204,11 +219,11 @@ def _written(units: Mapping[str, str], folder: str) -> list[Path]:
     return sources
 
 
-def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """Run a compiler."""
+def _run(command: Sequence[str], text: str = "") -> subprocess.CompletedProcess[str]:
+    """Run a compiler on a text, where it reads one."""
     with _named(command):
         return subprocess.run(command, capture_output=True, text=True, errors="replace",
-                              check=False, stdin=subprocess.DEVNULL, env=_english())
+                              check=False, input=text, env=_english())
 
 
 def _run_all(commands: Sequence[Sequence[str]]) -> list[tuple[int, str]]:

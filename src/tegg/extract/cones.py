@@ -53,6 +53,8 @@ class Cones:
         self.tried = 0
         self._parts: dict[int, list[_Part]] = {}
         self._rough: dict[int, float] = {}
+        self._settled = frozenset(c for c in roles.ahead if self.storable(c)
+                                  and pricer.values.size[c] <= limits.settled)
         for c in roles.nodes:
             if c not in roles.given and c not in roles.constant:
                 self._enumerate(c)
@@ -82,6 +84,15 @@ class Cones:
                                   if z.body[c].op.kind != "copy")]
             self._parts[c] = found
         return found
+
+    def _choices_for(self, c: int, a: int) -> list[_Part]:
+        """What can stand in for an operand of ``c``. What a run reads it does not compute where
+        that is known before, and small: reading costs no more, and each way to compute it would be
+        tried with each way to compute the rest."""
+        choices = self._choices(a)
+        if a not in self.roles.known or c in self.roles.known:
+            return choices
+        return [choices[0], *(p for p in choices[1:] if self._settled.isdisjoint(p.body))]
 
     def _enumerate(self, c: int) -> None:
         found = self._combined(c)
@@ -114,7 +125,7 @@ class Cones:
         found: dict[_Way, list[Body]] = {}
         for n in self._forms(c):
             width = max(2, int(self.limits.combinations ** (1 / max(1, len(set(n.args))))))
-            options = {a: self._choices(a)[:width] for a in dict.fromkeys(n.args)}
+            options = {a: self._choices_for(c, a)[:width] for a in dict.fromkeys(n.args)}
             for parts in itertools.product(*options.values()):
                 self.tried += 1
                 leaves, body = self._joined(c, n, parts)

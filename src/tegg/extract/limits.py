@@ -15,7 +15,8 @@ class Limits:
     siblings: contractions that one kernel may hold. store_prologue: whether a template can store
     what it computes while it packs. prologue_rows: whether a reduction over the rows that are
     summed may stand in the prologue of a template. runs: elements side by side, at least, in which
-    a template stores results that are moved: a vector, or a sector of memory.
+    a template stores results that are moved: a vector, or a sector of memory. settled: elements of
+    a value that is known before a run, up to which no run computes it.
     """
 
     cuts: int = 12
@@ -27,3 +28,4 @@ class Limits:
     store_prologue: bool = False
     prologue_rows: bool = True
     runs: int = 8
+    settled: int = 4096

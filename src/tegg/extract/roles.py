@@ -23,10 +23,11 @@ class Roles:
     inside kernels. moved: movement of others and nothing else; they never rest in memory, the
     reader moves. counted: sums and products of positions, which cost less than to read what they
     give, and floats of 16 bits made wide, which are read as those: no kernel stores them for
-    others. ahead: computed from weights and constants of known size alone; a kernel that runs when
-    weights change may store them. carried: on either side of a copy to another memory: they lie in
-    their own dtype. still: what lies in memory, or can, before a run starts, or is read as what
-    does. users: computed class -> those that read it, through movement.
+    others. known: what depends on weights and constants of known size alone. ahead: of these what
+    is computed; a kernel that runs when weights change may store it. carried: on either side of a
+    copy to another memory: they lie in their own dtype. still: what lies in memory, or can, before
+    a run starts, or is read as what does. users: computed class -> those that read it, through
+    movement.
     """
 
     classes: EClasses
@@ -38,6 +39,7 @@ class Roles:
     constant: frozenset[int]
     moved: frozenset[int]
     counted: frozenset[int]
+    known: frozenset[int]
     ahead: frozenset[int]
     carried: frozenset[int]
     still: frozenset[int]
@@ -96,8 +98,8 @@ def assign(classes: EClasses, lowerable: Lowerable, target: str) -> Roles:
     still = weights | ahead | frozenset(wide & known)
     for c in ahead:
         nodes[c] = [n for n in nodes[c] if known.issuperset(n.args) and not _symbolic(n)]
-    roles = Roles(classes, nodes, rank, wanted, given, weights, constant, moved, counted, ahead,
-                  frozenset(copied).union(*copied.values()), still, {})
+    roles = Roles(classes, nodes, rank, wanted, given, weights, constant, moved, counted, known,
+                  ahead, frozenset(copied).union(*copied.values()), still, {})
     roles.users = _users(roles)
     return roles
 
