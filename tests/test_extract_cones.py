@@ -59,7 +59,7 @@ def test_weights_do_not_count_as_inputs():
 
 @pytest.mark.parametrize("size, settled, computed", [
     (64, 4096, False), (64, 63, True), (4096, 4096, False), (4097, 4096, True)])
-def test_what_is_known_and_small_no_run_computes(size, settled, computed):
+def test_what_depends_on_weights_and_is_small_no_run_computes(size, settled, computed):
     """It is computed ahead, by kernels of which each can hold all of it, moved or not."""
     g = Graph()
     x = g.input("x", (8, size), "f32")

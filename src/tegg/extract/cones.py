@@ -53,7 +53,7 @@ class Cones:
         self.tried = 0
         self._parts: dict[int, list[_Part]] = {}
         self._rough: dict[int, float] = {}
-        self._settled = frozenset(c for c in roles.ahead if self.storable(c)
+        self._settled = frozenset(c for c in roles.weighted if self.storable(c)
                                   and pricer.values.size[c] <= limits.settled)
         for c in roles.nodes:
             if c not in roles.given and c not in roles.constant:
@@ -86,9 +86,9 @@ class Cones:
         return found
 
     def _choices_for(self, c: int, a: int) -> list[_Part]:
-        """What can stand in for an operand of ``c``. What a run reads it does not compute where
-        that is known before, and small: reading costs no more, and each way to compute it would be
-        tried with each way to compute the rest."""
+        """What can stand in for an operand of ``c``. A run reads what depends on weights alone and
+        is small, and does not compute it: reading costs no more, and each way to compute it would
+        be tried with each way to compute the rest."""
         choices = self._choices(a)
         if a not in self.roles.known or c in self.roles.known:
             return choices

@@ -16,7 +16,7 @@ class Limits:
     what it computes while it packs. prologue_rows: whether a reduction over the rows that are
     summed may stand in the prologue of a template. runs: elements side by side, at least, in which
     a template stores results that are moved: a vector, or a sector of memory. settled: elements of
-    a value that is known before a run, up to which no run computes it.
+    a value that depends on weights alone, up to which no run computes it.
     """
 
     cuts: int = 12

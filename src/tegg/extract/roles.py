@@ -24,10 +24,10 @@ class Roles:
     reader moves. counted: sums and products of positions, which cost less than to read what they
     give, and floats of 16 bits made wide, which are read as those: no kernel stores them for
     others. known: what depends on weights and constants of known size alone. ahead: of these what
-    is computed; a kernel that runs when weights change may store it. carried: on either side of a
-    copy to another memory: they lie in their own dtype. still: what lies in memory, or can, before
-    a run starts, or is read as what does. users: computed class -> those that read it, through
-    movement.
+    is computed; a kernel that runs when weights change may store it. weighted: of these again what
+    depends on weights, and is not made of constants alone. carried: on either side of a copy to
+    another memory: they lie in their own dtype. still: what lies in memory, or can, before a run
+    starts, or is read as what does. users: computed class -> those that read it, through movement.
     """
 
     classes: EClasses
@@ -41,6 +41,7 @@ class Roles:
     counted: frozenset[int]
     known: frozenset[int]
     ahead: frozenset[int]
+    weighted: frozenset[int]
     carried: frozenset[int]
     still: frozenset[int]
     users: dict[int, list[int]]
@@ -88,8 +89,8 @@ def assign(classes: EClasses, lowerable: Lowerable, target: str) -> Roles:
              for c, ns in nodes.items()}
     moved = frozenset(c for c, ns in nodes.items() if c not in stored and c not in constant
                       and all(n.op.kind == "movement" for n in ns))
-    known = _known(classes, nodes, rank, weights, {*wanted, *(
-        a for c in wanted for a in copied.get(c, ()))})
+    written = {*wanted, *(a for c in wanted for a in copied.get(c, ()))}
+    known, plain = (_known(classes, nodes, rank, ws, written) for ws in (weights, frozenset()))
     wide = {c for c, ns in nodes.items() if any(widened(c, n, classes.dtype) for n in ns)}
     wide -= {*stored, *moved, *wanted}
     counted = frozenset(wide | _counted(classes, nodes, rank, constant) - stored - moved
@@ -99,7 +100,7 @@ def assign(classes: EClasses, lowerable: Lowerable, target: str) -> Roles:
     for c in ahead:
         nodes[c] = [n for n in nodes[c] if known.issuperset(n.args) and not _symbolic(n)]
     roles = Roles(classes, nodes, rank, wanted, given, weights, constant, moved, counted, known,
-                  ahead, frozenset(copied).union(*copied.values()), still, {})
+                  ahead, ahead - plain, frozenset(copied).union(*copied.values()), still, {})
     roles.users = _users(roles)
     return roles
 
