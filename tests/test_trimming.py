@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from io import BytesIO
 
 import pytest
 from contractions import CASES, lowered
 from tegg.backends.cpu import library, toolchain
 from tegg.backends.cpu.emit import BYTES
-from tegg.backends.cpu.trimming import Trimming, definitions, needed
+from tegg.backends.cpu.trimming import Trimming, definitions, kept, needed
 from tegg.testing.draw import Draw
 
 from tegg.cache import Cache
@@ -72,16 +73,21 @@ int f(void) {
 #pragma GCC visibility push(default)
 int g;
 """
-    kept = [[" ".join(n), part] for n, part in definitions(text)]
-    assert needed(kept, "f") == text.split("\n", 1)[1].rsplit("\n", 2)[0]
-    assert needed(kept, "g") == "#pragma GCC visibility push(default)\nint g;"
+    head = kept(definitions(text))
+    assert needed(BytesIO(head), "f") == text.split("\n", 1)[1].rsplit("\n", 2)[0]
+    assert needed(BytesIO(head), "g") == "#pragma GCC visibility push(default)\nint g;"
 
 
 def test_macros_come_after_what_they_could_change() -> None:
-    kept = [["f", "int f(int x) { return x; }"], ["g", "int g(void) { return f(1); }"],
-            ["x", "#define x y"], ["y", "#define y 3"], ["z", "#define z 4"]]
-    assert needed(kept, "g() + x") == "\n".join(
-        [kept[0][1], kept[1][1], "#define x y", "#define y 3"])
+    found = [(("f",), "int f(int x) { return x; }"), (("g",), "int g(void) { return f(1); }"),
+             (("x",), "#define x y"), (("y",), "#define y 3"), (("z",), "#define z 4")]
+    assert needed(BytesIO(kept(found)), "g() + x") == "\n".join(
+        [found[0][1], found[1][1], "#define x y", "#define y 3"])
+
+
+def test_a_name_may_have_several_definitions() -> None:
+    text = "struct s;\nint f(struct s *);\ntypedef struct s s;\nint f(s *x) { return 1; }\nint g;"
+    assert needed(BytesIO(kept(definitions(text))), "f(0)") == text.rsplit("\n", 1)[0]
 
 
 @pytest.mark.parametrize("lanes", [4, 8, 16, BYTES])

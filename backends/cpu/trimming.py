@@ -9,16 +9,17 @@ their order; macros come last, for in the rest they have done their work.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import accumulate, pairwise
+from typing import IO
 
 from tegg.cache import Cache, content_key
 
 from .toolchain import Toolchain
 
 _KIND = "head"
-_AFTER, _END = "\1", "\0"  # of the names of a definition, and of its text
+_ENTRY = re.compile(r"(.*)\t(.*)\t(.*)\n")  # a name of a definition, where it begins, its length
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _TOKEN = re.compile(r"""^[#].*$|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'"""
                     r"|[A-Za-z_]\w*|[=,;{}()\[\]]", re.MULTILINE)
@@ -31,42 +32,56 @@ class Trimming:
 
     def __init__(self, cache: Cache, compiler: Toolchain) -> None:
         self._cache, self._compiler = cache, compiler
-        self._known: dict[str, list[list[str]]] = {}
 
     def above(self, head: str, text: str) -> str:
         """What a text needs of its head.
 
         Raises BackendError with the compiler's words where the head does not pass its preprocessor.
         """
-        if head not in self._known:
-            self._known[head] = [d.split(_AFTER) for d in self._kept(head).split(_END)]
-        return needed(self._known[head], text)
-
-    def _kept(self, head: str) -> str:
         key = content_key(self._compiler.identity(), head)
-        kept = self._cache.read(_KIND, key)
-        if kept is None:
-            found = definitions(self._compiler.preprocessed(head))
-            kept = _END.join(" ".join(names) + _AFTER + text for names, text in found).encode()
-            self._cache.put(_KIND, key, kept)
-        return kept.decode()
+        path = self._cache.build(_KIND, key, lambda path: path.write_bytes(
+            kept(definitions(self._compiler.preprocessed(head)))))
+        with path.open("rb") as file:
+            return needed(file, text)
 
 
-def needed(kept: list[list[str]], text: str) -> str:
-    """The definitions, each with its names before it, that a text uses, those of macros last."""
-    where: dict[str, list[int]] = {}
-    for i, (names, _) in enumerate(kept):
-        for name in names.split():
-            where.setdefault(name, []).append(i)
-    wanted = {i for i, (_, d) in enumerate(kept) if d.startswith(_ALWAYS)}
-    todo = [text]
-    while todo:
-        new = {i for word in set(_WORD.findall(todo.pop())) for i in where.get(word, ())} - wanted
-        wanted |= new
-        todo += [kept[i][1] for i in new]
-    chosen = [kept[i][1] for i in sorted(wanted)]
-    macros = [d for d in chosen if d.startswith("#define")]
-    return "\n".join([*(d for d in chosen if not d.startswith("#define")), *macros])
+def kept(found: Sequence[tuple[tuple[str, ...], str]]) -> bytes:
+    """Definitions as a file: a line with the length of an index, the index, the texts.
+
+    The index goes from the last to the first, for what a definition uses stands before it.
+    """
+    texts = [text.encode() for _, text in found]
+    ends = accumulate(map(len, texts))
+    entries = [f"{name}\t{end - len(text)}\t{len(text)}\n"
+               for (names, _), text, end in zip(found, texts, ends, strict=True)
+               for name in names or ("",)]
+    index = "".join(reversed(entries)).encode()
+    return b"%d\n%b%b" % (len(index), index, b"".join(texts))
+
+
+def needed(file: IO[bytes], text: str) -> str:
+    """Of the definitions of a file those that a text uses, macros last.
+
+    No others are read: all of them take more memory than most programs that are compiled.
+    """
+    index = file.read(int(file.readline())).decode()
+    begin = file.tell()
+    found: dict[int, str] = {}
+    words, before = {"", *_words(text)}, -1  # what has no name is always needed
+    while before < len(found):  # macros alone may use what comes after them
+        before = len(found)
+        for m in _ENTRY.finditer(index):
+            if m[1] in words and (at := int(m[2])) not in found:
+                file.seek(begin + at)
+                found[at] = file.read(int(m[3])).decode()
+                words.update(_words(found[at]))
+    chosen = [definition for _, definition in sorted(found.items())]
+    return "\n".join(sorted(chosen, key=lambda d: d.startswith("#define")))
+
+
+def _words(text: str) -> Iterator[str]:
+    """One after the other: all of them would take more memory than the text."""
+    return (m[0] for m in _WORD.finditer(text))
 
 
 def definitions(text: str) -> list[tuple[tuple[str, ...], str]]:

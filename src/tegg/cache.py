@@ -31,6 +31,7 @@ _TOUCH_AFTER = 3600.0  # seconds; how exact the time of last use is
 _PRUNE_EVERY = 86400.0
 _STALE = 3600.0        # an unfinished file this old belongs to a process that died
 _DIGEST = 32           # hexadecimal digits of the digest in a name
+_PART = 1 << 16  # bytes of a file that are in memory at a time
 
 
 def content_key(*parts: str | bytes) -> str:
@@ -231,7 +232,11 @@ def _files(folder: Path, key: str) -> list[Path]:
 
 
 def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:_DIGEST]
+    digest = hashlib.sha256()
+    with path.open("rb", buffering=0) as file:
+        while part := file.read(_PART):
+            digest.update(part)
+    return digest.hexdigest()[:_DIGEST]
 
 
 def _intact(path: Path) -> bool:
