@@ -19,6 +19,7 @@ from tegg.cache import Cache, content_key
 from .toolchain import Toolchain
 
 _KIND = "head"
+_FORMAT = "length, index, texts"  # of a file: part of its key, so that none of another is read
 _ENTRY = re.compile(r"(.*)\t(.*)\t(.*)\n")  # a name of a definition, where it begins, its length
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _TOKEN = re.compile(r"""^[#].*$|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'"""
@@ -38,7 +39,7 @@ class Trimming:
 
         Raises BackendError with the compiler's words where the head does not pass its preprocessor.
         """
-        key = content_key(self._compiler.identity(), head)
+        key = content_key(_FORMAT, self._compiler.identity(), head)
         path = self._cache.build(_KIND, key, lambda path: path.write_bytes(
             kept(definitions(self._compiler.preprocessed(head)))))
         with path.open("rb") as file:
