@@ -184,7 +184,7 @@ def test_bfloat16_is_compared_with_bfloat16(peers) -> None:
     ("README.md", "peers", "page"), ("docs/measured.md", "peers", "halves"),
     ("docs/measured.md", "peers-zen4", "page"), ("docs/measured.md", "peers-zen4", "halves"),
     ("docs/measured.md", "peers-xeon", "page"),
-    ("docs/measured.md", "peers-xeon-amx", "page"), ("docs/measured.md", "peers-xeon-amx-bf16", "halves")])
+    ("docs/measured.md", "peers-xeon-amx", "page"), ("docs/measured.md", "peers-xeon-amx", "halves")])
 def test_tables_of_pages_are_those_of_records(peers, page, record, table) -> None:
     path = peers["page"].RECORD.with_stem(record)
     text = (FOLDER.parent.parent / page).read_text(encoding="utf-8")
