@@ -1,12 +1,14 @@
 """Finding a compiler, compiling with it, and what is said where that fails."""
 
 import ctypes
+import re
 import shutil
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
-from tegg.backends.cpu import threads, toolchain
+from tegg.backends.cpu import library, threads, toolchain
 from tegg.backends.cpu.toolchain import Toolchain, find
 
 from tegg.cache import Cache
@@ -42,6 +44,26 @@ def test_the_compiler_found_compiles_for_this_cpu(cache):
     assert ctypes.CDLL(str(path)).answer() == 42
     assert found.version.split()[0] in ("gcc", "clang") and found.features
     assert found.version in found.identity() and found.macros in found.identity()
+
+
+@pytest.mark.parametrize("macros, whole", [
+    ({"__AVX2__": "1"}, False), ({"__AVX2__": "1", "__AVX512F__": "1"}, True),
+    ({"__ARM_NEON": "1"}, False)])
+def test_loops_over_lanes_fill_registers(macros, whole):
+    """Where they are of 64 bytes: for some processors compilers would take half of one."""
+    found = toolchain._accept(("cc",), (), {"__GNUC__": "12", **macros})
+    assert ("-mprefer-vector-width=512" in found.flags) == whole
+
+
+def test_a_loop_over_lanes_is_one_instruction(tmp_path):
+    found = find()
+    if "avx512f" not in found.features:
+        pytest.skip("the CPU has no AVX-512")
+    source, made = tmp_path / "a.c", tmp_path / "a.s"
+    source.write_text(library.prelude(16)
+                      + "\nvoid f(float *x) { vf_store(x, vf_floor(vf_load(x))); }")
+    subprocess.run([*found.command, *found.flags, "-S", "-o", made, source], check=True)
+    assert len(re.findall(r"vrndscaleps\s.*%zmm", made.read_text())) == 1
 
 
 def test_values_keep_their_meaning(cache):
