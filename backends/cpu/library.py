@@ -50,7 +50,8 @@ def headers(lanes: int) -> tuple[str, ...]:
 
 @cache
 def prelude(lanes: int) -> str:
-    """What stands above the kernels of a unit: the runtime's table and the vector headers."""
+    """What the kernels of a unit can use, of which it gets what they do: the runtime's table and
+    the vector headers."""
     hidden = '__attribute__((visibility("hidden")))'
     return "\n".join([f"#define TEGG_LANES {lanes}", text("native/runtime.h"),
                       f"extern {hidden} const struct rt_table *tegg_rt;",

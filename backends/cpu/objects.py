@@ -16,7 +16,7 @@ from tegg.cache import Cache, content_key
 from tegg.kernel.code import KernelCode
 
 from .toolchain import Toolchain
-from .trimming import Trimming
+from .trimming import above
 
 _KIND = "kernel"
 
@@ -66,8 +66,8 @@ class Objects:
 
         Raises BackendError with the compiler's words where one does not compile.
         """
-        trimming = Trimming(self._cache, self._compiler)
-        texts = {f"kernels{i}": f"{trimming.above(self._head(kernels[0]), body)}\n{body}\n"
+        texts = {f"kernels{i}":
+                 f"{above(self._cache, self._compiler, self._head(kernels[0]), body)}\n{body}\n"
                  for i, (kernels, body) in enumerate(zip(units, bodies, strict=True))}
         built = self._compiler.shared_objects(self._cache, texts, label)
         places: dict[str, Place] = {}

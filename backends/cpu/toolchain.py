@@ -48,7 +48,6 @@ _FEATURES = {
     **{f"__znver{n}__": "zen" for n in range(1, 6)},
     "__x86_64__": "x86-64", "__aarch64__": "aarch64", "__riscv": "riscv", "__powerpc64__": "ppc64",
 }
-_WORDS = 2000  # characters of a preprocessor's complaint that an error repeats
 _SHOWN = 30  # lines of a compiler's complaint that an error repeats
 _LOOK = 2e-3  # seconds between looks at whether a compiler has ended
 
@@ -111,9 +110,9 @@ class Toolchain:
         command = [*self.command, *self.flags, "-E", "-P", "-dD", "-x", "c", "-"]
         done = _run(command, f"{mark}\n{text}")
         if done.returncode:
+            words = "\n".join(done.stderr.strip().splitlines()[:_SHOWN])
             raise BackendError(f"{self.version} ({shlex.join(self.command)}) failed to preprocess "
-                               f"its headers: {done.stderr.strip()[:_WORDS]}. TEGG_CC chooses "
-                               "another compiler.")
+                               f"the vector library: {words}\nTEGG_CC chooses another compiler.")
         return done.stdout.split(mark, 1)[1]
 
     def _key(self, units: Mapping[str, str]) -> str:

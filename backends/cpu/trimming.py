@@ -28,22 +28,16 @@ _ATTRIBUTES = ("__attribute__", "__asm__", "__declspec")
 _ALWAYS = "#pragma GCC"
 
 
-class Trimming:
-    """Cuts down what stands above texts of one compiler."""
+def above(cache: Cache, compiler: Toolchain, head: str, text: str) -> str:
+    """What a text needs of its head.
 
-    def __init__(self, cache: Cache, compiler: Toolchain) -> None:
-        self._cache, self._compiler = cache, compiler
-
-    def above(self, head: str, text: str) -> str:
-        """What a text needs of its head.
-
-        Raises BackendError with the compiler's words where the head does not pass its preprocessor.
-        """
-        key = content_key(_FORMAT, self._compiler.identity(), head)
-        path = self._cache.build(_KIND, key, lambda path: path.write_bytes(
-            kept(definitions(self._compiler.preprocessed(head)))))
-        with path.open("rb") as file:
-            return needed(file, text)
+    Raises BackendError with the compiler's words where the head does not pass its preprocessor.
+    """
+    key = content_key(_FORMAT, compiler.identity(), head)
+    path = cache.build(_KIND, key, lambda path: path.write_bytes(
+        kept(definitions(compiler.preprocessed(head)))))
+    with path.open("rb") as file:
+        return needed(file, text)
 
 
 def kept(found: Sequence[tuple[tuple[str, ...], str]]) -> bytes:
