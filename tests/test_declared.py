@@ -17,10 +17,11 @@ from tegg.rewrite.declared import Declaration, declared
 from tegg.rewrite.egraph import saturate
 from tegg.rewrite.engine import Engine
 
-BASE = [Declaration(t) for t in (
-    "(relation edge (i64 i64))", "(relation path (i64 i64))", "(ruleset walk)",
-    "(rule ((edge a b)) ((path a b)) :ruleset walk)",
+EDGES = [Declaration("(relation edge (i64 i64))"), Declaration("(relation path (i64 i64))")]
+BASE = [*EDGES, Declaration(
+    "(ruleset walk) (rule ((edge a b)) ((path a b)) :ruleset walk) "
     "(rule ((path a b) (edge b c)) ((path a c)) :ruleset walk)")]
+STEP = Declaration("(ruleset step) (rule ((edge a b)) ((path a b)) :ruleset step)")
 
 
 @pytest.fixture(autouse=True)
@@ -72,13 +73,44 @@ def test_what_is_a_program_s_own_is_declared_once_and_stays():
             assert paths(e, [(1, 2), (2, 3)]) == {(1, 2), (2, 3), (1, 3)}
 
 
-def test_other_declarations_have_an_engine_of_their_own():
+def test_what_others_declare_is_added_and_does_nothing_until_it_is_named():
+    def stepped(e: Engine) -> set:
+        e.run("(edge 1 2) (edge 2 3)")
+        e.run_rules("step")
+        return {(e.int_of(i[0]), e.int_of(i[1])) for i, _, _ in e.rows("path")}
+
     with declared(BASE) as first:
         pass
-    with declared(BASE[:2]) as second:
-        assert second is not first and len(second.log) == 2
-    with declared(BASE) as third:  # one is kept: the last
-        assert third is not first
+    for _ in range(2):
+        with declared([*EDGES, STEP]) as e:  # walk idles
+            assert e is first and len(e.log) == len(BASE) + 1
+            assert stepped(e) == {(1, 2), (2, 3)}
+        with declared(BASE) as e:  # step idles
+            assert e is first and paths(e, [(1, 2), (2, 3)]) == {(1, 2), (2, 3), (1, 3)}
+
+
+@pytest.mark.parametrize("others", [
+    [*EDGES, Declaration("(ruleset walk)")],  # a name that means something else
+    [*BASE, Declaration("(edge 1 2)", fact=True)],
+    [*EDGES[:1]],  # of what is kept most would idle
+], ids=["name", "fact", "few"])
+def test_an_engine_is_made_for_what_the_kept_one_cannot_serve(others):
+    with declared(BASE) as first:
+        pass
+    with declared(others) as second:
+        assert second is not first and len(second.log) == len(others)
+    with declared(BASE) as third:
+        assert third is not first and paths(third, []) == set()  # no fact stayed
+
+
+def test_a_fact_holds_of_every_program_that_states_it():
+    known = [*BASE, Declaration("(edge 1 2)", fact=True)]
+    made = set()
+    for _ in range(2):
+        with declared(known) as e:
+            made.add(e)
+            assert paths(e, [(2, 3)]) == {(1, 2), (2, 3), (1, 3)}
+    assert len(made) == 1
 
 
 def test_an_engine_on_which_a_block_failed_is_not_lent_again():
@@ -122,7 +154,7 @@ def test_each_thread_has_its_own():
     assert theirs == [False, True]
 
 
-def test_programs_of_one_stack_declare_its_rules_once(monkeypatch):
+def test_programs_declare_the_rules_that_their_stacks_share_once(monkeypatch):
     made = []
     opened = Engine.__init__
     monkeypatch.setattr(Engine, "__init__", lambda e: (made.append(1), opened(e))[1])
@@ -140,4 +172,4 @@ def test_programs_of_one_stack_declare_its_rules_once(monkeypatch):
     with ThreadPoolExecutor(1) as fresh:  # this thread may have declared them for another test
         (alone, one), (exp, still), again, (other, two) = fresh.submit(run).result()
     assert alone and exp and again == (alone, 1) and one == still == 1
-    assert other and two == 2  # other rule sets
+    assert other and two == 1

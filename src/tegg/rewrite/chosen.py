@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from hashlib import sha256
 
 from tegg.rewrite.compiler import PRECISIONS, Stack
 from tegg.rewrite.declared import Declaration
@@ -62,7 +63,7 @@ class Chosen:
         self.sets.append(s)
         self.members[s.name] = []
         for rule in s.rules:
-            name = f"r{len(self.owner)}"
+            name = f"run-{rule.name}"
             self.owner[name] = rule.name
             self.members[s.name].append(name)
             text = (self._tracing(rule, name) if self.traced
@@ -72,7 +73,8 @@ class Chosen:
     def _tracing(self, rule: Rule, name: str) -> str:
         """The text of a rule that keeps its matches as rows of a relation."""
         sorts = variable_sorts(rule, self.stack.words)
-        word = self.kept[rule.name] = Word(f"match-{name}", tuple(sorts.values()), "", "relation")
+        word = Word(f"match-{rule.name}", tuple(sorts.values()), "", "relation")
+        self.kept[rule.name] = word
         self.declarations.append(Declaration(f"(relation {word.name} ({' '.join(word.args)}))"))
         also = f"({' '.join([word.name, *map(variable, sorts)])})"
         return " ".join(rule_texts(rule, self.stack.words, name, also))
@@ -99,9 +101,10 @@ class Chosen:
         for number in sorted({0, *(s.header.grows for s in active if s.header.grows is not None)}):
             names = self._names(active, number)
             if names and names not in self._combined:
-                name = self._combined[names] = f"c{len(self._combined)}"
+                text = " ".join(names)  # stacks choose otherwise, and may share an engine
+                name = self._combined[names] = f"runs-{sha256(text.encode()).hexdigest()[:16]}"
                 self.declarations.append(Declaration(
-                    f"(unstable-combined-ruleset {name} {' '.join(names)})"))
+                    f"(unstable-combined-ruleset {name} {text})"))
 
     def round(self, phase: str, number: int) -> tuple[str, tuple[str, ...]]:
         """What a round of a phase runs: a rule set of egglog's and those that it is made of."""
@@ -121,7 +124,7 @@ class Chosen:
         uses = {u for s in self.sets for u in s.header.uses} | set(GUARDS)
         for p in self.stack.providers:
             if isinstance(p, Standing) and uses & set(p.relations):
-                self.declarations += [Declaration(_text(f)) for f in p.standing]
+                self.declarations += [Declaration(_text(f), fact=True) for f in p.standing]
 
 
 @lru_cache(maxsize=8)

@@ -1,9 +1,10 @@
 """E-graphs in which rules are declared already: declaring them takes longer than running most.
 
-A thread keeps the last e-graph that it used, with the rules and without any program. A program is
-loaded after a ``push``, and ``pop`` takes it back. Either takes as long as the rules of a small
-program, so that in a thread of e-graphs (``beside.py``) it is taken back, and pushed for the next
-program, once the caller rests.
+A thread keeps the last e-graph that it used, with the rules and without any program. Most rules
+of two stacks are the same: what a program's stack has more is declared to the kept one, and what it
+has not lies idle there. A program is loaded after a ``push``, and ``pop`` takes it back. Either
+takes as long as the rules of a small program, so that in a thread of e-graphs (``beside.py``) it is
+taken back, and pushed for the next program, once the caller rests.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tegg.collecting import give_back
 from tegg.errors import RuleError
@@ -20,27 +21,57 @@ from tegg.rewrite.beside import later
 from tegg.rewrite.engine import Engine
 from tegg.rewrite.rulefile import Rule
 
+# An e-graph that holds so many times what a stack declares is not kept for that: whatever is
+# declared is copied for every program.
+_MOST = 2
+
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """Text that declares something to egglog, and the rule that it is, if it is one."""
+    """Text that declares something to egglog by a name; or a fact, which has none and holds of
+    every program. rule: the rule that it is, if it is one."""
 
     text: str
     rule: Rule | None = None
+    fact: bool = False
+
+    @property
+    def name(self) -> str:
+        """The sort, function, rule set... that it declares: the word that follows the command."""
+        return "" if self.fact else self.text.split(None, 2)[1].rstrip(")")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class _Lent:
-    """An engine that was pushed, the texts that it was made for, and others that were declared to
-    it before. It ends with this, in its thread, whoever still knows of it: a provider may have kept
-    a view."""
+    """An engine that was pushed, and what was declared to it before. It ends with this, in its
+    thread, whoever still knows of it: a provider may have kept a view."""
 
-    key: tuple[str, ...]
     engine: Engine
-    known: set[str]
+    facts: frozenset[str]
+    texts: set[str] = field(default_factory=set)  # of facts and all else
+    names: set[str] = field(default_factory=set)
+
+    def declare(self, declarations: Sequence[Declaration]) -> None:
+        """Declare what stays, whatever comes after it."""
+        _declare(self.engine, declarations)
+        self.texts.update(d.text for d in declarations)
+        self.names.update(d.name for d in declarations)
+
+    def lacks(self, wanted: Sequence[Declaration]) -> list[Declaration]:
+        """What of this it does not know yet."""
+        return [d for d in wanted if d.text not in self.texts]
+
+    def serves(self, wanted: Sequence[Declaration]) -> bool:
+        """Whether all this is known or may be declared: no name is taken, no fact is too many."""
+        return (self.facts == _facts(wanted) and len(self.texts) <= _MOST * len(wanted)
+                and self.names.isdisjoint(d.name for d in self.lacks(wanted)))
 
     def __del__(self) -> None:
         self.engine.close()
+
+
+def _facts(declarations: Sequence[Declaration]) -> frozenset[str]:
+    return frozenset(d.text for d in declarations if d.fact)
 
 
 class _Kept(threading.local):
@@ -64,25 +95,24 @@ if hasattr(os, "register_at_fork"):
 @contextmanager
 def declared(declarations: Sequence[Declaration], own: Sequence[Declaration] = (),
              keep: bool = True) -> Iterator[Engine]:
-    """An engine to which all this was declared, and nothing else but what stands for itself. It is
-    good until the block ends.
+    """An engine to which all this was declared, and nothing else that a program could meet: what
+    has a name does nothing until it is named. It is good until the block ends.
 
-    own: what not all programs with these declarations need. It stays declared, whatever comes
-    after it, so it must not change what other programs do. keep: whether the next block with the
-    same declarations may have the engine. One that is not kept, or on which a block failed, is
-    closed. Raises RuleError, with the place of the rule, for a rule that egglog refuses.
+    own: what not all programs with these declarations need, and no facts. keep: whether a later
+    block may have the engine. One that is not kept, or on which a block failed, is closed. Raises
+    RuleError, with the place of the rule, for a rule that egglog refuses.
     """
-    key = tuple(d.text for d in declarations)
+    wanted = (*declarations, *own)
     lent, _KEPT.last = _KEPT.last, None  # a block inside this one declares for itself
-    fresh = lent is None or not keep or lent.key != key
+    fresh = lent is None or not keep or not lent.serves(wanted)
     if lent is None or fresh:
-        lent = _Lent(key, Engine(), set(key))
+        lent = _Lent(Engine(), _facts(declarations))
     kept = False
     try:
         if fresh:
-            _declare(lent.engine, declarations)
+            lent.declare(declarations)
             lent.engine.push()
-        new = [d for d in own if d.text not in lent.known]
+        new = lent.lacks(wanted)
         _declare(lent.engine, new)
         yield lent.engine
         kept = keep
@@ -97,8 +127,7 @@ def _take_back(lent: _Lent, new: Sequence[Declaration], rested: bool) -> None:
     """What was done to an engine since it was lent, but for ``new`` declarations; then it may be
     lent again. Where nobody waits memory is tidied."""
     lent.engine.pop()  # what it comes back to is a copy, which lies elsewhere
-    _declare(lent.engine, new)
-    lent.known.update(d.text for d in new)
+    lent.declare(new)
     lent.engine.push()
     if rested:
         lent.engine.pop()  # and a copy of that where it lay before: the heap ends as it began
