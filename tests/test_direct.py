@@ -254,6 +254,20 @@ def test_filters_are_read_once_and_sums_stay_in_registers(channels, places, tmp_
     assert not [line for line in product if "ymm" in line and re.search(r"\(%r[sb]p", line)]
 
 
+@pytest.mark.parametrize("pad", (0, 1))
+@pytest.mark.parametrize(("side", "far"), ((64, True), (24, False)))
+def test_results_ask_for_rows_to_come_that_are_far(side, far, pad) -> None:
+    """And for what else is read of them, but not for windows, which were put in place before."""
+    g = Draw()
+    c = convolution(g, 1, 8, 64, (side, side), (3, 3), pad=pad)
+    beside = g.x(*c.shape)
+    code = lowered([g.op("Add", c, beside)], c, tiled(c, (3, 3), rows=14), g)
+    asked = re.findall(r"fetch_(read|write)\(", code.source)
+    assert sorted(asked) == ["read"] * 2 * far + ["write"] * 2 * far  # whole vectors and the last
+    rows = re.findall(r"fetch_\w+\([^;]* \+ (\d+)\)\);", code.source)
+    assert set(rows) == ({str(c.shape[-1])} if far else set())
+
+
 @pytest.mark.parametrize(("filters", "wide"), ((64, [2]), (16, [1]), (40, [1, 2]), (80, [1, 2])))
 def test_products_are_those_that_panels_of_filters_need(filters, wide) -> None:
     g = Draw()

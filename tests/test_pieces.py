@@ -20,6 +20,11 @@ OWN = """_Atomic int *o = b[0];
 struct rt_pieces todo = rt_pieces(tid, nt, (int)n[1]);
 for (int64_t p; (p = rt_next(&todo)) >= 0;)
   for (int64_t u = n[0] * p / (nt * n[1]); u < n[0] * (p + 1) / (nt * n[1]); u++) o[u]++;"""
+ORDER = """int32_t *o = b[0];
+for (int64_t u = n[0] * tid / nt; u < n[0] * (tid + 1) / nt; u++) o[1 + u] = o[0]++;"""
+OWN_ORDER = """int32_t *o = b[0];
+struct rt_pieces todo = rt_pieces(tid, nt, (int)n[1]);
+for (int64_t p; (p = rt_next(&todo)) >= 0;) o[1 + p] = o[0]++;"""
 # The first piece waits for all others, 20 s at most: its thread has more of them, which others do.
 # Where nobody did, it counts for a thousand.
 WAIT = """_Atomic int *o = b[0]; const struct rt_table *rt = tegg_rt; const double end = rt->now() + 20;
@@ -35,12 +40,14 @@ def kernel(name, body, symbols, divisible):
 
 divided = kernel("divided", COUNT, ("m",), True)
 own = kernel("own", OWN, ("m", "each"), False)
+ordered = kernel("ordered", ORDER, ("m",), True)
+own_order = kernel("own_order", OWN_ORDER, ("m", "each"), False)
 waiting = kernel("waiting", "extern int sched_yield(void); " + WAIT, ("m",), True)
 
 
 @pytest.fixture(scope="module")
 def functions():
-    return library.load([divided, own, waiting]).functions
+    return library.load([divided, own, ordered, own_order, waiting]).functions
 
 
 def run(code, functions, sizes, threads, seconds, buffers, repeats=1):
@@ -72,6 +79,15 @@ def test_queues_of_many_steps_lie_in_memory_of_their_own(functions):
     out = np.zeros(40, np.int32)
     run(divided, functions, (40,), 3, 4 * pieces.SECONDS, out, repeats=700)
     np.testing.assert_array_equal(out, 700)
+
+
+@pytest.mark.parametrize("code", [ordered, own_order], ids=lambda k: k.name)
+def test_every_other_step_goes_through_its_pieces_backwards(functions, code):
+    first, second, third = range(4), range(7, 3, -1), range(8, 12)
+    for repeats, order in enumerate((first, second, third), 1):
+        out = np.zeros(5, np.int32)
+        run(code, functions, (4, 4), 1, 4 * pieces.SECONDS, out, repeats)
+        np.testing.assert_array_equal(out, [4 * repeats, *order])
 
 
 @pytest.mark.parametrize("threads", [2, 3])

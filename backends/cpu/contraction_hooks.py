@@ -12,7 +12,7 @@ from tegg.backends.cpu.contraction_axis import Axis
 from tegg.dim import Dim, product
 from tegg.dtype import DType
 from tegg.errors import LoweringError
-from tegg.kernel.ahead import coming, later, turning
+from tegg.kernel.ahead import below, coming, later, turning
 from tegg.kernel.contraction_classify import Contraction, Group, Term
 from tegg.kernel.contraction_shape import GemmParams
 from tegg.kernel.domain import Write
@@ -266,24 +266,26 @@ class Hooks:
         asked = self.coming(term, axis, self.k if params.form == "dots" else axis, params)
         return (asked[0].form + read.attr.form * -1).const if asked else None
 
-    def result(self, params: str, number: int, group: Group, axis: Axis) -> None:
-        """Store what the sums of a group become, from a vector of each sum."""
+    def result(self, params: str, number: int, group: Group, axis: Axis,
+               asked: Sequence[Ahead] = ()) -> None:
+        """Store what the sums of a group become, from a vector of each sum. asked: what each asks
+        for meanwhile."""
         for suffix, masked in (("_n", False), ("_n_left", True)):
-            self._result(params, number, group, axis, suffix, masked)
+            self._result(params, number, group, axis, suffix, masked, asked=asked)
 
     def result_of_two(self, params: str, number: int, group: Group, axis: Axis) -> None:
         """The same from two vectors of each sum, side by side."""
         self._result(params, number, group, axis, "_two", False, 2)
 
     def _result(self, params: str, number: int, group: Group, axis: Axis, suffix: str,
-                masked: bool, copies: int = 1) -> None:
+                masked: bool, copies: int = 1, asked: Sequence[Ahead] = ()) -> None:
         needs = list(dict.fromkeys(v for w in group.writes for v in w.needs()))
         given = self._given_rows(needs, axis.last)
         for t in group.terms:
             kind = (self.vector if axis.last in t.sum.deps else self.scalar)(t.sum.dtype)
             given[t.sum.id] = (f"const {kind}", f"s{t.anchor}")
         self.hook(f"out{number}{suffix}", params, [self.m, axis], needs, group.writes, axis, masked,
-                  given, copies=copies)
+                  given, asked, copies)
 
     def stored_in_twos(self, group: Group, axis: Axis) -> bool:
         """Whether two vectors of a result, side by side, are stored in the time of one."""
@@ -325,6 +327,12 @@ class Hooks:
             return
         self._asks(f"ask{number}", params, [self.m, axis],
                    [Ahead(w.slot, w.form, w.value.dtype, "write") for w in group.writes])
+
+    def below(self, group: Group, axis: Axis, over: Var, rows: int) -> list[Ahead]:
+        """Requests for what results so many rows on read and write along their columns."""
+        values = _above_sums([v for w in group.writes for v in w.needs()],
+                             {t.sum.id for t in group.terms})
+        return below(values, group.writes, axis.last, over, rows)
 
     def _asks(self, name: str, params: str, axes: Sequence[Axis], asked: Sequence[Ahead]) -> None:
         """A function that asks for memory at a place of some axes."""

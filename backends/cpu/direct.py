@@ -145,7 +145,9 @@ class _Kernel:
         hooks.operand_a(params, True, turned=False)
         lines = self._lines(hooks)
         lines.operand_b(hooks, params, term, column, w.channels)
-        hooks.result(params, 0, group, column)
+        down = None if self.tile.flat else w.down.place
+        asked = [] if down is None else hooks.below(group, column, down, self._rows)
+        hooks.result(params, 0, group, column, asked)
         source = "\n".join([*hooks.lines, self._text(hooks, params, lines)])
         beside = reads_of([v for x in group.writes for v in x.needs()], {term.sum.id})
         stages = (Stage(f"{self.name}_filters", reads_of([term.a]), frozenset({self.temporary})),
@@ -207,6 +209,16 @@ class _Kernel:
         lines = CLOSE // (self._deep * line)
         return max(1, (lines - down.dilation * (down.taps - 1) - 1) // down.stride + 1)
 
+    @property
+    def _tiles(self) -> int:
+        """Tiles of a row of places."""
+        return -(-self.tile.slides[-1].places // self.tile.places)
+
+    @property
+    def _rows(self) -> int:
+        """Rows of places at a time."""
+        return -(-_READERS // self._tiles)
+
     # ---- text
     def _text(self, h: Hooks, params: str, lines: Lines) -> str:
         t, walks = self.tile, self.walks
@@ -214,8 +226,7 @@ class _Kernel:
         (columns,) = h.columns
         names = {**columns.named(), **h.k.named()}
         taps, places = down.taps * across.taps, t.slides[-1].places
-        tiles = -(-places // t.places)
-        at = -(-_READERS // tiles)  # rows at a time
+        tiles, at = self._tiles, self._rows
         filters = self._filters()
         close = isinstance(filters, int) and filters <= _STAYS  # a block of them comes from L2
         deep = _SUMMED if close else min(_SUMMED, _NEAR // t.columns)

@@ -1,7 +1,9 @@
 """Into how many pieces a thread's share of a step is cut.
 
 A thread that has done its own takes over what others have not begun (``native/pieces.c``), so a
-step ends at most a piece late, however unlike cores are. A piece costs tens of nanoseconds.
+step ends at most a piece late, however unlike cores are. A piece costs tens of nanoseconds. Of the
+steps that threads share every other one goes through its pieces backwards, on one thread too: what
+the step before it touched last is still in a cache.
 """
 
 from __future__ import annotations

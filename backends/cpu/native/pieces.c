@@ -1,6 +1,8 @@
-// The work of a step in pieces, so many for each thread. A thread does its own from the first on, and
-// then what others have not begun, from their last on: none waits while there is work, be its core
-// slower or taken away for a while. Which thread does a piece changes nothing of its result.
+// The work of a step in pieces, so many for each thread. A thread does its own in order, and then
+// what others have not begun, from their other end: none waits while there is work, be its core slower
+// or taken away for a while. Every other step goes backwards: it begins with what the one before it
+// wrote last, which the caches still hold. Which thread does a piece, and when, changes nothing of its
+// result.
 #include "pieces.h"
 
 #include <stdatomic.h>
@@ -9,11 +11,15 @@
 #define HALF 31  // bits of a queue's word for the first piece that is left, and for the end of them
 
 static _Thread_local struct rt_queue *step_queues;
+static _Thread_local int step_backwards;
 
-void rt_share(struct rt_queue *queues) { step_queues = queues; }
+void rt_share(struct rt_queue *queues, int backwards) {
+  step_queues = queues;
+  step_backwards = backwards;
+}
 
 struct rt_pieces rt_pieces_of(int tid, int nt, int pieces) {
-  return (struct rt_pieces){nt > 1 ? step_queues : NULL, tid, nt, pieces, 0};
+  return (struct rt_pieces){nt > 1 ? step_queues : NULL, tid, nt, pieces, 0, step_backwards};
 }
 
 // Takes a piece of a queue, its first or its last; -1 where none is left.
@@ -32,10 +38,14 @@ static int take(struct rt_queue *q, int pieces, int first) {
 }
 
 int64_t rt_next_piece(struct rt_pieces *p) {
-  if (!p->queues) return p->done < p->pieces ? (int64_t)p->tid * p->pieces + p->done++ : -1;
+  if (!p->queues) {
+    if (p->done >= p->pieces) return -1;
+    int piece = p->done++;
+    return (int64_t)p->tid * p->pieces + (p->backwards ? p->pieces - 1 - piece : piece);
+  }
   for (; p->done < p->nt; p->done++) {  // queues that were found empty stay so
     int owner = (p->tid + p->done) % p->nt;
-    int piece = take(&p->queues[owner], p->pieces, owner == p->tid);
+    int piece = take(&p->queues[owner], p->pieces, (owner == p->tid) != p->backwards);
     if (piece >= 0) return (int64_t)owner * p->pieces + piece;
   }
   return -1;

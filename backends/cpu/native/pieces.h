@@ -9,7 +9,8 @@ struct rt_queue {
 } __attribute__((aligned(64)));
 
 // Of the step that this thread goes on to, one for each thread; NULL: each does its own pieces.
-void rt_share(struct rt_queue *queues);
+// backwards: whether from the last one on.
+void rt_share(struct rt_queue *queues, int backwards);
 
 // Members of struct rt_table.
 struct rt_pieces rt_pieces_of(int tid, int nt, int pieces);

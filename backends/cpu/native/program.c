@@ -40,6 +40,7 @@ static void copy(const struct rt_step *s, const struct frame *f, int tid, int nt
 }
 
 static void step(const struct rt_step *s, const struct frame *f, int tid, int nt) {
+  const int backwards = s->number & 1;
   void *buffers[f->program->most_buffers + 1];
   int64_t renamed[f->program->most_sizes + 1];
   const int64_t *sizes = f->sizes;
@@ -58,8 +59,8 @@ static void step(const struct rt_step *s, const struct frame *f, int tid, int nt
     for (int i = 0; i < s->size_count; i++) renamed[i] = f->sizes[s->sizes[i]];
     sizes = renamed;
   }
-  if (f->queues) rt_share(s->serial ? NULL : f->queues + (int64_t)s->number * f->nt);
-  if (s->pieces == 1 || nt == 1) {
+  rt_share(f->queues && !s->serial ? f->queues + (int64_t)s->number * f->nt : NULL, backwards);
+  if (s->pieces == 1 || (nt == 1 && !backwards)) {
     s->function(buffers, sizes, tid, nt);
     return;
   }
@@ -89,7 +90,7 @@ static void region(void *arg, int tid, int nt) {
       }
     }
   }
-  if (f->queues) rt_share(NULL);
+  rt_share(NULL, 0);
 }
 
 #define QUEUES 1024  // that lie on the stack

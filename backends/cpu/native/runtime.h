@@ -12,6 +12,7 @@ struct rt_pieces {
   struct rt_queue *queues;  // what is left of each thread's; NULL: only its own are done
   int tid, nt, pieces;      // of a thread
   int done;                 // of the queues; or of its own pieces
+  int backwards;            // its own from the last one on
 };
 
 struct rt_table {
@@ -25,7 +26,8 @@ struct rt_table {
   void *(*scratch)(size_t bytes);
   // The pieces of a step's work, so many for each of nt threads: piece p is of thread p / pieces.
   struct rt_pieces (*pieces)(int tid, int nt, int pieces);
-  // The next one to do, the thread's own first; -1 where nothing is left.
+  // The next one to do, the thread's own first, in every other step of a program backwards; -1
+  // where nothing is left.
   int64_t (*next)(struct rt_pieces *p);
   // Seconds of a clock that never goes back.
   double (*now)(void);

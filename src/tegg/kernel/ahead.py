@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tegg.dim import Dim, hint, upper_bound
+from tegg.kernel.domain import Write
 from tegg.kernel.index import Form, Gathered, Var, variable
 from tegg.kernel.loops import Ahead, Block, Comes, Let, Loop, Stmt, Store
 from tegg.kernel.rows import Buffers, cost, dearest, follows, passes
@@ -136,6 +137,25 @@ def later(operand: Val, along: Var, over: Var, size: Dim) -> list[Ahead]:
     operand that is read in runs after it, which no hardware knows of yet."""
     return [Ahead(v.attr.slot, v.attr.form, v.dtype, "read")
             for v in _in_runs(operand, along, over, size)]
+
+
+def below(values: Sequence[Val], writes: Sequence[Write], along: Var, over: Var,
+          rows: int) -> list[Ahead]:
+    """What a row of results, of these values, reads and writes along one variable so many rows on
+    over the other: a row takes so long to compute that all of it has come by then."""
+    found = [Ahead(v.attr.slot, v.attr.form, v.dtype, "read") for v in values
+             if v.op == "load" and not v.attr.guards]
+    found += [Ahead(w.slot, w.form, w.value.dtype, "write") for w in writes if not w.guards]
+    return [replace(a, form=a.form + a.form.coefficient(over) * rows) for a in dict.fromkeys(found)
+            if a.form.coefficient(along) == 1 and a.form.coefficient(over) != 0
+            and all(isinstance(v, Var) for v in a.form.terms)
+            and _span(a.form) * a.dtype.itemsize >= FAR]
+
+
+def _span(form: Form) -> int:
+    """How many elements lie from the first to the last place of variables."""
+    return 1 + sum(abs(hint(k)) * (hint(v.extent) - 1) for v, k in form.terms.items()
+                   if isinstance(v, Var))
 
 
 def _in_runs(operand: Val, along: Var, over: Var, size: Dim) -> list[Val]:
