@@ -141,7 +141,8 @@ def line(g: Draw, n: int, c: int, o: int, long: int, slide: Slide, pad: int = 0)
 @pytest.mark.parametrize("n, c, o, long, slide, pad, rows, cuts", [
     (1, 16, 33, 240, Slide(120, 3, 2), 1, 6, 4),      # 30 places of 16 channels are near
     (2, 16, 40, 120, Slide(120, 3), 1, 12, 2),
-    (1, 16, 20, 126, Slide(120, 4, 1, 2), 0, 6, 3),   # tiles do not divide 40, and nearly fill it
+    (1, 16, 20, 126, Slide(120, 4, 1, 2), 0, 7, 3),   # tiles do not divide 40, and nearly fill it
+    (1, 16, 20, 126, Slide(120, 4, 1, 2), 0, 6, 4),   # 30 they fill
     (1, 16, 20, 120, Slide(40, 1, 3), 0, 4, 2),
     (1, 16, 20, 127, Slide(127, 3), 1, 6, 0),         # nothing divides it
     (1, 2, 20, 120, Slide(120, 3), 1, 6, 0)])         # all of it is near

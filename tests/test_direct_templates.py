@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import tegg
 from tegg.backends.cpu.direct_templates import Slide, direct_templates, direct_tiles, slides_of
 from tegg.ir.template import Extents
@@ -53,3 +55,19 @@ def test_tiles_of_two_vectors_are_cheaper_for_fewer_filters_come_from_l2() -> No
              for tile in ((14, 2), (4, 4))}
     assert set(direct_tiles(56, 64, Registers(16))) == set(speed)
     assert speed[14, 2] > 1.1 * speed[4, 4]
+
+
+@pytest.mark.parametrize(("places", "three"), ((7, True), (8, True), (16, True), (24, False),
+                                              (56, False)))
+def test_three_vectors_are_worth_a_look_where_two_leave_registers_empty(places, three) -> None:
+    tiles = {v: rows for rows, v in direct_tiles(places, 512, Registers(16))}
+    assert (3 in tiles) == three
+    assert not three or 3 * tiles[3] > 2 * tiles[2]
+
+
+@pytest.mark.parametrize(("filters", "better"), ((512, 3), (192, 3), (64, 2)))
+def test_three_vectors_cost_less_where_they_fill_panels(filters, better) -> None:
+    op, *_ = direct_templates(16)
+    e = Extents(1, filters, 7 * 7, 4608, tegg.f32)
+    speed = {v: op.template((None, None, 0, "7.3.1.1/7.3.1.1", 7, v), e).speed for v in (2, 3)}
+    assert max(speed, key=lambda v: speed[v]) == better, speed

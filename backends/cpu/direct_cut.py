@@ -14,6 +14,7 @@ from tegg.kernel.value import Val, reachable
 
 CLOSE = 1 << 17   # elements that a band reads, which stay in L2
 _FILLED = 1.1     # places of whole tiles, in those of a row, at most
+_AGAIN = 0.5      # places whose multiplications take as long as reading all filters once more
 
 
 def cut(c: Contraction, tile: Direct) -> tuple[Contraction, Direct]:
@@ -39,8 +40,8 @@ def cut(c: Contraction, tile: Direct) -> tuple[Contraction, Direct]:
 
 
 def _short(c: Contraction, tile: Direct) -> int:
-    """How many places of a row stay close: of those that divide it, and that tiles nearly fill, the
-    most; 0 where all do, or no number does."""
+    """How many places of a row stay close: of those that divide it, and that tiles nearly fill, as
+    many as are computed soonest; 0 where all do, or no number does."""
     slide = tile.slides[-1]
     deep = words_of(tile.held, hint(c.depth) // slide.taps)
 
@@ -50,9 +51,10 @@ def _short(c: Contraction, tile: Direct) -> int:
     if near(slide.places):
         return 0
     most = min(slide.places // 2, CLOSE // max(1, deep) + 1)
-    return next((n for n in range(most, tile.places - 1, -1)
-                 if slide.places % n == 0 and near(n)
-                 and -(-n // tile.places) * tile.places <= _FILLED * n), 0)
+    computed = {n: -(-n // tile.places) * tile.places for n in range(tile.places, most + 1)
+                if slide.places % n == 0 and near(n)}
+    return min((n for n, whole in computed.items() if whole <= _FILLED * n),
+               key=lambda n: (computed[n] + _AGAIN) / n, default=0)
 
 
 def _new(extent: int, taken: set[Var]) -> Var:

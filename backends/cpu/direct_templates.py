@@ -14,8 +14,9 @@ from tegg.kernel.contraction_held import HELD, TILE, Held
 from tegg.kernel.registers import Registers, fitted_rows
 
 # Places of a row by vectors of filters, by families of registers.
-_TILES = {"many": {2: 14, 4: 6, 1: 14}, "few": {2: 6, 1: 8}, "neon": {2: 9, 4: 5, 1: 14}}
+_TILES = {"many": {2: 14, 3: 8, 4: 6, 1: 14}, "few": {2: 6, 1: 8}, "neon": {2: 9, 4: 5, 1: 14}}
 _PASSING = 0.7       # issue slots of a vector of filters on its way from L2: 14 by 2 beat 4 by 4
+_STEP = 0.8          # of each step: what a tile of few sums does beside multiplying
 _LATENCY = 8         # issue slots until a sum can be used again
 _CHANNEL = 20.0      # issue slots in which what a tile reads of a channel comes from L2
 _NEAR = 1 << 13      # elements that L1 holds
@@ -140,9 +141,9 @@ def _efficiency(d: Direct, whole: int, left: int, channels: int) -> float:
         return 1.0  # two by two tiles, or one by two: loads are never what they wait for
     least = _CHANNEL / max(1, hint(product(tuple(s.taps for s in d.slides)))) \
         if _channel(d) * channels > _NEAR else 0.0
-    passing = 0.0 if d.turned else _PASSING
-    slots = whole * max(least, _slots(d.rows, d.vectors) + passing * d.vectors)
-    slots += max(least, _slots(d.rows, left) + passing * left) if left else 0
+    passing, step = (0.0, 0.0) if d.turned else (_PASSING, _STEP)
+    slots = whole * (max(least, _slots(d.rows, d.vectors) + passing * d.vectors) + step)
+    slots += max(least, _slots(d.rows, left) + passing * left) + step if left else 0
     vectors = whole * d.rows * d.vectors + left * d.rows
     return max(1, vectors) / max(1.0, slots)
 
@@ -162,11 +163,13 @@ def _slots(rows: int, vectors: int) -> float:
 
 
 def direct_tiles(across: int, filters: int, registers: Registers) -> Iterator[tuple[int, int]]:
-    """Places of a row by vectors of filters that fill the registers, where there are so many."""
-    most = _TILES[registers.family]
+    """Places of a row by vectors of filters that fill the registers, where there are so many. By
+    three vectors only where a row has too few places for two to fill them."""
+    rows = {v: fitted_rows(across, most) for v, most in _TILES[registers.family].items()}
     vectors = -(-filters // registers.width)
-    for v in [v for v in most if 1 < v <= vectors] or [1]:
-        yield fitted_rows(across, most[v]), v
+    for v in [v for v in rows if 1 < v <= vectors] or [1]:
+        if v != 3 or 3 * rows[3] > 2 * rows[2]:
+            yield rows[v], v
 
 
 def places_tile(across: int, filters: int, registers: Registers) -> tuple[int, int]:
