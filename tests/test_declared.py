@@ -73,6 +73,15 @@ def test_what_is_a_program_s_own_is_declared_once_and_stays():
             assert paths(e, [(1, 2), (2, 3)]) == {(1, 2), (2, 3), (1, 3)}
 
 
+def test_what_a_stack_declares_may_be_a_program_s_own_as_well():
+    with declared(EDGES):
+        pass
+    for _ in range(2):
+        with declared(BASE, [STEP, *BASE[2:]]) as e:
+            assert len(e.log) == len(BASE) + 1
+            assert paths(e, [(1, 2), (2, 3)]) == {(1, 2), (2, 3), (1, 3)}
+
+
 def test_what_others_declare_is_added_and_does_nothing_until_it_is_named():
     def stepped(e: Engine) -> set:
         e.run("(edge 1 2) (edge 2 3)")

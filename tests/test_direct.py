@@ -16,15 +16,17 @@ from test_contraction_narrow import whole
 
 import tegg
 from tegg.backends.cpu.direct import lower_direct
+from tegg.backends.cpu.direct_forms import DirectForms, Found
 from tegg.backends.cpu.direct_templates import Direct, Slide
 from tegg.backends.cpu.emit import C
 from tegg.backends.cpu.library import prelude
+from tegg.backends.cpu.templates import Operand
 from tegg.backends.cpu.toolchain import find
 from tegg.dim import hint
 from tegg.errors import LoweringError
 from tegg.ir.graph import Node
 from tegg.kernel.contraction_held import HELD, TILE, Held
-from tegg.kernel.registers import fitted_rows
+from tegg.kernel.registers import Registers, fitted_rows
 from tegg.testing.draw import Draw
 
 ONE = (1, 1)
@@ -166,6 +168,48 @@ def test_long_lines_are_cut_through_the_front_end() -> None:
     v = np.lib.stride_tricks.sliding_window_view(np.pad(x, ((0, 0), (0, 0), (1, 1))), 3, 2)
     want = np.einsum("ncqk,ock->noq", v[:, :, ::2].astype(np.float64), w) + b[:, None]
     np.testing.assert_allclose(f(x), np.maximum(want, 0), atol=1e-4)
+
+
+@pytest.mark.parametrize("how", ({}, dict(stride=2), dict(padding=1), dict(groups=4)), ids=str)
+@pytest.mark.parametrize("shape", ((1, 64, 7, 7), (3, 64, 5, 7), (1, 64, 1, 9), (0, 64, 7, 7)))
+def test_one_tap_through_the_front_end(shape, how) -> None:
+    """Whether images are read where they lie or packed."""
+    step, pad, groups = (how.get(k, d) for k, d in (("stride", 1), ("padding", 0), ("groups", 1)))
+    x, w = (np.random.default_rng(0).standard_normal(s, np.float32)
+            for s in (shape, (96, 64 // groups, 1, 1)))
+    f = tegg.compile(lambda x: tegg.conv2d(x, w, **how).relu(), cache=False)
+    v = np.pad(x, ((0, 0), (0, 0), (pad, pad), (pad, pad)))[..., ::step, ::step].astype(np.float64)
+    v = v.reshape(shape[0], groups, 64 // groups, *v.shape[2:])
+    want = np.einsum("ngcpq,goc->ngopq", v, w.reshape(groups, 96 // groups, -1))
+    got = f(x)
+    np.testing.assert_allclose(got, np.maximum(want.reshape(got.shape), 0), atol=1e-4)
+
+
+def test_plain_places_are_read_where_they_lie_where_vectors_of_them_are_not_full() -> None:
+    forms = DirectForms(Registers(16), frozenset({TILES.multiply}))
+
+    def offered(relation: str, places: int, images: int = 1) -> bool:
+        found = Found((Slide(places, 1),), 64, places * images)
+        return bool(list(forms._tiles(relation, found)))
+
+    assert [offered("cpu-direct", 49), offered("cpu-direct", 196), offered("cpu-direct", 784),
+            offered("cpu-direct", 49, 8)] == [True, True, False, False]
+    assert offered("cpu-direct-tiles", 784)  # a tile of results is of filters as well
+    assert not offered("cpu-places", 49)
+
+
+def test_what_is_offered_for_one_tap_is_one_row_of_all_places() -> None:
+    forms = DirectForms(Registers(16), frozenset())
+    pair = Operand((64, 32, 1, 1), tegg.f32), Operand((1, 32, 7, 1, 5, 1), tegg.f32)
+    text = "a,d,,;,d,b,,c,;a,b,c,"
+
+    def found(*axes: tuple[int, Slide]) -> Found | None:
+        return forms._found(pair, text, 0, axes)
+
+    one, two = (2, Slide(1, 1)), (4, Slide(1, 1))
+    assert found(one, two) == Found((Slide(35, 1),), 64, 35)
+    assert found((2, Slide(1, 3)), two) == Found((Slide(7, 3), Slide(5, 1)), 64, 35)
+    assert found((1, Slide(1, 3)), one, two) is None  # taps that no place of a row has
 
 
 def fused(g: Draw, filters: int, across: int, stride: int) -> tuple[Node, Node]:

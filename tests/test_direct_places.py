@@ -12,7 +12,7 @@ from profiles import examples
 
 from kernels import build, call, check
 from test_direct import ONE, check_symbolic, convolution, fused, grouped, line, lowered, tiled
-from tegg.backends.cpu.direct_forms import DirectForms
+from tegg.backends.cpu.direct_forms import DirectForms, Found
 from tegg.backends.cpu.direct_templates import Direct, Slide, direct_templates, places_tile
 from tegg.errors import LoweringError
 from tegg.ir.graph import Node
@@ -121,11 +121,13 @@ def test_it_is_offered_to_few_filters_of_windows_side_by_side() -> None:
     forms = DirectForms(Registers(8), frozenset())
 
     def offered(filters: int, across: Slide) -> int:
-        return len(list(forms._tiles("cpu-places", across, filters)))
+        found = Found((across,), filters, across.places)
+        return len(list(forms._tiles("cpu-places", found)))
 
     assert [offered(n, Slide(56, 3)) for n in (1, 3, 7, 8, 9, 15, 16, 17, 64)] == [
         1, 1, 1, 0, 1, 1, 0, 0, 0]
     assert [offered(3, s) for s in (Slide(56, 3, 2), Slide(7, 3), Slide(8, 3, 1, 2))] == [0, 0, 1]
+    assert not offered(3, Slide(50, 1))  # rows of a plain product are side by side as they are
 
 
 def test_what_it_executes_counts_whole_tiles() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,26 @@ from tegg.kernel.registers import Registers
 
 if TYPE_CHECKING:
     from tegg.rewrite.view import View
+
+
+# A product whose vectors are places computes so many times those that there are, before one whose
+# vectors are filters is worth a look.
+_EMPTY = 1.05
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Windows across the places of a contraction: how many filters meet them, and how many places
+    all images have."""
+
+    slides: tuple[Slide, ...]
+    filters: int
+    places: int
+
+    @property
+    def plain(self) -> bool:
+        """Whether windows are no more than the places."""
+        return all(s.taps == s.stride == 1 for s in self.slides)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +68,10 @@ class DirectForms:
             stated = self._stated(x.dtype)
             for f in (0, 1) if stated else ():
                 for axes in set(_windows(view, n.args[1 - f])):
-                    slides, filters = self._found((x, y), n.attrs[0], f, axes)
-                    text = "/".join(map(str, slides))
-                    for relation in stated if slides else ():
-                        for tile in self._tiles(relation, slides[-1], filters):
+                    found = self._found((x, y), n.attrs[0], f, axes)
+                    for relation in stated if found else ():
+                        for tile in self._tiles(relation, found):
+                            text = "/".join(map(str, found.slides))
                             yield (relation, *n.args, n.attrs[0], f, text, *tile)
 
     def example(self) -> Graph:
@@ -69,9 +89,13 @@ class DirectForms:
         return [*["cpu-direct", "cpu-places"] * (d is f32),
                 *(r for r, needs in _NEEDS.items() if needs in self.features and d in (f32, bf16))]
 
-    def _tiles(self, relation: str, across: Slide, filters: int) -> Iterable[tuple[int, int]]:
+    def _tiles(self, relation: str, found: Found) -> Iterable[tuple[int, int]]:
         """The tiles that are worth a look."""
-        width = self.registers.width
+        width, across, filters = self.registers.width, found.slides[-1], found.filters
+        lanes = -(-found.places // width) * width
+        if found.plain and not (relation == "cpu-direct-tiles"
+                                or relation != "cpu-places" and lanes > _EMPTY * found.places):
+            return ()
         if relation in ("cpu-direct", "cpu-direct-pairs"):
             return direct_tiles(across.places, filters, self.registers) if 2 * filters >= width \
                 else ()
@@ -83,9 +107,9 @@ class DirectForms:
         return [first_tile(name, across.places, filters, self.registers)]
 
     def _found(self, pair: tuple[Operand, Operand], text: str, filters: int,
-               axes: tuple[tuple[int, Slide], ...]) -> tuple[list[Slide], int]:
-        """The windows where some axes of the other operand are places, each with its taps after it,
-        and how many filters there are; none where a size is not known."""
+               axes: tuple[tuple[int, Slide], ...]) -> Found | None:
+        """The windows where some axes of the other operand are places, each with its taps after it;
+        None where a size is not known."""
         spec = Spec.parse(text)
         letters, shape = (spec.x, spec.y)[1 - filters], pair[1 - filters].shape
         free, own = (spec.m, spec.n)[1 - filters], (spec.m, spec.n)[filters]
@@ -96,11 +120,14 @@ class DirectForms:
         known = (isinstance(across, int) and isinstance(count, int)
                  and all(isinstance(size[c], int) for c in spec.k))
         if not known or letters[at] not in free or across < 2 or count < 1 or not spec.k:
-            return [], 0
-        slides = [Slide(hint(shape[i]), s.taps, s.stride, s.dilation) for i, s in axes[-2:]]
-        if all(s.taps == s.stride == 1 for s in slides):
-            return [], 0  # no windows at all: a plain product
-        return slides, hint(count)
+            return None
+        slides = tuple(Slide(hint(shape[i]), s.taps, s.stride, s.dilation) for i, s in axes)
+        found = Found(slides[-2:], hint(count), hint(product(tuple(size[c] for c in free))))
+        if not found.plain:
+            return found
+        whole = product(tuple(shape[i] for i, _ in axes))  # they lie one after the other
+        plain = isinstance(whole, int) and all(s.taps == s.stride == 1 for s in slides)
+        return replace(found, slides=(Slide(hint(whole), 1),)) if plain else None
 
 
 _NEEDS = MappingProxyType({"cpu-direct-pairs": PAIRS, "cpu-direct-tiles": TILES})

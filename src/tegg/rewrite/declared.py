@@ -58,8 +58,8 @@ class _Lent:
         self.names.update(d.name for d in declarations)
 
     def lacks(self, wanted: Sequence[Declaration]) -> list[Declaration]:
-        """What of this it does not know yet."""
-        return [d for d in wanted if d.text not in self.texts]
+        """What of this it does not know yet, each once."""
+        return list({d.text: d for d in wanted if d.text not in self.texts}.values())
 
     def serves(self, wanted: Sequence[Declaration]) -> bool:
         """Whether all this is known or may be declared: no name is taken, no fact is too many."""
