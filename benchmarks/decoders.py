@@ -66,14 +66,16 @@ def in_tegg(model: Any, work: Work, *compilers: Any) -> tuple[Any, Callable[[], 
 
 
 def in_torch(torch: Any, weights: Mapping[str, Any], work: Work) -> Callable[[Any], Any]:
-    """Logits of the last token by the tokens; caches of the keys and values are written to."""
-    f = torch.nn.functional
+    """Logits of the last token by the tokens, in the dtype of the weights; caches of the keys and
+    values are written to."""
+    f, dtype = torch.nn.functional, weights["embed_tokens.weight"].dtype
     start, causal = SLOTS - work.length, work.length > 1
-    keys, values = torch.from_numpy(caches()).permute(1, 0, 3, 4, 2, 5).contiguous()
+    keys, values = torch.from_numpy(caches()).permute(1, 0, 3, 4, 2, 5).contiguous(
+        ).to(dtype)
     angle = torch.from_numpy(work.positions()).float()[:, None] * THETA ** (
         -torch.arange(0, SIZE, 2) / SIZE)
     angle = torch.cat([angle, angle], -1)
-    cos, sin = angle.cos(), angle.sin()
+    cos, sin = angle.cos().to(dtype), angle.sin().to(dtype)
 
     def norm(x, name):
         return f.rms_norm(x, x.shape[-1:], weights[f"{name}.weight"], EPS)

@@ -25,25 +25,25 @@ def batch(sentences: int, tokens: int) -> tuple[np.ndarray, np.ndarray]:
     return ids, mask.astype(np.int64)
 
 
-def in_tegg(ids: np.ndarray, mask: np.ndarray) -> Any:
+def in_tegg(ids: np.ndarray, mask: np.ndarray, *compilers: Any) -> Any:
     """The compiled function."""
     import tegg
     from tegg.models.bert import load_sentence_encoder
     from tegg.models.fetch import fetch
-    f = tegg.compile(load_sentence_encoder(fetch("minilm")))
+    f = tegg.compile(load_sentence_encoder(fetch("minilm")), *compilers)
     f(ids, mask)
     return f
 
 
-def in_torch() -> Callable[..., Any]:
-    """The encoder as a function of two tensors."""
+def in_torch(dtype: str = "float32") -> Callable[..., Any]:
+    """The encoder as a function of two tensors, its weights in a dtype."""
     import torch
     import torch.nn.functional as F
 
     from tegg.models.fetch import fetch
     from tegg.weights import load_safetensors
     folder = fetch("minilm")
-    weights = {k: torch.from_numpy(np.array(v)) for k, v in
+    weights = {k: torch.from_numpy(np.array(v)).to(getattr(torch, dtype)) for k, v in
                load_safetensors(folder / "model.safetensors").items() if v.dtype.kind == "f"}
 
     def linear(x, name):

@@ -56,7 +56,19 @@ def versions() -> dict[str, str]:
     return out
 
 
-def in_torch(out, first, fn, tensors, use_compile):
+def has_bf16():
+    """Whether the processor multiplies bfloat16."""
+    from tegg.backends.cpu.instructions import PAIRS, TILES
+    from tegg.planning.target import find
+    return not {PAIRS, TILES}.isdisjoint(find("cpu").features)
+
+
+def halved(tensors):
+    """The weights of a model in bfloat16."""
+    return {k: v.bfloat16() if v.is_floating_point() else v for k, v in tensors.items()}
+
+
+def in_torch(out, first, fn, tensors, use_compile, suffix=""):
     """Add PyTorch, eager and compiled, to the contenders."""
     import torch
 
@@ -66,13 +78,14 @@ def in_torch(out, first, fn, tensors, use_compile):
                 return f(*tensors)
         return run
 
-    out["torch"] = timed(fn)
+    out[f"torch{suffix}"] = timed(fn)
     if use_compile:
+        name = f"torch.compile{suffix}"
         torch._dynamo.reset()  # the lambdas of other workloads share its code
-        out["torch.compile"] = timed(torch.compile(fn))
+        out[name] = timed(torch.compile(fn))
         start = time.perf_counter()
-        out["torch.compile"]()
-        first["torch.compile"] = time.perf_counter() - start
+        out[name]()
+        first[name] = time.perf_counter() - start
 
 
 def contenders(w, arrays, use_compile: bool):
@@ -141,16 +154,22 @@ def wide_contenders(w, use_compile):
 def minilm_contenders(size, use_compile):
     """As ``contenders``, with what the compiled program is made of."""
     import minilm
-    import numpy as np
+
+    import tegg
     program, out, first = minilm.contenders(*size)
+    given = minilm.batch(*size)
+    if has_bf16():
+        halves = minilm.in_tegg(*given, tegg.Generic(), tegg.Bf16())
+        out["tegg.bf16"] = lambda: halves(*given)
     try:
         import torch
     except ImportError:
         return out, first, program.stats
-    tensors = [torch.from_numpy(a) for a in minilm.batch(*size)]
+    tensors = [torch.from_numpy(a) for a in given]
     in_torch(out, first, minilm.in_torch(), tensors, use_compile)
-    worst = float(np.abs(out["torch"]().numpy() - out["tegg"]()).max())
-    assert worst < 1e-5, f"MiniLM: tegg and PyTorch differ by {worst:.1e}"
+    if has_bf16():
+        in_torch(out, first, minilm.in_torch("bfloat16"), tensors, use_compile, ".bf16")
+    agree("MiniLM", out, {"tegg": 1e-4, "tegg.bf16": 5e-2})
     return out, first, program.stats
 
 
@@ -169,13 +188,20 @@ def image_contenders(w, use_compile):
     if w.winograd:
         tiled = tegg.compile(model, tegg.Generic(), tegg.Winograd())
         out["tegg.winograd"] = lambda: tiled(image)
+    if has_bf16():
+        halves = tegg.compile(model, tegg.Generic(), tegg.Bf16())
+        out["tegg.bf16"] = lambda: halves(image)
     try:
         import torch
     except ImportError:
         return out, first, plain.program(image).stats
     weights = {k: torch.from_numpy(np.array(v)) for k, v in model.state_dict().items()}
-    in_torch(out, first, w.torch(torch, weights), [torch.from_numpy(image)], use_compile)
-    agree(w.name, out, {"tegg": 1e-4, "tegg.winograd": 1e-4})
+    pixel = torch.from_numpy(image)
+    in_torch(out, first, w.torch(torch, weights), [pixel], use_compile)
+    if has_bf16():
+        in_torch(out, first, w.torch(torch, halved(weights)), [pixel.bfloat16()], use_compile,
+                 ".bf16")
+    agree(w.name, out, {"tegg": 1e-4, "tegg.winograd": 1e-4, "tegg.bf16": 5e-2})
     return out, first, plain.program(image).stats
 
 
@@ -197,8 +223,11 @@ def decoder_contenders(w, use_compile):
     except ImportError:
         return out, first, program.stats
     weights = {k: torch.from_numpy(np.array(v)) for k, v in model.state_dict().items()}
-    in_torch(out, first, decoders.in_torch(torch, weights, w), [torch.from_numpy(w.tokens())],
-             use_compile)
+    tokens = [torch.from_numpy(w.tokens())]
+    in_torch(out, first, decoders.in_torch(torch, weights, w), tokens, use_compile)
+    if has_bf16():
+        in_torch(out, first, decoders.in_torch(torch, halved(weights), w), tokens, use_compile,
+                 ".bf16")
     agree(w.name, out, {"tegg": 1e-4, "tegg.bf16": 5e-2})
     return out, first, program.stats
 

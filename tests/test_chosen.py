@@ -8,10 +8,11 @@ import pytest
 
 from tegg.ir.graph import Graph
 from tegg.ir.op import OPS
+from tegg.planning.target import find
 from tegg.rewrite import declared as lent
 from tegg.rewrite.beside import beside
 from tegg.rewrite.chosen import chosen
-from tegg.rewrite.compiler import Compiler, Generic, stack
+from tegg.rewrite.compiler import Compiler, Generic, lowering, stack
 from tegg.rewrite.egraph import saturate
 from tegg.rewrite.engine import Engine
 from tegg.rewrite.providers import Standing
@@ -150,3 +151,27 @@ def test_a_saturation_is_no_cyclic_garbage():
         assert gc.collect() == 0
     finally:
         gc.enable()
+
+
+def test_what_egglog_reads_at_once_is_as_long_for_any_program(monkeypatch):
+    """It copies the whole text of a run for every part of it: many facts at once take the square
+    of their number."""
+    longest: dict[int, int] = {}
+
+    def run(engine, text, run=Engine._run):
+        longest[layers] = max(longest.get(layers, 0), len(text))
+        return run(engine, text)
+
+    monkeypatch.setattr(Engine, "_run", run)
+    for layers in (1, 12):
+        g = Graph()
+        x = g.input("x", (64, 64), "f32")
+        for i in range(layers):
+            w = g.input(f"w{i}", (64, 64), "f32")
+            x = g.op("Exp2", g.op("Contract", x, w, "a,b;b,c;a,c", (64, 64)))
+        g.outputs["y"] = x
+        target = find("cpu")
+        report = saturate(g, [Generic(), lowering(target)], features=("cpu", *target.features)
+                          ).report
+        assert sum(p.provided.get("cpu forms", 0) for p in report.phases) >= 2 * layers
+    assert longest[12] <= longest[1] + len("(Node 99)")

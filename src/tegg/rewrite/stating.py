@@ -36,8 +36,8 @@ class Stater:
                 view.stated[fact[0]].add(fact[1])
         texts = [self._text(f, sorts, terms) for f, sorts in facts]
         new = [t for t in dict.fromkeys(texts) if t not in self.known]
-        if new:
-            self.engine.run("".join(new))
+        for text in new:  # each by itself: egglog copies all of a text for every part of it
+            self.engine.run(text)
         self.known.update(new)
         return len(new)
 
