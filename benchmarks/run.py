@@ -291,14 +291,14 @@ def main() -> int:
                      "best_ms": {k: t.best * 1e3 for k, t in timings.items()}, "stats": stats})
     names = list(dict.fromkeys(k for r in rows for k in r["ms"]))
     table = Table(title=f"median ms, {args.threads} threads, {cpu_name()}")
-    for c in ("workload", *names, "first call s"):
+    for c in ("workload", *names):
         table.add_column(c, justify="left" if c == "workload" else "right")
     for r in rows:
-        cells = [f"{r['ms'][n]:.4g}" if n in r["ms"] else "-" for n in names]
-        table.add_row(r["workload"], *cells, ", ".join(f"{k} {v:.2f}" for k, v in
-                                                       r["first_call_s"].items()))
-    Console(width=140).print(table)
+        table.add_row(r["workload"], *(f"{r['ms'][n]:.4g}" if n in r["ms"] else "-" for n in names))
+    Console(width=160).print(table)
     for r in rows:
+        print(f"{r['workload']}: first call " + ", ".join(
+            f"{k} {v:.2f} s" for k, v in r["first_call_s"].items()))
         if "stats" in r:
             st = r["stats"]
             print(f"{r['workload']}: arena {st['arena_bytes'] / 2**20:.1f} MB, "

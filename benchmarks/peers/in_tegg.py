@@ -14,7 +14,7 @@ import numpy as np
 
 from contender import BF16, Contender, has_bf16
 from workloads import (
-    BATCH, D_HEADS, D_SLOTS, D_WIDTH, EPS, HEADS, LAYERS, RATE, SEQUENCE, TRAINED, WIDTH)
+    BATCH, D_HEADS, D_SLOTS, D_WIDTH, EPS, FIRST, HEADS, LAYERS, RATE, SEQUENCE, TRAINED, WIDTH)
 
 
 _PREPARE = """
@@ -159,6 +159,8 @@ class Winograd(Tegg):
 
     def __init__(self, threads):
         super().__init__(threads)
+        first = FIRST[0]  # what a process loads once others load with workloads before convolutions
+        self.build(first, self.given(first.inputs()))()
         self.stack = (self.t.Generic(), self.t.Winograd())
 
     def supports(self, workload):
