@@ -70,8 +70,8 @@ def in_torch(torch: Any, weights: Mapping[str, Any], work: Work) -> Callable[[An
     values are written to."""
     f, dtype = torch.nn.functional, weights["embed_tokens.weight"].dtype
     start, causal = SLOTS - work.length, work.length > 1
-    keys, values = torch.from_numpy(caches()).permute(1, 0, 3, 4, 2, 5).contiguous(
-        ).to(dtype)
+    kept = torch.from_numpy(caches()).to(dtype)
+    keys, values = kept.permute(1, 0, 3, 4, 2, 5).contiguous()
     angle = torch.from_numpy(work.positions()).float()[:, None] * THETA ** (
         -torch.arange(0, SIZE, 2) / SIZE)
     angle = torch.cat([angle, angle], -1)

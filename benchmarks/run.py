@@ -56,13 +56,6 @@ def versions() -> dict[str, str]:
     return out
 
 
-def has_bf16():
-    """Whether the processor multiplies bfloat16."""
-    from tegg.backends.cpu.instructions import PAIRS, TILES
-    from tegg.planning.target import find
-    return not {PAIRS, TILES}.isdisjoint(find("cpu").features)
-
-
 def halved(tensors):
     """The weights of a model in bfloat16."""
     return {k: v.bfloat16() if v.is_floating_point() else v for k, v in tensors.items()}
@@ -154,6 +147,7 @@ def wide_contenders(w, use_compile):
 def minilm_contenders(size, use_compile):
     """As ``contenders``, with what the compiled program is made of."""
     import minilm
+    from contender import has_bf16
 
     import tegg
     program, out, first = minilm.contenders(*size)
@@ -176,6 +170,7 @@ def minilm_contenders(size, use_compile):
 def image_contenders(w, use_compile):
     """As ``contenders``, with what the compiled program is made of."""
     import numpy as np
+    from contender import has_bf16
     from images import pixels
 
     import tegg
@@ -209,6 +204,7 @@ def decoder_contenders(w, use_compile):
     """As ``image_contenders``: the programs of a Generator."""
     import decoders
     import numpy as np
+    from contender import has_bf16
 
     import tegg
     model = decoders.model()
@@ -246,7 +242,7 @@ def main() -> int:
     os.environ.setdefault("OMP_NUM_THREADS", str(args.threads))
     os.environ.setdefault("OPENBLAS_NUM_THREADS", str(args.threads))
     os.environ["TEGG_THREADS"] = str(args.threads)
-    sys.path.insert(0, str(HERE))
+    sys.path[:0] = [str(HERE), str(HERE / "peers")]
     from rich.console import Console
     from rich.table import Table
     import decoders

@@ -154,8 +154,7 @@ def test_a_saturation_is_no_cyclic_garbage():
 
 
 def test_what_egglog_reads_at_once_is_as_long_for_any_program(monkeypatch):
-    """It copies the whole text of a run for every part of it: many facts at once take the square
-    of their number."""
+    """Many facts in one text take it the square of their number."""
     longest: dict[int, int] = {}
 
     def run(engine, text, run=Engine._run):

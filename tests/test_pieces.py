@@ -10,6 +10,7 @@ from profiles import examples
 from tegg.backends.cpu import library, pieces
 from tegg.backends.cpu.program import Program, steps_of, with_barriers
 
+import tegg
 from tegg.kernel.code import KernelCode, Stage, Work
 from tegg.planning.plan import Call
 
@@ -114,3 +115,35 @@ def test_long_steps_are_cut_where_small_shares_cost_no_more():
     assert [cut(divided, s * pieces.SECONDS) for s in (0, 0.5, 1.5, 9, 1e6, np.inf)] == [
         1, 1, 1, 9, pieces.MOST, pieces.MOST]
     assert cut(own, 1.0) == 1
+
+
+def _attention(x):
+    q = x.reshape(1, 8, -1, 64)
+    return tegg.scaled_dot_product_attention(q, q, q, is_causal=True)
+
+
+def _convolution(x):
+    w = np.random.default_rng(1).standard_normal((64, 32, 3, 3), np.float32)
+    return tegg.conv2d(x.reshape(1, 32, 64, 128), w, padding=1)
+
+
+KERNELS = {
+    "elementwise": lambda x: tegg.gelu(x) * x, "rows": lambda x: tegg.softmax(x, -1),
+    "product": lambda x: x @ x.permute(1, 0), "few rows": lambda x: x[:2] @ x.permute(1, 0),
+    "attention": _attention, "convolution": _convolution}
+
+
+@pytest.mark.parametrize("compilers", [
+    (), (tegg.Generic(), tegg.Winograd()), (tegg.Generic(), tegg.Bf16())],
+    ids=("usual", "winograd", "bf16"))
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("name", KERNELS)
+def test_results_are_the_same_backwards(monkeypatch, name, threads, compilers):
+    """A step after another one has the bits that it has alone."""
+    monkeypatch.setenv("TEGG_THREADS", str(threads))
+    f, rng = KERNELS[name], np.random.default_rng(0)
+    x, y = (rng.standard_normal((512, 512), np.float32) for _ in range(2))
+    alone = tegg.compile(f, *compilers, cache=False)
+    both = tegg.compile(lambda x, y: (f(x), f(y)), *compilers, cache=False)
+    for got, array in zip(both(x, y), (x, y)):
+        assert got.tobytes() == alone(array).tobytes()

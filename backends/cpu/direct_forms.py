@@ -93,6 +93,7 @@ class DirectForms:
         """The tiles that are worth a look."""
         width, across, filters = self.registers.width, found.slides[-1], found.filters
         lanes = -(-found.places // width) * width
+        # In tiles what is put in place takes less than packing panels, whatever is empty.
         if found.plain and not (relation == "cpu-direct-tiles"
                                 or relation != "cpu-places" and lanes > _EMPTY * found.places):
             return ()

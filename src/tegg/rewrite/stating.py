@@ -36,7 +36,7 @@ class Stater:
                 view.stated[fact[0]].add(fact[1])
         texts = [self._text(f, sorts, terms) for f, sorts in facts]
         new = [t for t in dict.fromkeys(texts) if t not in self.known]
-        for text in new:  # each by itself: egglog copies all of a text for every part of it
+        for text in new:  # each by itself: many in one text take egglog the square of that
             self.engine.run(text)
         self.known.update(new)
         return len(new)
