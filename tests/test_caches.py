@@ -54,7 +54,8 @@ def _product(tile: str | None):
     if tile:
         x, y = g.cast(x, "f32"), g.cast(y, "f32")
     c = product(g, x, y, "a,k;k,n;a,n", m, n)
-    return g, c, lowered(g, [c], [c], tile=NARROW[tile]) if tile else lowered(g, [c], [c])
+    return g, c, lowered(g, [c], [c], tile=NARROW[tile]) if tile else lowered(
+        g, [c], [c], constant=(1,))  # else it is read where it lies
 
 
 _GRID = """

@@ -133,11 +133,12 @@ def test_so_do_rows_whose_panels_are_narrow(held: str) -> None:
 
 def test_panels_that_are_read_once_are_asked_for_a_page_on() -> None:
     g = Draw()
-    near, far = (lowered(g, *gated(g, 1, k, 128), tile=Tile("packed", 1, 4)).source
-                 for k in (40, 1000))
+    near, far = (lowered(g, *gated(g, 1, k, 128), tile=Tile("packed", 1, 4),
+                         constant=(1, 2, 5, 6)).source for k in (40, 1000))
     assert "fetch_run" not in near
     assert far.count("+ 4288);") == 2  # the last line of a step, of both panels
-    unknown = lowered(g, *gated(g, 1, dim("s", 0, 4096, hint=4), 128), tile=Tile("packed", 1, 4))
+    unknown = lowered(g, *gated(g, 1, dim("s", 0, 4096, hint=4), 128), tile=Tile("packed", 1, 4),
+                      constant=(9, 10))
     assert unknown.source.count("+ 4288);") == 2
 
 

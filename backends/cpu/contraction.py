@@ -10,6 +10,7 @@ from tegg.backends.cpu.contraction_axis import Axis
 from tegg.backends.cpu.contraction_ends import (
     FIRST, Core, CoreHooks, CoreText, Ends, core_of, declared)
 from tegg.backends.cpu.contraction_hooks import Hooks
+from tegg.backends.cpu.contraction_lying import Lying
 from tegg.backends.cpu.contraction_narrow import room
 from tegg.backends.cpu.contraction_parts import Parts
 from tegg.backends.cpu.contraction_passing import Passing
@@ -22,7 +23,8 @@ from tegg.dtype import DType
 from tegg.errors import LoweringError
 from tegg.ir.graph import Graph, Node
 from tegg.kernel.code import KernelCode, Stage, Temporary, Work
-from tegg.kernel.contraction_classify import Contraction, classify, in_rows
+from tegg.kernel.contraction_classify import (
+    Contraction, Group, Term, classify, in_columns, in_rows)
 from tegg.kernel.contraction_shape import GemmParams, GemmShape, Tile, blocked, estimate
 from tegg.kernel.domain import spread
 from tegg.kernel.index import Var
@@ -84,7 +86,8 @@ def shape_of(c: Contraction, constant: Collection[int] = ()) -> GemmShape:
         spread(c.batch), spread(c.m), tuple(spread(g.n) for g in c.groups), c.depth,
         register(terms[0].sum.dtype), tuple(len(g.terms) for g in c.groups), unit(c.a, c.m, c.k),
         tuple(unit(t.b, g.n, c.k) for g in c.groups for t in g.terms),
-        _plain(c), _cost(c.a, c.batch, c.m, c.depth),
+        _plain(c), all(_lies(c, g, t) for g in c.groups for t in g.terms),
+        _cost(c.a, c.batch, c.m, c.depth),
         max(_cost(t.b, c.batch, g.n, c.depth) for g in c.groups for t in g.terms),
         max(flops(w.value, scope, frozenset(t.sum.id for t in terms))
             for g in c.groups for w in g.writes),
@@ -101,6 +104,12 @@ def _cost(operand: Val, batch: Sequence[Var], rows: Sequence[Var], depth: Dim) -
 def _plain(c: Contraction) -> bool:
     """Whether A can be read where it lies."""
     return register(c.a.dtype) is c.a.dtype and c.a.op == "load" and in_rows(c, c.a.attr)
+
+
+def _lies(c: Contraction, g: Group, t: Term) -> bool:
+    """Whether the second operand of a term can be read where it lies."""
+    return (t.b.dtype is register(t.b.dtype) and t.b.op == "load"
+            and in_columns(t.b.attr, c.batch, g.n, c.k))
 
 
 def unit(operand: Val, free: tuple[Var, ...], k: tuple[Var, ...]) -> str:
@@ -217,6 +226,9 @@ class _Kernel:
         return parts
 
     def _stages(self, text: Text) -> list[str]:
+        if self.params.lying:
+            self._main_stage(text, True)
+            return [Lying(text).stage()]
         if self.params.passing:
             self._main_stage(text, True)
             return [Passing(text).stage()]

@@ -27,7 +27,8 @@ from tegg.dim import Dim, Poly, Symbol, product
 from tegg.dtype import DType, widens
 from tegg.ir.graph import Graph
 from tegg.kernel.code import KernelCode
-from tegg.kernel.contraction_classify import AnchoredPropagation, Contraction, Group, Term
+from tegg.kernel.contraction_classify import (
+    AnchoredPropagation, Contraction, Group, Term, spacing)
 from tegg.kernel.contraction_shape import GemmParams, GemmShape, of_many_rows
 from tegg.kernel.domain import Write, spread
 from tegg.kernel.index import Form, Var
@@ -118,7 +119,7 @@ def _matrix(v: Val, c: Contraction, free: Sequence[Var], shape: GemmShape) -> Ma
     form: Form = load.attr.form
     if not set(form.terms) <= {*c.batch, *free, *c.k}:
         return None
-    apart, across, down = (_stride(form, side) for side in (c.batch, free, c.k))
+    apart, across, down = (spacing(form, side) for side in (c.batch, free, c.k))
     if apart is None or across is None or down is None or 1 not in (across, down):
         return None
     return Matrix(load.attr.slot, load.dtype, form.const, apart, across, down)
@@ -127,16 +128,6 @@ def _matrix(v: Val, c: Contraction, free: Sequence[Var], shape: GemmShape) -> Ma
 def _read(v: Val) -> Val:
     """What is read for an element: of a float that is held in fewer bits, what is made wide."""
     return v.args[0] if v.op == "Cast" and widens(v.args[0].dtype, v.dtype) else v
-
-
-def _stride(form: Form, vars: Sequence[Var]) -> Dim | None:
-    """How far apart neighbours along some variables are, where they are one evenly spaced run."""
-    if not vars:
-        return 0
-    last = form.coefficient(vars[-1])
-    even = all(form.coefficient(v) == product(tuple(w.extent for w in vars[i + 1:])) * last
-               for i, v in enumerate(vars))
-    return last if even else None
 
 
 def _core(text: Text, a: Matrix | None, b: Matrix) -> Core:
@@ -183,6 +174,7 @@ def _core(text: Text, a: Matrix | None, b: Matrix) -> Core:
     on = None if far is None else symbol("on", far, _LEAST)
     general = replace(
         shape, batch=spread(z), m=rows, n=(n.extent,), k=k.extent, a_plain=params.in_place,
+        b_plain=params.lying,
         a_unit="k" if _read(x).attr.form.coefficient(k) == 1 else "free",
         b_units=("free" if _read(y).attr.form.coefficient(n) == 1 else "k",),
         a_cost=_COMPUTED if a is None else 1.0, b_cost=1.0, out_cost=0.0)

@@ -71,11 +71,12 @@ def multiple(n: Dim, of: int) -> bool:
 
 
 def vectors_of_panels(columns: Iterable[Axis], params: GemmParams) -> list[int]:
-    """How many vectors of columns a panel can have: all of them, or fewer in a last one."""
+    """How many vectors of columns a panel can have: all of them, or fewer in a last one, which of
+    a B that is read where it lies is any number."""
     found = set()
     for axis in columns:
         n = axis.count
-        if not isinstance(n, int):
+        if params.lying or not isinstance(n, int):
             return list(range(1, params.nv + 1))
         if n >= params.nr:
             found.add(params.nv)

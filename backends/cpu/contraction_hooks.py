@@ -322,11 +322,23 @@ class Hooks:
         return LINE // widest if rows and not near else 0
 
     def ask(self, params: str, number: int, group: Group, axis: Axis) -> None:
-        """Ask for the line that the results of a row and a column go to."""
+        """Ask for the lines that the results of a row and a column are computed from beside sums:
+        these are waited for. Where there are none, for that which they go to."""
         if not self.asked(group, axis):
             return
-        self._asks(f"ask{number}", params, [self.m, axis],
-                   [Ahead(w.slot, w.form, w.value.dtype, "write") for w in group.writes])
+        beside = _above_sums([v for w in group.writes for v in w.needs()],
+                             {t.sum.id for t in group.terms})
+        read = [Ahead(v.attr.slot, v.attr.form, v.dtype, "read") for v in beside
+                if v.op == "load" and self._in_lines(v, axis)]
+        self._asks(f"ask{number}", params, [self.m, axis], list(dict.fromkeys(read)) or [
+            Ahead(w.slot, w.form, w.value.dtype, "write") for w in group.writes])
+
+    def _in_lines(self, load: Val, axis: Axis) -> bool:
+        """Whether what is read lies in rows as results do, each of its own."""
+        form = load.attr.form
+        return (not load.attr.guards and form.coefficient(axis.last) == 1
+                and all(isinstance(atom, Var) for atom in form.terms)
+                and any(form.coefficient(v) != 0 for v in self.m.vars))
 
     def below(self, group: Group, axis: Axis, over: Var, rows: int) -> list[Ahead]:
         """Requests for what results so many rows on read and write along their columns."""

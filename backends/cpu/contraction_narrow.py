@@ -79,6 +79,11 @@ def ask(p: GemmParams, shape: GemmShape) -> str:
     """What a step of a product asks for: of the coming panel while further rows meet this one;
     else what comes a page on, for some hardware follows a panel that is read once to a page's end
     only (``fetch_run``)."""
+    if p.lying:
+        size = p.lanes * shape.accumulator.itemsize
+        return (f'_Pragma("GCC unroll 8") for (int j = 0; j < NV * {size}; j += 64) '
+                f"__builtin_prefetch(next + j, 0, 3); "
+                f"next += step * {shape.accumulator.itemsize};")
     if not once(p, shape):
         return "__builtin_prefetch(next, 0, 2); next += pace;"
     size = p.held.itemsize if p.held else shape.accumulator.itemsize
@@ -94,9 +99,12 @@ def ask(p: GemmParams, shape: GemmShape) -> str:
 def beside(p: GemmParams, terms: int) -> dict[str, str]:
     """Words of a product for vector j of several panels, as many elements ``apart`` as the last
     argument says: which of them (``beside``), the vector in it, and where its sums go (``on``)."""
+    if p.lying:
+        return dict(also=", or rows of B `step` elements apart", beside="", j="j", on="",
+                    pace="step", STEP="step")
     if p.panels == 1:
-        return dict(also="", beside="", j="j", on="", pace="pace")
-    return dict(also=f", from {p.nv} vectors on the next one, `apart` elements on",
+        return dict(also="", beside="", j="j", on="", pace="pace", STEP=str(p.nr))
+    return dict(STEP=str(p.nr), also=f", from {p.nv} vectors on the next one, `apart` elements on",
                 beside=f" + j / {p.nv} * apart", j=f"(j % {p.nv})",
                 on=f" + j / {p.nv} * {terms * p.mr * p.nr}", pace="apart")
 

@@ -30,8 +30,7 @@ class Passing:
             **around_tiles(t.params.held),
             array_sizes=t.array_room("most"), batch_arrays=t.batch_arrays(),
             array_pointers="\n".join(filter(None, [indented(pointers, 2), t.array_pointers()])),
-            row_arrays=t.row_arrays(), row_every=self._rows("every_{0} = {0}", 2),
-            row_here=self._rows("{0} = every_{0} + (row - tall0)", 12),
+            **t.rows_in_blocks(),
             fill_a=t.fill_a(rows), in_place=t.in_place(), groups=t.groups())
 
     def _panels(self) -> tuple[list[str], list[str], list[str]]:
@@ -58,9 +57,3 @@ class Passing:
         if held is None or held.grain == 1:
             return depth
         return f"({depth} + {held.grain - 1}) / {held.grain} * {held.grain}"
-
-    def _rows(self, what: str, by: int) -> str:
-        """A declaration for each array over rows."""
-        t = self.text
-        return indented([f"{t.hooks.scalar(r.value.dtype)} *const {what.format(r.name)};"
-                         for r in t.kept_rows() if r.side == "m"], by)

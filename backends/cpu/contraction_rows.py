@@ -7,7 +7,7 @@ from tegg.backends.cpu.contraction_hooks import Hooks
 from tegg.kernel.contraction_classify import in_rows
 from tegg.kernel.contraction_held import Held
 from tegg.kernel.contraction_shape import GemmParams
-from tegg.kernel.value import Load
+from tegg.kernel.value import Load, Val
 
 
 def in_place(h: Hooks, p: GemmParams) -> str:
@@ -29,6 +29,15 @@ def lines_of(h: Hooks, held: Held | None, row: str, depth: str) -> tuple[str, st
             or not in_rows(h.contraction, read.attr)):
         return "", ""
     return _row(h, read.attr, row, depth)
+
+
+def columns_of(h: Hooks, b: Val) -> tuple[str, str]:
+    """Where rows of a B that is read where it lies have their first column, at the depth ko0, and
+    the elements to the next row."""
+    e = Expressions(h.dialect, h.contraction.propagation.algebra)
+    form, outer, inner = b.attr.form, h.k.vars[0], h.k.vars[-1]
+    e.names.update({**dict.fromkeys(form.terms, "0"), **h.batch.named(), outer: "ko0"})
+    return f"b{b.attr.slot} + {e.form(form)}", dim(form.coefficient(inner))
 
 
 def _row(h: Hooks, read: Load, row: str, depth: str = "ko0") -> tuple[str, str]:

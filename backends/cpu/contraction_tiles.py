@@ -6,6 +6,7 @@ from tegg.kernel.contraction_held import Held
 from tegg.kernel.contraction_shape import GemmParams, GemmShape
 
 _FASTER = 16  # times as many as vectors multiply and add while something else is done
+_FROM_ANOTHER = 10  # multiply-adds in which an element comes from another thread's cache
 _READ, _READ_BY_TILES = 20, 96  # rows that meet a panel while one is read that is not near
 
 
@@ -18,6 +19,8 @@ def shared_work(p: GemmParams, shape: GemmShape) -> dict[str, str]:
     """What threads weigh beside the products when they share them, in multiply-adds."""
     tiles = in_tiles(p.held)
     a, b = ((4 + int(cost)) * (_FASTER if tiles else 1) for cost in (shape.a_cost, shape.b_cost))
+    if p.lying:
+        b = _FROM_ANOTHER
     return dict(A_COST=str(a), B_COST=str(b if p.inline else 0),
                 READ=str(0 if p.inline else _READ_BY_TILES if tiles else _READ))
 

@@ -57,8 +57,10 @@ class Words:
                 and self.params.nr % width == 0 and multiple(axis.extents[-1], width))
 
     def _full(self, axis: Axis) -> bool:
-        """Whether every panel is known to be full, and is a loop of known length."""
-        panels = self.counted and self.params.form == "packed" or "n" in self.undivided
+        """Whether every panel is known to be full, and is a loop of known length. Of a B that is
+        read where it lies threads share vectors, and a last panel may have any number of them."""
+        panels = self.counted and self.params.form == "packed" and not self.params.lying \
+            or "n" in self.undivided
         return (panels and len(axis.names) == 1
                 and self.params.nr % self.hooks.dialect.width == 0
                 and multiple(axis.count, self.params.nr))
@@ -162,6 +164,14 @@ class Words:
         m = self.hooks.m
         fills = " ".join(f"{r.name}[i] = {self._row_call(r, m, 'i')};" for r in rows)
         return f"    for (int64_t i = 0; i < rows; i++) {{ {m.of('row + i')} {fills} }}"
+
+    def rows_in_blocks(self) -> dict[str, str]:
+        """The words by which arrays over many rows are filled, and are those of a block of them."""
+        def each(what: str, by: int) -> str:
+            return indented([f"{self.hooks.scalar(r.value.dtype)} *const {what.format(r.name)};"
+                             for r in self.kept_rows() if r.side == "m"], by)
+        return dict(row_arrays=self.row_arrays(), row_every=each("every_{0} = {0}", 2),
+                    row_here=each("{0} = every_{0} + (row - tall0)", 12))
 
     def batch_arrays(self, kept: Sequence[RowValue] | None = None) -> str:
         return indented([f"{r.name}[0] = {self._row_call(r, None)};"

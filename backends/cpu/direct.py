@@ -36,6 +36,9 @@ _NEAR = 4608       # elements of filters that stay in L1 beside the sums of some
 _STAYS = 1 << 16   # elements of filters that stay in L2 from call to call
 _AHEAD = 512       # elements of filters between those in use and those asked for
 _READERS = 4       # tiles at least that read them meanwhile
+_MORE = 7          # the same of taps side by side, of which few channels are read at a time
+_COMES = 4         # elements of filters that come while one of an image is put in place
+_SHORT = 1.25      # rows that end with a line, in those with a vector more, that are worth it
 _LINE = 16         # elements of a cache line
 _UNROLLED = 7      # taps across at most that are written out
 
@@ -217,7 +220,25 @@ class _Kernel:
     @property
     def _rows(self) -> int:
         """Rows of places at a time."""
-        return -(-_READERS // self._tiles)
+        down, across = self.walks.down, self.walks.across
+        dense = down.taps * across.taps > 1 and down.stride == across.stride == 1
+        return -(-(_MORE if dense and not self._near else _READERS) // self._tiles)
+
+    def _row(self, lines: Lines) -> int:
+        """Elements of a row that is put in place, with what vectors have beyond it. Where none is
+        read or written across its last line, a short row ends there: so caches hold more of them,
+        beside filters that pass by."""
+        width = self.language.width
+        ends, beyond = (-(-n // _LINE) * _LINE for n in (self._long, self._long + width))
+        plain = (not self.tile.turned and self.tile.held is None and not lines.together
+                 and self.walks.across.stride == 1)
+        return ends if plain and _SHORT * ends < beyond else beyond
+
+    @property
+    def _near(self) -> bool:
+        """Whether all filters stay in L2: a block of them comes from there."""
+        filters = self._filters()
+        return isinstance(filters, int) and filters <= _STAYS
 
     # ---- text
     def _text(self, h: Hooks, params: str, lines: Lines) -> str:
@@ -227,14 +248,12 @@ class _Kernel:
         names = {**columns.named(), **h.k.named()}
         taps, places = down.taps * across.taps, t.slides[-1].places
         tiles, at = self._tiles, self._rows
-        filters = self._filters()
-        close = isinstance(filters, int) and filters <= _STAYS  # a block of them comes from L2
-        deep = _SUMMED if close else min(_SUMMED, _NEAR // t.columns)
+        deep = _SUMMED if self._near else min(_SUMMED, _NEAR // t.columns)
         most = max(1, deep // taps)
         block = -(-self._deep // -(-self._deep // most))  # all blocks alike
-        coming = 0 if close else -(-block * taps * t.columns // _LINE)  # lines asked for ahead
+        coming = 0 if self._near else -(-block * taps * t.columns // _LINE)  # lines asked for ahead
         width = self.language.width
-        row = -(-(self._long + width) // _LINE) * _LINE  # with what vectors have beyond it
+        row = self._row(lines)
         line = -(-self._long // across.stride) if t.flat else row
         outer = [(names[v], v.extent) for v in walks.images]
         inner = [(names[v], v.extent) for v in walks.channels]
@@ -262,7 +281,7 @@ class _Kernel:
             ASKED=str(-(-coming // (at * tiles * block * down.taps))),
             SUMS=str(t.places if t.flat else at * tiles * t.places), TILE=str(TILE),
             ROW_ROOM=str(row), BAND=str(self._band(line)), PIECES=str(pieces.MOST),
-            UNROLL=str(across.taps if across.taps <= _UNROLLED else 1),
+            COMES=str(_COMES), UNROLL=str(across.taps if across.taps <= _UNROLLED else 1),
             temporary=str(self.temporary), products=_products(h.name, self._wide()),
             choose=self._choose(h.name),
             transpose="" if t.turned and not lines.together else turn(h.name, width))

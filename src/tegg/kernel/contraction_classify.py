@@ -375,6 +375,24 @@ def in_rows(c: Contraction, load: Load) -> bool:
             and all(isinstance(atom, Var) for atom in load.form.terms))
 
 
+def in_columns(load: Load, batch: Sequence[Var], n: Sequence[Var], k: Sequence[Var]) -> bool:
+    """Whether what is read of B are rows that are evenly spaced and contiguous along all of n."""
+    form = load.form
+    return (not load.guards and bool(n) and bool(k) and set(form.terms) <= {*batch, *n, *k}
+            and spacing(form, n) == 1 and spacing(form, k) is not None)
+
+
+def spacing(form: Form, vars: Sequence[Var]) -> Dim | None:
+    """How far apart neighbours along some variables are, where they are one evenly spaced run; 0
+    along none."""
+    if not vars:
+        return 0
+    last = form.coefficient(vars[-1])
+    even = all(form.coefficient(v) == product(tuple(w.extent for w in vars[i + 1:])) * last
+               for i, v in enumerate(vars))
+    return last if even else None
+
+
 def load_forms(values: Iterable[Val]) -> list[Form]:
     return [v.attr.form for v in reachable(values) if v.op == "load"]
 

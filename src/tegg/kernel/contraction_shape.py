@@ -69,6 +69,7 @@ class GemmShape:
 
     n: columns per group; terms: contractions per group. accumulator: the dtype of sums. a_unit and
     b_units: which variable is contiguous. a_cost, b_cost: operations of one element of an operand.
+    b_plain: whether B can be.
     b_batched: whether B differs between batch items. b_constant: whether it is computed from
     weights only, so that packing happens once. a_plain: whether A can be read where it lies.
     """
@@ -82,6 +83,7 @@ class GemmShape:
     a_unit: Unit = "k"
     b_units: tuple[Unit, ...] = ("free",)
     a_plain: bool = False
+    b_plain: bool = False
     a_cost: float = 1.0
     b_cost: float = 1.0
     out_cost: float = 1.0
@@ -105,7 +107,8 @@ class GemmParams:
     runs of a B that is read where it lies, which are read side by side. panels: that are multiplied
     at once where one tile holds all rows. held, asked, symmetric: as of the tile. passing: a thread
     packs one piece of a block of B, multiplies it by ``tall`` rows, and packs the next in its
-    place.
+    place. lying: but for columns that are no whole vector it packs nothing, and products read B
+    where it lies.
     """
 
     form: Form
@@ -126,6 +129,7 @@ class GemmParams:
     panels: int = 1
     asked: int = IN_ORDER
     symmetric: bool = False
+    lying: bool = False
 
     @property
     def ahead(self) -> int:
@@ -193,7 +197,8 @@ def blocked(shape: GemmShape, tile: Tile, registers: Registers) -> GemmParams:
         lanes = TILE
     sums = rows * nv * lanes * size * max(shape.terms)
     in_place = shape.a_plain and (tile.held is None or tile.held.rows is None)
-    passing = tile.passing or (in_place and _passing(shape, tile))
+    lying = in_place and _lying(shape, tile)
+    passing = lying or tile.passing or (in_place and _passing(shape, tile))
     inline = tile.parts > 1 or passing or (shape.b_batched and not shape.b_constant)
     whole = None if passing else _whole_depth(shape, mr, size)
     depth = whole or _depth(shape.k, tile.held, size, rows)
@@ -202,7 +207,7 @@ def blocked(shape: GemmShape, tile: Tile, registers: Registers) -> GemmParams:
                       parts=tile.parts, passing=passing, held=tile.held,
                       panels=1 if passing or tile.symmetric else _panels(shape, tile, lanes,
                                                                          registers),
-                      symmetric=tile.symmetric)
+                      symmetric=tile.symmetric, lying=lying)
 
 
 def dots_at_once(rows: int, depth: Dim, asked: int, registers: Registers) -> int:
@@ -247,6 +252,13 @@ def _passing(shape: GemmShape, tile: Tile) -> bool:
             and isinstance(shape.m, int) and shape.m <= _MANY
             and shape.batch == 1 and not shape.b_constant
             and hint(shape.k) * sum(map(hint, shape.n)) * shape.accumulator.itemsize > _FAR)
+
+
+def _lying(shape: GemmShape, tile: Tile) -> bool:
+    """Whether few enough rows of an A that is read where it lies meet a B that can be, too."""
+    return (shape.b_plain and len(shape.n) == 1 and hint(shape.m) <= _MANY
+            and not shape.b_constant and tile.held is None and tile.parts == 1
+            and not tile.symmetric)
 
 
 def of_many_rows(params: GemmParams, accumulator: DType) -> GemmParams:
@@ -331,7 +343,7 @@ def estimate(shape: GemmShape, params: GemmParams, threads: int = 1) -> GemmEsti
     together = params.piece if params.passing else params.span if k > params.depth else mine
     passes = -(-mine // max(1, together))
     wide = sum(-(-n // params.nr) * params.nr * t for n, t in across)
-    packed = (params.held.itemsize if params.held else size) * k * wide
+    packed = (params.held.itemsize if params.held else size) * k * wide if not params.lying else 0
     repeats = by_rows if params.inline else 1
     if params.passing:
         repeats *= max(1, -(-(-(-tall // by_rows) * params.mr) // params.tall))

@@ -1,5 +1,5 @@
 // Work(evaluations=629760, iterations=768, loaded=49536, stored=43008)
-// ("GemmParams(form='packed', lanes=16, mr=8, nv=3, depth=48, rows=64, span=85, piece=1, inline=False, in_place=True, abreast=1, together=0, parts=1, passing=False, held=None, panels=1, asked=1, symmetric=False)",)
+// ("GemmParams(form='packed', lanes=16, mr=8, nv=3, depth=48, rows=64, span=85, piece=1, inline=False, in_place=True, abreast=1, together=0, parts=1, passing=False, held=None, panels=1, asked=1, symmetric=False, lying=False)",)
 // k_stage0 reads [1] writes [4]
 // k reads [0, 2, 4] writes [3]
 static inline __attribute__((always_inline)) vf k_a_k(const float *const b0, const float *const b1, const float *const b2, float *const b3, int64_t z0, int64_t m0, int64_t k0) {
@@ -96,7 +96,7 @@ typedef float k_memory __attribute__((vector_size(64), aligned(sizeof(float)), m
       k_wide bv[NV];                                                                           \
       __builtin_prefetch(next, 0, 2); next += pace;                                                                                        \
       _Pragma("GCC unroll 8") for (int j = 0; j < NV; j++)                                        \
-        bv[j] = *(const k_memory *)(b + p * 48 + 16 * j);                         \
+        bv[j] = *(const k_memory *)(b + p * 48 + 16 * j);                       \
       _Pragma("GCC unroll 16") for (int i = 0; i < 8; i++)                                      \
         _Pragma("GCC unroll 8") for (int j = 0; j < NV; j++) acc[i][j] += bv[j] * a[i * as + p];  \
     }                                                                                             \
