@@ -1,4 +1,5 @@
-"""``make bench``: tegg beside NumPy and PyTorch in one interleaved run; a table and JSON.
+"""``make bench``: tegg beside NumPy and PyTorch, and models beside ONNX Runtime, in one interleaved
+run; a table and JSON.
 
     python benchmarks/run.py [--suite along|wide] [--threads 2] [--only softmax,mlp] [--no-compile]
                              [--json FILE]
@@ -43,7 +44,7 @@ def cpu_name() -> str:
 def versions() -> dict[str, str]:
     import importlib.metadata as m
     out = {"python": platform.python_version()}
-    for name in ("tegg", "numpy", "egglog", "torch"):
+    for name in ("tegg", "numpy", "egglog", "torch", "onnxruntime"):
         try:
             out[name] = m.version(name)
         except m.PackageNotFoundError:
@@ -79,6 +80,17 @@ def in_torch(out, first, fn, tensors, use_compile, suffix=""):
         start = time.perf_counter()
         out[name]()
         first[name] = time.perf_counter() - start
+
+
+def in_onnx(out, first, fn, tensors):
+    """Add ONNX Runtime to the contenders, where it is installed."""
+    import torch
+    from onnx_models import session
+    try:
+        out["onnxruntime"], first["onnxruntime"] = session(torch, fn, tensors,
+                                                           torch.get_num_threads())
+    except ImportError:
+        pass
 
 
 def contenders(w, arrays, use_compile: bool):
@@ -161,9 +173,10 @@ def minilm_contenders(size, use_compile):
         return out, first, program.stats
     tensors = [torch.from_numpy(a) for a in given]
     in_torch(out, first, minilm.in_torch(), tensors, use_compile)
+    in_onnx(out, first, minilm.in_torch(), tensors)
     if has_bf16():
         in_torch(out, first, minilm.in_torch("bfloat16"), tensors, use_compile, ".bf16")
-    agree("MiniLM", out, {"tegg": 1e-4, "tegg.bf16": 5e-2})
+    agree("MiniLM", out, {"tegg": 1e-4, "onnxruntime": 1e-4, "tegg.bf16": 5e-2})
     return out, first, program.stats
 
 
@@ -193,10 +206,12 @@ def image_contenders(w, use_compile):
     weights = {k: torch.from_numpy(np.array(v)) for k, v in model.state_dict().items()}
     pixel = torch.from_numpy(image)
     in_torch(out, first, w.torch(torch, weights), [pixel], use_compile)
+    in_onnx(out, first, w.torch(torch, weights), [pixel])
     if has_bf16():
         in_torch(out, first, w.torch(torch, halved(weights)), [pixel.bfloat16()], use_compile,
                  ".bf16")
-    agree(w.name, out, {"tegg": 1e-4, "tegg.winograd": 1e-4, "tegg.bf16": 5e-2})
+    agree(w.name, out, {"tegg": 1e-4, "tegg.winograd": 1e-4, "onnxruntime": 1e-4,
+                        "tegg.bf16": 5e-2})
     return out, first, plain.program(image).stats
 
 
