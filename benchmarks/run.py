@@ -8,6 +8,7 @@ run; a table and JSON.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import platform
@@ -86,11 +87,9 @@ def in_onnx(out, first, fn, tensors):
     """Add ONNX Runtime to the contenders, where it is installed."""
     import torch
     from onnx_models import session
-    try:
+    if all(importlib.util.find_spec(p) for p in ("onnx", "onnxruntime")):
         out["onnxruntime"], first["onnxruntime"] = session(torch, fn, tensors,
                                                            torch.get_num_threads())
-    except ImportError:
-        pass
 
 
 def contenders(w, arrays, use_compile: bool):
@@ -216,7 +215,8 @@ def image_contenders(w, use_compile):
 
 
 def decoder_contenders(w, use_compile):
-    """As ``image_contenders``: the programs of a Generator."""
+    """As ``image_contenders``: the programs of a Generator. ONNX Runtime is none of them: PyTorch's
+    exporter takes the caches for constants."""
     import decoders
     import numpy as np
     from contender import has_bf16

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from contractions import lowered, matmul
 from kernels import build, check
 from profiles import examples
+import tegg
 from tegg.backends.cpu.contraction_lying import _CLOSE
 from tegg.dim import dim
 from tegg.ir.graph import Node
@@ -118,6 +120,19 @@ def test_threads_share_vectors_and_not_panels() -> None:
     assert "unit = lies && S_columns % 16 == 0 ? 16 : 48" in source
     assert "k_core_product_1(" in source and "k_core_product_2(" in source
     check(g, [c], code=lowered(g, [c], [c], tile=Tile("packed", 8, 3)), threads=(1, 2, 3, 7))
+
+
+@pytest.mark.parametrize("m, k, n", [(20, 300, 784), (40, 1043, 75), (300, 300, 1024)])
+def test_bits_do_not_depend_on_threads(monkeypatch, m, k, n) -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((m, k), np.float32), rng.standard_normal((k, n), np.float32)
+    found = set()
+    for threads in ("1", "2", "3", "5"):
+        monkeypatch.setenv("TEGG_THREADS", threads)
+        f = tegg.compile(lambda x, y: x @ y + 1.0, cache=False)
+        found.add(f(x, y).tobytes())
+        assert "const int lies = " in f.source()
+    assert len(found) == 1
 
 
 @pytest.mark.parametrize("why", ("constant", "computed", "turned", "narrow", "parts", "rows",

@@ -26,15 +26,10 @@ def made(case, held: Held | None = None):
 
 def shares(code: KernelCode, images: int, nt: int) -> bool:
     """What the kernel finds: whether each of some threads has filters of its own."""
-    test = re.search(r"const int own = images < nt && (.*);", code.source)
-    assert test is not None
-    return images < nt and eval(test[1].replace("down", str(_down(code))), {"images": images})
-
-
-def _down(code: KernelCode) -> int:
-    found = re.search(r"down = \(?(\d+)\)?;", code.source)
-    assert found is not None
-    return int(found[1])
+    test = re.search(r"const int own = (.*);", code.source)
+    down = re.search(r"down = \(?(\d+)\)?;", code.source)
+    assert test is not None and down is not None
+    return eval(test[1].replace("&&", "and"), {"images": images, "nt": nt, "down": int(down[1])})
 
 
 # n, c, o, size, taps, stride, pad, rows, vectors: filters of 11 panels or fewer

@@ -23,8 +23,8 @@ from tegg.dtype import DType
 from tegg.errors import LoweringError
 from tegg.ir.graph import Graph, Node
 from tegg.kernel.code import KernelCode, Stage, Temporary, Work
-from tegg.kernel.contraction_classify import (
-    Contraction, Group, Term, classify, in_columns, in_rows)
+from tegg.kernel.contraction_classify import Contraction, Group, Term, classify
+from tegg.kernel.contraction_memory import in_columns, in_rows
 from tegg.kernel.contraction_shape import GemmParams, GemmShape, Tile, blocked, estimate
 from tegg.kernel.domain import spread
 from tegg.kernel.index import Var

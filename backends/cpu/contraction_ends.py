@@ -27,8 +27,8 @@ from tegg.dim import Dim, Poly, Symbol, product
 from tegg.dtype import DType, widens
 from tegg.ir.graph import Graph
 from tegg.kernel.code import KernelCode
-from tegg.kernel.contraction_classify import (
-    AnchoredPropagation, Contraction, Group, Term, spacing)
+from tegg.kernel.contraction_classify import AnchoredPropagation, Contraction, Group, Term
+from tegg.kernel.contraction_memory import spacing
 from tegg.kernel.contraction_shape import GemmParams, GemmShape, of_many_rows
 from tegg.kernel.domain import Write, spread
 from tegg.kernel.index import Form, Var

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tegg.backends.cexpr import Expressions, dim
 from tegg.backends.cpu.contraction_hooks import Hooks
-from tegg.kernel.contraction_classify import in_rows
 from tegg.kernel.contraction_held import Held
+from tegg.kernel.contraction_memory import in_rows
 from tegg.kernel.contraction_shape import GemmParams
 from tegg.kernel.value import Load, Val
 

@@ -38,7 +38,7 @@ _AHEAD = 512       # elements of filters between those in use and those asked fo
 _READERS = 4       # tiles at least that read them meanwhile
 _MORE = 7          # the same of taps side by side, of which few channels are read at a time
 _COMES = 4         # elements of filters that come while one of an image is put in place
-_SHORT = 1.25      # rows that end with a line, in those with a vector more, that are worth it
+_SHORT = 1.25      # times as long a row with room for one more vector is, from which it has none
 _LINE = 16         # elements of a cache line
 _UNROLLED = 7      # taps across at most that are written out
 

@@ -13,7 +13,7 @@ from tegg.ir.op import PRODUCTS
 from tegg.kernel.domain import Write, adjacent, settle
 from tegg.kernel.index import ZERO, Form, Var, variable
 from tegg.kernel.propagate import Index, Propagation, Request, Splits
-from tegg.kernel.value import Load, Reduction, Val, reachable
+from tegg.kernel.value import Reduction, Val, reachable
 
 _SUMMED = 500  # numbers of the variables summed over: no other variable has them
 _SEEN_THROUGH = ("Reshape", "Permute", "Expand", "Slice", "Flip", "Window", "Contiguous")
@@ -364,33 +364,6 @@ def _prefers_swap(w: Write, a: Val, b: Val) -> bool:
 
 def stride(form: Form, v: Var) -> int:
     return hint(form.coefficient(v))
-
-
-def in_rows(c: Contraction, load: Load) -> bool:
-    """Whether what is read of A are rows that are evenly spaced and contiguous along all of k."""
-    if load.guards or not c.k or len(c.m) > 1:
-        return False
-    steps = [product(tuple(v.extent for v in c.k[i + 1:])) for i in range(len(c.k))]
-    return (all(load.form.coefficient(v) == step for v, step in zip(c.k, steps))
-            and all(isinstance(atom, Var) for atom in load.form.terms))
-
-
-def in_columns(load: Load, batch: Sequence[Var], n: Sequence[Var], k: Sequence[Var]) -> bool:
-    """Whether what is read of B are rows that are evenly spaced and contiguous along all of n."""
-    form = load.form
-    return (not load.guards and bool(n) and bool(k) and set(form.terms) <= {*batch, *n, *k}
-            and spacing(form, n) == 1 and spacing(form, k) is not None)
-
-
-def spacing(form: Form, vars: Sequence[Var]) -> Dim | None:
-    """How far apart neighbours along some variables are, where they are one evenly spaced run; 0
-    along none."""
-    if not vars:
-        return 0
-    last = form.coefficient(vars[-1])
-    even = all(form.coefficient(v) == product(tuple(w.extent for w in vars[i + 1:])) * last
-               for i, v in enumerate(vars))
-    return last if even else None
 
 
 def load_forms(values: Iterable[Val]) -> list[Form]:

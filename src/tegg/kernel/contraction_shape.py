@@ -69,9 +69,9 @@ class GemmShape:
 
     n: columns per group; terms: contractions per group. accumulator: the dtype of sums. a_unit and
     b_units: which variable is contiguous. a_cost, b_cost: operations of one element of an operand.
-    b_plain: whether B can be.
     b_batched: whether B differs between batch items. b_constant: whether it is computed from
-    weights only, so that packing happens once. a_plain: whether A can be read where it lies.
+    weights only, so that packing happens once. a_plain, b_plain: whether an operand can be
+    read where it lies.
     """
 
     batch: Dim
