@@ -65,20 +65,20 @@ def seen_through(node) -> bool:
 def beside_of(c: int, nodes: Mapping[int, Sequence], shapes: Shapes) -> Axes:
     """Of a class, whose ``nodes`` are ways to read it: what is moved, or made of one element each,
     is read where that lies."""
-    found: dict[int, Axes] = {}
+    return _read(c, nodes, shapes, {})
 
-    def visit(c: int) -> Axes:
-        if c not in found:
-            found[c] = frozenset()  # where a value is moved in a circle
-            for n in nodes[c]:
-                if seen_through(n):
-                    visit(n.args[0])
-                    found[c] |= axes_beside(c, n, shapes, found)
-                else:
-                    found[c] |= stored(shapes[c])
-        return found[c]
 
-    return visit(c)
+def _read(c: int, nodes: Mapping[int, Sequence], shapes: Shapes, found: dict[int, Axes]) -> Axes:
+    """Of a class, and of those that it is read through, into ``found``."""
+    if c not in found:
+        found[c] = frozenset()  # where a value is moved in a circle
+        for n in nodes[c]:
+            if seen_through(n):
+                _read(n.args[0], nodes, shapes, found)
+                found[c] |= axes_beside(c, n, shapes, found)
+            else:
+                found[c] |= stored(shapes[c])
+    return found[c]
 
 
 def _moved(node, shape: Sequence[int], there: Sequence[int], axes: Axes) -> Axes:

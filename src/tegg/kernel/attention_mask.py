@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tegg.bits import value_of
 from tegg.dtype import i64
@@ -34,36 +34,46 @@ def unmasked(values: Values, scores: Val, key: Var,
     Adding -inf, or taking it where a condition fails, is what a mask does. A score of NaN or inf,
     which -inf would not hide in a sum, is outside the reals.
     """
-    found: dict[Bound, None] = {}
+    mask = _Mask(values, key, rows)
+    return mask.inside(scores), tuple(mask.found)
 
-    def inside(v: Val) -> Val:
+
+@dataclass(slots=True)
+class _Mask:
+    """Scores without what it ``found``: bounds, in the order in which they were."""
+
+    values: Values
+    key: Var
+    rows: frozenset[Var]
+    found: dict[Bound, None] = field(default_factory=dict)
+
+    def inside(self, v: Val) -> Val:
+        """A value where all bounds hold that it tests."""
+        make = self.values.make
         if v.op == "Select":
-            return chosen(v)
+            return self._chosen(v)
         if v.op == "Add":
-            return values.make("Add", tuple(map(inside, v.args)), v.dtype)
+            return make("Add", tuple(map(self.inside, v.args)), v.dtype)
         if v.op == "Sub" or (v.op in ("Cast", "Held") and v.args[0].dtype.is_float):
-            return values.make(v.op, (inside(v.args[0]), *v.args[1:]), v.dtype)
+            return make(v.op, (self.inside(v.args[0]), *v.args[1:]), v.dtype)
         if v.op == "Mul" and v.dtype.is_float and any(map(_is_positive, v.args)):
-            return values.make("Mul", tuple(map(inside, v.args)), v.dtype)
+            return make("Mul", tuple(map(self.inside, v.args)), v.dtype)
         return v
 
-    def chosen(v: Val) -> Val:
-        test, yes, no = v.args
+    def _chosen(self, v: Val) -> Val:
+        make, (test, yes, no) = self.values.make, v.args
         holds = _is_lowest(no)
         if not holds and not _is_lowest(yes):
             return v
-        given = inside(yes if holds else no)
-        parts = [list(_of(values, t, h, key)) for t, h in _parts(test, holds)]
-        found.update(dict.fromkeys(b for part in parts for b in part))
+        given = self.inside(yes if holds else no)
+        parts = [list(_of(self.values, t, h, self.key)) for t, h in _parts(test, holds)]
+        self.found.update(dict.fromkeys(b for part in parts for b in part))
         if all(parts):
             return given
-        if not test.deps & rows:
-            ends = [values.const(x, v.dtype) for x in (0, -math.inf)][::1 if holds else -1]
-            return values.make("Add", (given, values.make("Select", (test, *ends), v.dtype)),
-                               v.dtype)
-        return values.make("Select", (test, given, no) if holds else (test, yes, given), v.dtype)
-
-    return inside(scores), tuple(found)
+        if not test.deps & self.rows:
+            ends = [self.values.const(x, v.dtype) for x in (0, -math.inf)][::1 if holds else -1]
+            return make("Add", (given, make("Select", (test, *ends), v.dtype)), v.dtype)
+        return make("Select", (test, given, no) if holds else (test, yes, given), v.dtype)
 
 
 def _is_positive(v: Val) -> bool:

@@ -49,20 +49,22 @@ _Makes = Let | Fetch | Start | Accumulate | Finish
 
 def strips(body: Sequence[Stmt], lanes: Lanes) -> tuple[Stmt, ...]:
     """The statements, with strips in place of vector loops around rows that lie apart."""
-    numbers = count(max((a.number for a in arrays(body)), default=0) + 1)
-    variables = count(_NUMBERS)
+    return _cut(body, lanes, count(max((a.number for a in arrays(body)), default=0) + 1),
+                count(_NUMBERS))
 
-    def cut(stmts: Sequence[Stmt]) -> tuple[Stmt, ...]:
-        out: list[Stmt] = []
-        for s in stmts:
-            if isinstance(s, Loop) and s.vector:
-                out.append(_Columns(s, lanes, numbers, variables).cut()
-                           if _reduces(s, lanes) else s)
-            else:
-                out.append(replace(s, body=cut(s.body)) if isinstance(s, Loop | Block) else s)
-        return tuple(out)
 
-    return cut(body)
+def _cut(body: Sequence[Stmt], lanes: Lanes, numbers: Iterator[int],
+         variables: Iterator[int]) -> tuple[Stmt, ...]:
+    """``numbers`` and ``variables`` name what strips need."""
+    out: list[Stmt] = []
+    for s in body:
+        if isinstance(s, Loop) and s.vector:
+            out.append(_Columns(s, lanes, numbers, variables).cut() if _reduces(s, lanes) else s)
+        elif isinstance(s, Loop | Block):
+            out.append(replace(s, body=_cut(s.body, lanes, numbers, variables)))
+        else:
+            out.append(s)
+    return tuple(out)
 
 
 def _reduces(columns: Loop, lanes: Lanes) -> bool:

@@ -122,14 +122,12 @@ def _in_bands(op: str, graph: Graph, x: Node, w: Node, groups: int, axes: Sequen
               lengths: Sequence[Dim]) -> Node:
     """A correlation for all phases that as many taps reach: they are its channels."""
     places = tuple(n - 1 - (-t.kernel // t.stride) for t, n in zip(axes, x.shape[2:]))
-
-    def joined(*chosen: Band) -> Node:
-        axis = len(chosen)
-        if axis == len(axes):
-            return _band(op, graph, x, w, groups, chosen, places)
-        return graph.concat([joined(*chosen, b) for b in axes[axis].bands()], 2 + axis)
-
-    return _between(graph, joined(), [t.padding for t in axes], lengths)
+    bands = list(product(*(t.bands() for t in axes)))
+    found = [_band(op, graph, x, w, groups, chosen, places) for chosen in bands]
+    for axis in reversed(range(len(axes))):
+        many = len(axes[axis].bands())
+        found = [graph.concat(found[i:i + many], 2 + axis) for i in range(0, len(found), many)]
+    return _between(graph, found[0], [t.padding for t in axes], lengths)
 
 
 def _band(op: str, graph: Graph, x: Node, w: Node, groups: int, bands: Sequence[Band],

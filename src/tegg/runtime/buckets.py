@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,13 +35,16 @@ def hinted(graph: Graph, signature: Signature) -> Iterator[tuple[dict[str, int],
         yield {s.name: h for s, h in chosen}, _rebound(graph, rebound)
 
 
+def _swapped(by: Mapping[Symbol, Dim], x: Any) -> Any:
+    """An attribute with symbols replaced."""
+    if isinstance(x, tuple):
+        return tuple(_swapped(by, y) for y in x)
+    return substitute(x, by) if isinstance(x, Poly) else x
+
+
 def _rebound(graph: Graph, by: Mapping[Symbol, Dim]) -> Graph:
     """The graph with symbols replaced."""
-    def swap(x: Any) -> Any:
-        if isinstance(x, tuple):
-            return tuple(map(swap, x))
-        return substitute(x, by) if isinstance(x, Poly) else x
-
+    swap = partial(_swapped, by)
     facts = Facts()
     for claim in graph.facts.claims:
         facts.assume(Claim(swap(claim)))
