@@ -30,6 +30,7 @@ from tegg.kernel.loops import (
     Weave,
     arrays,
     walk,
+    written_out,
 )
 from tegg.kernel.propagate import identity
 from tegg.kernel.value import Val
@@ -104,8 +105,10 @@ class Printer(Memory):
                 low, high = self._steps(s, *share)
         if s.grain:
             self._ends[s.var] = f"{x}_end"
-        with self.braces(f"for ({self.dialect.index} {x} = {low}, {x}_end = {high}; {x} < {x}_end; "
-                         f"{next_})"):
+        head = f"for ({self.dialect.index} {x} = {low}, {x}_end = {high}; {x} < {x}_end; {next_})"
+        if s.var in written_out(s.body):
+            head = f'_Pragma("GCC unroll {n}") {head}'
+        with self.braces(head):
             self.block(s.body)
 
     def _steps(self, s: Loop, share: str, of: str) -> tuple[str, str]:
@@ -287,6 +290,13 @@ class Printer(Memory):
         return self.at.vector is not None and self.at.vector != self._around[r.id]
 
     def _accumulate(self, s: Accumulate) -> None:
+        if s.value.attr.only is None:
+            self._add(s)
+        else:
+            with self.braces(f"if ({self.condition((s.value.attr.only,))})"):
+                self._add(s)
+
+    def _add(self, s: Accumulate) -> None:
         r, letter = s.value, REGISTER[s.value.dtype.name]
         if self._across(r):
             for u in range(self.at.copies):

@@ -147,8 +147,12 @@ def wide_contenders(w, use_compile):
         return out, first
     f = Functions(torch.nn.functional, torch)
     weights = [torch.from_numpy(v) for v in w.weights]
-    in_torch(out, first, lambda *xs: w.fn(f, *xs, *weights),
-             [torch.from_numpy(v) for v in w.inputs], use_compile)
+    inputs = [torch.from_numpy(v) for v in w.inputs]
+    in_torch(out, first, lambda *xs: w.fn(f, *xs, *weights), inputs, use_compile)
+    try:
+        in_onnx(out, first, lambda *xs: w.fn(f, *xs, *weights), inputs)
+    except torch.onnx.errors.OnnxExporterError as e:
+        print(f"{w.name}: not in ONNX Runtime: {str(e).splitlines()[0]}", file=sys.stderr)
     got, want = (a.astype(np.float64) for a in (got, out["torch"]().numpy()))  # bytes wrap around
     worst = float(np.abs(got - want).max() / np.abs(want).max())
     assert worst < 1e-4, f"{w.name}: tegg and PyTorch differ by {worst:.1e}"

@@ -265,6 +265,13 @@ def needs(s: Stmt) -> tuple[Val, ...]:
     return s.needs() if isinstance(s, Let | Accumulate) else ()
 
 
+def written_out(stmts: Sequence[Stmt]) -> frozenset[Var]:
+    """The loops of which iterations add to different sums: printers write them out, and nothing is
+    left of the tests."""
+    sums = (s.value.attr.only for s, _ in walk(stmts) if isinstance(s, Accumulate))
+    return frozenset(v for only in sums if only is not None for v in only.form.vars())
+
+
 def vector_of(around: Sequence[Loop]) -> Loop | None:
     """The vector loop among the loops around a statement."""
     return next((loop for loop in around if loop.vector), None)

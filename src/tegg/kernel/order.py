@@ -5,16 +5,18 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tegg.dim import hint
 from tegg.kernel.domain import Write
 from tegg.kernel.index import Var
+from tegg.kernel.jam import jam
 from tegg.kernel.loops import Block, Stmt, Strip
 from tegg.kernel.place import Placer
 from tegg.kernel.strips import strips
 from tegg.kernel.tile import tiling
 from tegg.kernel.value import Val, reachable
+from tegg.kernel.vectorise import Vectoriser
 from tegg.kernel.weave import weaving
 from tegg.kernel.work import price
 
@@ -66,7 +68,7 @@ def _best(group: list[Write], others: dict[frozenset[Var], list[Write]],
         if best is None or (total, rank) < best[:2]:
             best = total, rank, nest, ridden
     assert best is not None
-    for other in (_tiled(group, make()), _woven(group, make())):
+    for other in (_tiled(group, make()), _woven(group, make()), _jammed(group, make())):
         if other is not None and other.price + sum(alone.values()) < best[0]:
             best = other.price + sum(alone.values()), -1, other, set()
     return best[2], best[3]
@@ -96,6 +98,20 @@ def _woven(group: list[Write], placer: Placer) -> Nest | None:
     placed = placer.place(group, order, found.along, shared)
     body = (Block(found.woven(placed, block), once=shared is None),)
     return Nest(body, price(body, lanes), (*placer.notes, "wove results"))
+
+
+def _jammed(group: list[Write], placer: Placer) -> Nest | None:
+    """The nest with rows side by side whose windows overlap, where it has such."""
+    if not placer.limits.vector:
+        return None
+    lanes, bodies = placer.vectors.lanes, [v for w in group for v in w.needs()]
+    vector = placer.vectors.choose(group[0].vars, bodies, [w.form for w in group])
+    found = jam(group, lanes, vector, placer.vectors.unroll(bodies, vector))
+    if found is None:
+        return None
+    placer.vectors = Vectoriser(lanes, found.copies)
+    nest = _place(found.writes(group, placer.values), found.order(group[0].vars), placer)
+    return replace(nest, notes=(*nest.notes, "put rows side by side"))
 
 
 def _place(writes: list[Write], order: tuple[Var, ...], placer: Placer) -> Nest:

@@ -38,12 +38,14 @@ class Reduction:
 
     parts: of how many partial results it may be made, where few results would leave threads idle.
     part: a free variable; only that part of ``part.extent`` equal ones of ``split`` is summed.
+    only: terms count where it holds, which says how many values of one of the variables do.
     """
 
     kind: Kind
     vars: tuple[Var, ...]
     parts: int = 1
     part: Var | None = None
+    only: Guard | None = None
 
     @property
     def split(self) -> Var | None:
@@ -52,8 +54,16 @@ class Reduction:
 
     def trips(self) -> int:
         """How many terms there are, at the hints of symbolic sizes."""
-        n = math.prod(hint(v.extent) for v in self.vars)
+        n = counted(math.prod(hint(v.extent) for v in self.vars), self.only)
         return n if self.part is None else max(1, n // hint(self.part.extent))
+
+
+def counted(n: int, only: Guard | None) -> int:
+    """Of so many iterations those in which a guard of one variable holds."""
+    if only is None:
+        return n
+    (v,) = only.form.vars()
+    return n // hint(v.extent) * (hint(only.high) - hint(only.low) + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,8 +259,12 @@ class Values:
             inner.update({x: variable(w) for x, w in renamed.items()})
             body = self.substitute(v.args[0], inner)
         vars = tuple(renamed.get(x, x) for x in bound)
+        only = v.attr.only
+        if renamed and only is not None:
+            only = replace(only, form=self.algebra.substitute(
+                only.form, {x: variable(w) for x, w in renamed.items()}))
         # a sum over no variable stays one: it marks the product of a contraction of depth 1
-        return self.make("red", (body,), v.dtype, replace(v.attr, vars=vars))
+        return self.make("red", (body,), v.dtype, replace(v.attr, vars=vars, only=only))
 
     def exchange(self, root: Val, memo: dict[int, Val]) -> Val:
         """The value with others in place of those whose ids ``memo`` holds (and comes to hold)."""

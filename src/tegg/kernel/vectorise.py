@@ -22,8 +22,9 @@ _INNER_HINT = 64   # a nested reduction shorter than this is no better place for
 class Vectoriser:
     """Scores loops by how loads and stores move from lane to lane."""
 
-    def __init__(self, lanes: Lanes) -> None:
+    def __init__(self, lanes: Lanes, most: int = 4) -> None:
         self.lanes = lanes
+        self.most = most  # vectors per iteration
         self.shortest = max(2, lanes.width // 4)  # masks pay from a quarter of the lanes
 
     def _too_short(self, v: Var) -> bool:
@@ -86,7 +87,7 @@ class Vectoriser:
         lively = [x for x in reachable(bodies) if v in x.deps and x.op != "const"]
         heavy = sum(1 for x in lively if x.op != "red" and x.cost >= _HEAVY)
         few, some = len(lively) <= 12 and heavy <= 1, len(lively) <= 24 and heavy <= 2
-        most = 4 if few else 2 if some else 1
+        most = min(self.most, 4 if few else 2 if some else 1)
         width, top = self.lanes.width, upper_bound(v.extent)
         if isinstance(v.extent, int):
             return max(1, min(most, -(-v.extent // width)))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set as AbstractSet
 
 from tegg.dim import Dim, hint, product
 from tegg.dtype import DType
 from tegg.ir.graph import Graph
 from tegg.kernel.code import Work
 from tegg.kernel.domain import Write, spread
-from tegg.kernel.index import Form
+from tegg.kernel.index import Form, Guard, Var
 from tegg.kernel.lane import EVERY_OTHER, Lanes
 from tegg.kernel.loops import (
     Accumulate,
@@ -27,9 +27,10 @@ from tegg.kernel.loops import (
     needs,
     vector_of,
     walk,
+    written_out,
 )
 from tegg.kernel.straight import run
-from tegg.kernel.value import Val, reachable
+from tegg.kernel.value import Val, counted, reachable
 
 _NO_WORK = ("const", "load", "index", "cond", "size")  # addresses and constants are no evaluations
 
@@ -59,17 +60,19 @@ def measure(stmts: Sequence[Stmt], lanes: int, buffers: Mapping[int, tuple[DType
     """The work of a tree at the hints of symbolic sizes. ``buffers``: slot -> dtype, elements."""
     evaluations = iterations = stored = 0
     loads: dict[int, int] = {}
+    apart = written_out(stmts)
     for s, around in walk(stmts):
         if isinstance(s, Loop):
             if not any(isinstance(inner, Loop) for inner in s.body):
                 iterations += points((*around, s))
         elif isinstance(s, Accumulate):
-            evaluations += points(around) * (1 + (s.fused is not None))
+            evaluations += counted(points(around), s.value.attr.only) * (1 + (s.fused is not None))
         elif isinstance(s, Let):
             v, loop = s.value, vector_of(around)
             n = executions(around, loop is not None and loop.var in v.deps, lanes)
             n *= 1 + (s.fused is not None)
             if v.op == "load":
+                n = counted(n, _decided(v, apart))
                 loads[v.attr.slot] = loads.get(v.attr.slot, 0) + n
             elif v.op not in _NO_WORK:
                 evaluations += n
@@ -110,6 +113,11 @@ def bytes_written(writes: Iterable[Write]) -> int:
     return sum(hint(spread(w.vars)) * w.value.dtype.itemsize for w in writes)
 
 
+def _decided(load: Val, apart: AbstractSet[Var]) -> Guard | None:
+    """The guard of a load that is decided where a loop is written out."""
+    return next((g for g in load.attr.guards if g.form.vars() and g.form.vars() <= apart), None)
+
+
 # Prices in units of one scalar operation; a vector operation costs one unit for all lanes.
 _GATHERED = 1.5   # per lane that is loaded or stored on its own
 _RUN = 4.0        # a vector load of neighbours but at the ends of a run, which is tested
@@ -131,13 +139,13 @@ def price(stmts: Sequence[Stmt], lanes: Lanes) -> float:
     """The cost of a tree: operations executed, with what memory access patterns add."""
     total = 0.0
     threaded = any(isinstance(s, Loop) and s.shared for s, _ in walk(stmts))
-    spared = _spared(stmts, lanes)
+    spared, apart = _spared(stmts, lanes), written_out(stmts)
     for s, around in walk(stmts):
         if isinstance(s, Let) and s.value.id in spared:
             continue
         loops = (*around, s) if isinstance(s, Loop) else around
         one = (_TRIP * executions(loops, False, lanes.width) if isinstance(s, Loop)
-               else _price(s, around, lanes))
+               else _price(s, around, lanes, apart))
         alone = threaded and not any(loop.shared for loop in loops)
         total += one * (_THREADS if alone else 1.0)
     return total
@@ -161,12 +169,12 @@ def _spared(stmts: Sequence[Stmt], lanes: Lanes) -> set[int]:
     return lets.keys() - wanted
 
 
-def _price(s: Stmt, around: Sequence[Loop], lanes: Lanes) -> float:
+def _price(s: Stmt, around: Sequence[Loop], lanes: Lanes, apart: AbstractSet[Var]) -> float:
     loop = vector_of(around)
     steps = executions(around, False, lanes.width)
     copies = loop.unroll if loop is not None else 1
     if isinstance(s, Accumulate):
-        return steps * copies
+        return counted(steps, s.value.attr.only) * copies
     if isinstance(s, Store):
         form = s.write.form
         follows = loop is not None and loop.var in (form.vars() | s.write.value.deps)
@@ -186,7 +194,9 @@ def _price(s: Stmt, around: Sequence[Loop], lanes: Lanes) -> float:
         v: Val = s.value
         times = steps * (copies if loop is not None and loop.var in v.deps else 1)
         if v.op == "load":
-            guards = sum(0.5 for _ in v.attr.guards)
+            decided = _decided(v, apart)
+            times = counted(times, decided)
+            guards = sum(0.5 for g in v.attr.guards if g is not decided)
             halved = loop is not None and v.dtype.name in EVERY_OTHER \
                 and lanes.coefficient(v.attr.form, loop.var) == 2
             access = _HALVED if halved else _access(v.attr.form, around, lanes)
