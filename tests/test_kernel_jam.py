@@ -1,4 +1,4 @@
-"""Windows that overlap: rows of results side by side, each row of the operand read once for them."""
+"""Rows of results side by side: what several of them read, as rows of windows, is read once."""
 
 from __future__ import annotations
 
@@ -60,6 +60,20 @@ def test_windows_that_reach_past_the_ends(rows, columns, pad, make, width) -> No
     assert SIDE_BY_SIDE in code.notes
 
 
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("dtype", ("f32", "f64", "bf16", "i32"))
+@pytest.mark.parametrize(("rows", "depth", "columns"), ((8, 8, 200), (21, 3, 33), (60, 12, 64)))
+def test_products_that_share_an_operand(rows, depth, columns, dtype, width) -> None:
+    g = Draw()
+    y = g.matmul(g.x(rows, depth, dtype=dtype), g.x(depth, columns, dtype=dtype))
+    assert SIDE_BY_SIDE in check(g, [y], width=width, threads=(1, 3)).notes
+
+
+def few(g, rows, _, columns, depth, **_how):
+    """A product of short sums."""
+    return g.matmul(g.x(rows, depth), g.x(depth, columns))
+
+
 def without(monkeypatch, graph, outputs, width):
     """The kernel with every row by itself."""
     with monkeypatch.context() as m:
@@ -67,14 +81,14 @@ def without(monkeypatch, graph, outputs, width):
         return lower(graph, outputs, "k", C(width))
 
 
-@pytest.mark.parametrize("make", (depthwise, pooled))
+@pytest.mark.parametrize("make", (depthwise, pooled, few))
 def test_every_result_adds_in_the_same_order(make, monkeypatch) -> None:
     g = Draw()
     outputs = [make(g, 4, 20, 50, 5, pad=2)]
     codes = lower(g, outputs, "k", C(16)), without(monkeypatch, g, outputs, 16)
     assert [SIDE_BY_SIDE in c.notes for c in codes] == [True, False]
     inputs = random_inputs(g, {}, 3)
-    inputs[0][1, 5, 7], inputs[0][2, 0, 0] = np.nan, np.inf
+    inputs[0].flat[[7, 19]] = np.nan, np.inf
     found = [call(build(c, 16), c, g, outputs, inputs, {})[0] for c in codes]
     assert found[0].tobytes() == found[1].tobytes()
 

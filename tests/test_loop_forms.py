@@ -32,8 +32,11 @@ def conv(x: np.ndarray, w: np.ndarray, **how):
     return tegg.compile(lambda x: tegg.conv2d(x, w, **how).relu() + 1, cache=False), (x,)
 
 
-def product(x: np.ndarray, y: np.ndarray):
-    return tegg.compile(lambda x, y: x @ y, cache=False), (x, y)
+def product(x: np.ndarray, y: np.ndarray, *turned: str):
+    def run(**given):
+        x, y = (v.transpose(0, 1) if k in turned else v for k, v in given.items())
+        return x @ y
+    return tegg.compile(lambda x, y: run(x=x, y=y), cache=False), (x, y)
 
 
 CHOSEN = {
@@ -51,12 +54,16 @@ CHOSEN = {
     "many small ones by a vector": (*product(random(3000, 4, 4), random(3000, 4, 1)), True),
     "many small ones": (*product(random(3000, 3, 3), random(3000, 3, 3)), True),
     "one row": (*product(random(1, 512), random(512, 512)), False),
-    "many rows": (*product(random(512, 8), random(8, 512)), False),
+    "sums of few": (*product(random(512, 8), random(8, 512)), True),
+    "sums of more": (*product(random(512, 64), random(64, 512)), False),
+    "sums of few, down columns": (*product(random(8, 512), random(8, 512), "x"), True),
+    "sums of few, gathered": (*product(random(512, 8), random(512, 8), "y"), False),
+    "sums of few, scattered": (*product(random(8, 512), random(512, 8), "x", "y"), False),
 }
 
 
 @pytest.mark.parametrize("name", CHOSEN)
-def test_few_rows_of_few_products_or_windows_are_loops(name):
+def test_few_products_or_rows_of_windows_are_loops(name):
     f, args, chosen = CHOSEN[name]
     kernels = [k["what"] for k in f.program(*args).profile(*args, repeats=1)]
     assert ("CpuLoops" in kernels) == chosen, kernels

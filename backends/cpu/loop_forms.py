@@ -22,8 +22,8 @@ from .windows import slides
 if TYPE_CHECKING:
     from tegg.rewrite.view import View
 
-_ROWS = 7        # rows of an operand at most: of more, each element of the other is read again
-_SHORT = 16      # products of a sum up to which putting operands in panels costs more than it saves
+_ROWS = 7        # rows of windows at most: of more, each element of the other is read again
+_SHORT = 16      # products of a sum up to which putting operands in panels may not pay
 _PRODUCT = 1.6   # operations that a product counts as, added and loaded
 _GATHERED = 10.0  # and an operand whose elements lie apart
 
@@ -45,8 +45,9 @@ def loops_row() -> Op:
 
 @dataclass(frozen=True, slots=True)
 class LoopForms:
-    """``(cpu-loops x y i a)``: the contraction x, y by the spec i has few rows, and sums of few
-    products or of windows; a of its operands are gathered where results are vectors."""
+    """``(cpu-loops x y i a)``: the contraction x, y by the spec i has sums of few products, or few
+    rows and windows; a of its operands and results are gathered where results are
+    vectors."""
 
     name = "cpu loops"
     known = 3
@@ -77,16 +78,18 @@ class LoopForms:
 
 
 def _few(spec: Spec, shapes: tuple[Shape, ...], windows: bool) -> bool:
-    """Whether products are too few for a register tile to be filled."""
+    """Whether sums, or rows of windows, are too few for panels to pay."""
     size = spec.sizes(*shapes)
     m, n, k = (hint(product(tuple(size[c] for c in letters)))
                for letters in (spec.m, spec.n, spec.k))
-    return 0 < min(m, n) <= _ROWS and k > 0 and (windows or k <= _SHORT)
+    return min(m, n, k) > 0 and (k <= _SHORT or windows and min(m, n) <= _ROWS)
 
 
 def _apart(spec: Spec, shapes: tuple[Shape, ...], lies: list[frozenset[int]]) -> int:
-    """How many operands are gathered, where vectors are results along the best axis."""
+    """How many operands are gathered, and results scattered, where vectors are results along the
+    best axis."""
     size = spec.sizes(*shapes)
-    free = {c for c in spec.out if c and hint(size[c]) >= VECTOR}
+    free = [c for c in spec.out if c and hint(size[c]) >= VECTOR]
     return min((sum(letter in axes and axes.index(letter) not in beside
-                    for axes, beside in zip((spec.x, spec.y), lies)) for letter in free), default=2)
+                    for axes, beside in zip((spec.x, spec.y), lies)) + (letter != free[-1])
+                for letter in free), default=2)

@@ -1,8 +1,8 @@
-"""Rows of results whose windows overlap, some of them side by side (unroll and jam).
+"""Rows of results that read the same, some of them side by side (unroll and jam).
 
-A row that several windows reach is read once for all of them: the loop over a window's rows becomes
-one over all rows that the windows of a block reach, in which each result adds those of its own
-window. Every result adds in the same order either way.
+What several rows read is read once for all of them. Where that are rows of windows which overlap,
+the loop over a window's rows becomes one over all rows that the windows of a block reach, in which
+each result adds those of its own window. Every result adds in the same order either way.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _SUMS = {"many": 16, "few": 10}    # vectors of sums that leave room for what is
 
 @dataclass(frozen=True, slots=True)
 class Jam:
-    """``rows`` results along ``place``, whose windows' rows ``tap`` begin ``stride`` apart.
-    copies: vectors across each."""
+    """``rows`` results along ``place``, whose windows' rows ``tap`` begin ``stride`` apart; without
+    a ``tap`` they read the same places. copies: vectors across each."""
 
     place: Var
-    tap: Var
+    tap: Var | None
     stride: int
     rows: int
     copies: int
@@ -40,6 +40,7 @@ class Jam:
     @property
     def row(self) -> Var:
         """Which of the rows that the windows of a block reach."""
+        assert self.tap is not None
         return Var((self.rows - 1) * self.stride + self.tap.extent, _ROWS)
 
     def order(self, vars: Sequence[Var]) -> tuple[Var, ...]:
@@ -54,28 +55,30 @@ class Jam:
 
     def _moved(self, w: Write, row: int, values: Values) -> Write:
         place = {self.place: variable(self.block) * self.rows + row}
-        sums = {v.id: self._sum(v, row, values) for v in reachable(w.needs()) if v.op == "red"}
+        sums = {} if self.tap is None else {
+            v.id: self._sum(v, self.tap, row, values) for v in reachable(w.needs())
+            if v.op == "red"}
         return moved(values, values.algebra, w, place, sums, self.order(w.vars))
 
-    def _sum(self, v: Val, row: int, values: Values) -> Val:
+    def _sum(self, v: Val, tap: Var, row: int, values: Values) -> Val:
         """A reduction over all rows of the block: its own count."""
-        tap = variable(self.row) - self.stride * row
-        by = {self.place: variable(self.block) * self.rows + row, self.tap: tap}
-        own = Guard(tap, 0, self.tap.extent - 1)
+        of_window = variable(self.row) - self.stride * row
+        by = {self.place: variable(self.block) * self.rows + row, tap: of_window}
+        own = Guard(of_window, 0, tap.extent - 1)
         memo: dict[int, Val] = {}
         for x in reachable(v.args):
-            if x.op == "load" and self.tap in x.deps and self.place not in x.deps:
+            if x.op == "load" and tap in x.deps and self.place not in x.deps:
                 load = values.substitute(x, by)
                 memo[x.id] = values.load(load.attr.slot, load.dtype, load.attr.form,
                                          (own, *load.attr.guards))
         body = values.substitute(v.args[0], by, memo)
-        vars = tuple(self.row if x == self.tap else x for x in v.attr.vars)
+        vars = tuple(self.row if x == tap else x for x in v.attr.vars)
         return values.make("red", (body,), v.dtype, replace(v.attr, vars=vars, only=own))
 
 
 def jam(writes: Sequence[Write], lanes: Lanes, vector: Var | None, copies: int) -> Jam | None:
     """How rows of a nest are put side by side, of which ``copies`` vectors across would be made at
-    a time; None where no windows overlap."""
+    a time; None where rows have nothing in common."""
     vars = writes[0].vars
     values = reachable(v for w in writes for v in w.needs())
     sums = [v for v in values if v.op == "red"]
@@ -92,6 +95,11 @@ def jam(writes: Sequence[Write], lanes: Lanes, vector: Var | None, copies: int) 
             stride = 0 if place == vector else _stride(inside, place, tap)
             if stride:
                 return _sized(place, tap, stride, len(sums), lanes, copies)
+    for place in vars:
+        if place != vector and any(
+                x.op == "load" and vector in x.deps and place not in x.deps
+                and not x.deps.isdisjoint(first.vars) for x in inside):
+            return _sized(place, None, 1, len(sums), lanes, copies)
     return None
 
 
@@ -112,10 +120,11 @@ def _plain(form: Form, tap: Var) -> bool:
     return all(isinstance(a, Var) or tap not in Form(0, {a: 1}).vars() for a in form.terms)
 
 
-def _sized(place: Var, tap: Var, stride: int, sums: int, lanes: Lanes,
+def _sized(place: Var, tap: Var | None, stride: int, sums: int, lanes: Lanes,
            copies: int) -> Jam | None:
     """As many rows as divide all and leave registers for a vector across each."""
-    assert isinstance(place.extent, int)
+    if not isinstance(place.extent, int):
+        return None
     room = _SUMS["many" if lanes.width == 16 else "few"] // sums
     for rows in _ROWS_EACH if stride == 1 else range(2, room + 1):
         if place.extent % rows == 0 and rows <= room:
