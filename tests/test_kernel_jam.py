@@ -74,6 +74,13 @@ def few(g, rows, _, columns, depth, **_how):
     return g.matmul(g.x(rows, depth), g.x(depth, columns))
 
 
+def many_values(g, y):
+    """Of each element, by operands of their own."""
+    for _ in range(40):
+        y = g.add(y, g.x(*y.shape))
+    return y
+
+
 def without(monkeypatch, graph, outputs, width):
     """The kernel with every row by itself."""
     with monkeypatch.context() as m:
@@ -138,6 +145,7 @@ def test_columns_of_unknown_length() -> None:
     lambda g: pooled(g, 3, 13, 40, 3, pad=1),            # 13 rows are no blocks
     lambda g: g.top(g.window(g.x(5, 90), 1, 3), 2),      # lanes follow the windows
     lambda g: g.total(g.x(5, 8, 90), 1),                 # no windows
+    lambda g: many_values(g, depthwise(g, 2, 12, 40, 3)),  # no room for several rows
     lambda g: g.total(g.exp(g.sub(g.top(g.window(g.x(9, 40), 0, 3), 1), g.x(7, 40))), 0),
 ))
 def test_what_stays_alone(make) -> None:

@@ -16,6 +16,7 @@ from tegg.kernel.lane import Lanes
 from tegg.kernel.value import Val, Values, reachable
 
 _BLOCKS, _ROWS = 820_000, 820_001  # numbers of the variables of blocks and of their rows
+_MOST = 64  # values of a row: of more, registers would not hold those of several
 _ROWS_EACH = (4, 5, 3, 6, 7, 8, 2)  # of more a compiler makes much code, and little is read less
 _SUMS = {"many": 16, "few": 10}    # vectors of sums that leave room for what is added
 
@@ -82,7 +83,7 @@ def jam(writes: Sequence[Write], lanes: Lanes, vector: Var | None, copies: int) 
     vars = writes[0].vars
     values = reachable(v for w in writes for v in w.needs())
     sums = [v for v in values if v.op == "red"]
-    if not sums or any(v.op == "scan" for v in values) or any(
+    if not sums or len(values) > _MOST or any(v.op == "scan" for v in values) or any(
             w.vars != vars or w.mode != "store" or w.ordered for w in writes):
         return None
     first = sums[0].attr
