@@ -101,7 +101,7 @@ def _woven(group: list[Write], placer: Placer) -> Nest | None:
 
 
 def _jammed(group: list[Write], placer: Placer) -> Nest | None:
-    """The nest with rows side by side whose windows overlap, where it has such."""
+    """The nest with rows side by side that read the same, where it has such."""
     if not placer.limits.vector:
         return None
     lanes, bodies = placer.vectors.lanes, [v for w in group for v in w.needs()]
