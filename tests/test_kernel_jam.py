@@ -114,18 +114,43 @@ def test_a_row_is_read_once_for_all(make, taps, stride, rows, reached, monkeypat
         assert len(set(re.findall(r"(v\d+)_0 = [^;]*\(b0 \+", c.source))) == 1
 
 
-def test_values_beside_the_sums() -> None:
-    g = Draw()
+def values_beside_the_sums(g):
     y = depthwise(g, 3, 16, 40, 3, pad=1)
     row, scaled = g.x(16, 1), g.exp(g.mul(y, g.expand(g.x(3, 1, 1), y.shape)))
-    out = [g.add(scaled, g.expand(row, y.shape)), scaled]
-    assert SIDE_BY_SIDE in check(g, out, width=16).notes
+    return [g.add(scaled, g.expand(row, y.shape)), scaled]
 
 
-def test_averages_and_maxima_of_the_same_windows() -> None:
-    g = Draw()
+def sums_and_maxima(g):
+    """Of the same windows."""
     seen = windows(g, g.x(2, 18, 40), 3)
-    assert SIDE_BY_SIDE in check(g, [g.total(seen, 2, 4), g.top(seen, 2, 4)], width=16).notes
+    return [g.total(seen, 2, 4), g.top(seen, 2, 4)]
+
+
+def past_the_ends(g):
+    return [pooled(g, 2, 28, 70, 5, pad=2)]
+
+
+def of_one_block(g):
+    return [depthwise(g, 5, 4, 30, 3, pad=1)]
+
+
+def every_other(g):
+    return [pooled(g, 2, 33, 131, 3, 2)]
+
+
+def of_few_products(g):
+    return [few(g, 12, 0, 90, 7)]
+
+
+CASES = {f.__name__: f for f in (values_beside_the_sums, sums_and_maxima, past_the_ends,
+                                 of_one_block, every_other, of_few_products)}
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", CASES)
+def test_results(name, width) -> None:
+    g = Draw()
+    assert SIDE_BY_SIDE in check(g, CASES[name](g), width=width, threads=(1, 2, 3)).notes
 
 
 def test_columns_of_unknown_length() -> None:

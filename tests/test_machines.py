@@ -23,6 +23,7 @@ from test_contraction_narrow import bytes_product, extreme, whole
 from test_direct import CASES as CONVOLUTIONS, convolution, tiled
 from test_direct_places import CASES as PLACED, turned
 from test_kernel_cases import CASES as KERNELS
+from test_kernel_jam import CASES as JAMMED
 from test_kernel_segments import CASES as SEGMENTS
 from test_kernel_strips import CASES as STRIPS
 from test_kernel_tile import BACKWARDS
@@ -55,7 +56,8 @@ SANITISED = ("-O1", "-march=native", "-fsanitize=address,undefined",
 ARM = ("aarch64-linux-gnu-gcc", "-O2", "-static")
 QEMU = ("qemu-aarch64", "qemu-aarch64-static")
 LARGEST = 60_000  # elements of a value: emulation is slow
-CUT = {"strips": STRIPS, "segments": SEGMENTS, "woven": WOVEN, "backwards": BACKWARDS}
+CUT = {"strips": STRIPS, "segments": SEGMENTS, "woven": WOVEN, "backwards": BACKWARDS,
+       "jammed": JAMMED}
 
 
 def _runs(*command: str) -> bool:
