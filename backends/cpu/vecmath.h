@@ -319,10 +319,9 @@ INL vd md_sincos(vd x, int turn, vl *apart) {
   vl q = (vl)t + turn;
   vd a = vd_fma(n, M_SPLAT(vd, -0x1.921fb54400000p+0), x), b = n * 0x1.0b4611a600000p-34, w = a - b;
   vd c = vd_fma(n, M_SPLAT(vd, 0x1.3198a2e037073p-69), b - (a - w)), r = w - c, s = (w - r) - c;
-  vl large = vd_less(M_SPLAT(vd, MD_LARGE), vd_abs(x)) | ~vd_equal(x, x);
-  *apart = large | vd_less(vd_abs(r), vd_abs(n) * MD_CLOSE);
+  vd z = r * r, v = z * r, least = n * MD_CLOSE, p = M_SPLAT(vd, 0x1.5d8fba8a065d3p-33);
+  *apart = ~vd_less_equal(vd_abs(x), M_SPLAT(vd, MD_LARGE)) | vd_less(z, least * least);  // NaN, too
   // sin r = r + r z p and cos r = 1 - z/2 + z^2 p, with z = r^2, each with the first order of s.
-  vd z = r * r, v = z * r, p = M_SPLAT(vd, 0x1.5d8fba8a065d3p-33);
   Q(z, -0x1.ae5e5a440544ap-26); Q(z, 0x1.71de3567735f8p-19); Q(z, -0x1.a01a019bfd840p-13);
   Q(z, 0x1.111111110f7cdp-7);
   vd sine = vd_fma(z, vd_fma(v, p, -0.5 * s), s);
@@ -330,7 +329,8 @@ INL vd md_sincos(vd x, int turn, vl *apart) {
   p = M_SPLAT(vd, -0x1.8fa47ffc042c8p-37);
   Q(z, 0x1.1ee9d783bcbacp-29); Q(z, -0x1.27e4f7ea7e2d5p-22); Q(z, 0x1.a01a019c83f03p-16);
   Q(z, -0x1.6c16c16c14f8ep-10); Q(z, 0x1.555555555554bp-5);
-  vd half = 0.5 * z, one = 1. - half, tail = vd_fma(-r, s, (1. - one) - half);
+  vd half = M_SPLAT(vd, -0.5), one = vd_fma(half, z, M_SPLAT(vd, 1.));
+  vd tail = vd_fma(-r, s, vd_fma(half, z, 1. - one));
   vd cosine = one + vd_fma(z, z * p, tail);
   p = md_sel(vl_equal(q & 1, (vl){0}), md_sel(vd_equal(x, (vd){0}), x, sine), cosine);
   return (vd)((vl)p ^ ((q & 2) << 62));
