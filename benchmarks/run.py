@@ -1,5 +1,5 @@
-"""``make bench``: tegg beside NumPy and PyTorch, and models beside ONNX Runtime, in one interleaved
-run; a table and JSON.
+"""``make bench``: tegg beside NumPy and PyTorch, models and their parts beside ONNX Runtime, too;
+interleaved in one run; a table and JSON.
 
     python benchmarks/run.py [--suite along|wide] [--threads 2] [--only softmax,mlp] [--no-compile]
                              [--json FILE]
