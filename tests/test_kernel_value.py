@@ -8,8 +8,8 @@ from tegg.bits import bits_of
 from tegg.dim import Facts
 from tegg.dtype import bf16, bool_, f16, f32, i32
 from tegg.errors import LoweringError
-from tegg.kernel.index import Algebra, Form, Gathered, Var, variable
-from tegg.kernel.value import Values, holds, reachable
+from tegg.kernel.index import Algebra, Form, Gathered, Guard, Var, variable
+from tegg.kernel.value import Reduction, Values, holds, reachable
 
 I, J, K = Var(8, 0), Var(8, 1), Var(8, 2)
 
@@ -64,6 +64,17 @@ def test_substitution_does_not_capture(values):
     assert bound != J
     assert moved.deps == {J}
     assert moved.args[0] is element(values, J, bound)
+
+
+def test_what_a_reduction_counts_follows_its_variable(values):
+    """A variable that is renamed is so in the guard of its terms, too."""
+    total = values.make("red", (element(values, I, J),), f32,
+                        Reduction("sum", (J,), only=Guard(variable(J) - 2, 0, 3)))
+    assert total.attr.trips() == 4
+    moved = values.substitute(total, {I: variable(J)})
+    bound, = moved.attr.vars
+    assert moved.attr.only == Guard(variable(bound) - 2, 0, 3)
+    assert values.substitute(total, {I: variable(K)}).attr.only == total.attr.only
 
 
 def test_operands_come_first(values):

@@ -13,12 +13,13 @@ from dataclasses import dataclass, replace
 from tegg.kernel.domain import Write, moved
 from tegg.kernel.index import Form, Guard, Var, variable
 from tegg.kernel.lane import Lanes
+from tegg.kernel.registers import Registers
 from tegg.kernel.value import Val, Values, reachable
 
 _BLOCKS, _ROWS = 820_000, 820_001  # numbers of the variables of blocks and of their rows
 _MOST = 64  # values of a row: of more, registers would not hold those of several
 _ROWS_EACH = (4, 5, 3, 6, 7, 8, 2)  # of more a compiler makes much code, and little is read less
-_SUMS = {"many": 16, "few": 10}    # vectors of sums that leave room for what is added
+_SUMS = {32: 16, 16: 10}  # registers, and vectors of sums that leave room for what is added
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +127,8 @@ def _sized(place: Var, tap: Var | None, stride: int, sums: int, lanes: Lanes,
     """As many rows as divide all and leave registers for a vector across each."""
     if not isinstance(place.extent, int):
         return None
-    room = _SUMS["many" if lanes.width == 16 else "few"] // sums
+    room = _SUMS[Registers(lanes.width).count] // sums
+    # Windows that begin farther apart have less in common, and lanes that skip take two registers.
     for rows in _ROWS_EACH if stride == 1 else range(2, room + 1):
         if place.extent % rows == 0 and rows <= room:
             most = room // rows if stride == 1 else 2

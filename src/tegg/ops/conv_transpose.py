@@ -122,11 +122,11 @@ def _in_bands(op: str, graph: Graph, x: Node, w: Node, groups: int, axes: Sequen
               lengths: Sequence[Dim]) -> Node:
     """A correlation for all phases that as many taps reach: they are its channels."""
     places = tuple(n - 1 - (-t.kernel // t.stride) for t, n in zip(axes, x.shape[2:]))
-    bands = list(product(*(t.bands() for t in axes)))
-    found = [_band(op, graph, x, w, groups, chosen, places) for chosen in bands]
-    for axis in reversed(range(len(axes))):
-        many = len(axes[axis].bands())
-        found = [graph.concat(found[i:i + many], 2 + axis) for i in range(0, len(found), many)]
+    bands = [t.bands() for t in axes]
+    found = [_band(op, graph, x, w, groups, chosen, places) for chosen in product(*bands)]
+    for axis, here in reversed(list(enumerate(bands))):
+        found = [graph.concat(found[i:i + len(here)], 2 + axis)
+                 for i in range(0, len(found), len(here))]
     return _between(graph, found[0], [t.padding for t in axes], lengths)
 
 
