@@ -153,9 +153,14 @@ def wide_contenders(w, use_compile):
         in_onnx(out, first, lambda *xs: w.fn(f, *xs, *weights), inputs)
     except torch.onnx.errors.OnnxExporterError as e:
         print(f"{w.name}: not in ONNX Runtime: {str(e).splitlines()[0]}", file=sys.stderr)
-    got, want = (a.astype(np.float64) for a in (got, out["torch"]().numpy()))  # bytes wrap around
-    worst = float(np.abs(got - want).max() / np.abs(want).max())
-    assert worst < 1e-4, f"{w.name}: tegg and PyTorch differ by {worst:.1e}"
+    want = out["torch"]().numpy().astype(np.float64)  # bytes wrap around
+
+    def off(a):
+        return float(np.abs(a.astype(np.float64) - want).max() / np.abs(want).max())
+    assert off(got) < 1e-4, f"{w.name}: tegg and PyTorch differ by {off(got):.1e}"
+    if "onnxruntime" in out and off(out["onnxruntime"]()) >= 1e-4:
+        print(f"{w.name}: what is exported to ONNX Runtime is something else", file=sys.stderr)
+        del out["onnxruntime"], first["onnxruntime"]
     return out, first
 
 
