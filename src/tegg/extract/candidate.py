@@ -97,16 +97,16 @@ class Pricer:
             for a in n.args:
                 if a not in number:  # a leaf, or what stands for it where it was first read
                     number[a] = len(number)
-                    key.append(self._kind(a))
-            key.append(self._step(n))
+                    key.append(self.kind(a))
+            key.append(self.step(n))
             key += [number[a] for a in n.args]
             if n.args and (n.args[0], c) in self.work.states:
                 key.append("state")
             number[c] = len(number)
-        key.extend(number[o] if o in number else self._kind(o) for o in outs)
+        key.extend(number[o] if o in number else self.kind(o) for o in outs)
         return tuple(key)
 
-    def _step(self, n: ENode) -> int:
+    def step(self, n: ENode) -> int:
         """A number, from 0, for what an e-node does; it says how many operands follow."""
         known = self._step_of.get(id(n))
         if known is None:
@@ -114,7 +114,8 @@ class Pricer:
             known = self._step_of[id(n)] = n, step  # the e-node lives on, so that its id is its own
         return known[1]
 
-    def _kind(self, c: int) -> int:
+    def kind(self, c: int) -> int:
+        """A number, below 0, for what matters of a value where it is read or written."""
         found = self._kind_of.get(c)
         if found is None:
             kind = (self.values.shape[c], self.values.dtype[c], self.forms.get(c),

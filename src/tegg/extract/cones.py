@@ -8,14 +8,12 @@ from dataclasses import dataclass
 
 from tegg.errors import ExtractionError
 from tegg.ir.classes import ENode
+from tegg.extract.alike import Alike, Names, Pick, Recipe, Told
 from tegg.extract.candidate import Body, Pricer
 from tegg.extract.legal import Legality
 from tegg.extract.limits import Limits
 from tegg.extract.roles import Roles
 from tegg.ir.template import OWN
-
-_Way = tuple[frozenset[int], bool]  # leaves, and whether panels of them are read in their place
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cone:
@@ -33,6 +31,15 @@ class _Part:
 
     leaves: frozenset[int]
     body: Body
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Way:
+    """A way to compute a class, and what is said of all that are like it."""
+
+    leaves: frozenset[int]
+    body: Body
+    told: Told
 
 
 class Cones:
@@ -55,6 +62,8 @@ class Cones:
         self._rough: dict[int, float] = {}
         self._settled = frozenset(c for c in roles.weighted if self.storable(c)
                                   and pricer.values.size[c] <= limits.settled)
+        self._shareable = {c for c in roles.nodes if self._wanted(c)}
+        self._alike = Alike(pricer, self._traits)
         for c in roles.nodes:
             if c not in roles.given and c not in roles.constant:
                 self._enumerate(c)
@@ -65,9 +74,19 @@ class Cones:
 
     def shared(self, cone: Cone) -> frozenset[int]:
         """Inner values that the cone's kernel could store for other readers."""
+        return frozenset(cone.body.keys() & self._shareable) - {cone.root}
+
+    def _wanted(self, c: int) -> bool:
+        """Whether others would read a class, if a kernel stored it."""
+        return c in self.roles.roots or (self.storable(c) and len(self.roles.users[c]) > 1)
+
+    def _traits(self, c: int) -> tuple:
+        """All that the cones of a class, and of its readers, depend on of the class by itself, but
+        for its flow: that only ranks them."""
         roles = self.roles
-        return frozenset(k for k in cone.body if k != cone.root and (
-            k in roles.roots or (self.storable(k) and len(roles.users[k]) > 1)))
+        return (self.pricer.kind(c), roles.classes.shape[c], c in roles.given,
+                c in roles.constant, c in roles.known, c in self._settled, self.storable(c),
+                c in self._shareable)
 
     # ---- enumeration
     def _choices(self, c: int) -> list[_Part]:
@@ -95,17 +114,15 @@ class Cones:
         return [choices[0], *(p for p in choices[1:] if self._settled.isdisjoint(p.body))]
 
     def _enumerate(self, c: int) -> None:
-        found = self._combined(c)
-        if c not in self._least:  # what it takes in cannot be one kernel with it: borders again
-            self._release(c)
-            found = self._combined(c)
-        if c not in self._least:
+        if self._cut(c):
+            return
+        self._release(c)  # what it takes in cannot be one kernel with it: borders again
+        if not self._cut(c):
             ops = ", ".join(sorted({n.op.name for n in self.roles.nodes[c]}))
             raise ExtractionError(
                 f"no kernel can be made of {ops}: what it takes in has no form that stands in one "
                 "kernel with it; let the target lower more forms of it, or leave out the rules "
                 "that state this one")
-        self._keep(c, found)
 
     def _release(self, c: int) -> None:
         """Make every class below ``c`` a border, and movement on the way to it a reader of it."""
@@ -113,47 +130,77 @@ class Cones:
         ways = {m for n in self.roles.nodes[c] for _, way in self.roles.references(n, every=True)
                 for m in way}
         self.inner -= bases
+        self._shareable |= {b for b in bases if self._wanted(b)}
         for b in bases | ways:
             self._parts.pop(b, None)
+            self._alike.changed(b)
         for m in sorted(ways, key=self.roles.rank.__getitem__):
-            self._least.pop(m, None)
-            self._keep(m, self._combined(m))
+            self._cut(m)
 
-    def _combined(self, c: int) -> dict[_Way, Body]:
-        """Per set of leaves the body of ``c`` that looks best; where leaves have storage forms,
-        also the best of those that read leaves, and not panels that are packed from them ahead."""
-        found: dict[_Way, list[Body]] = {}
-        for n in self._forms(c):
+    def _cut(self, c: int) -> bool:
+        """Find the cones of a class, as they were found of one that is like it. Whether there are
+        any."""
+        names = self._alike.names(c)
+        recipe = self._alike.recipes.get(names.key) or self._learned(c, names)
+        if recipe.least is None:
+            return False
+        least = self._way(c, recipe.least)
+        self._least[c] = _Part(least.leaves, least.body)
+        kept = self._keep(c, least, [self._way(c, told) for told in recipe.ways])
+        self._alike.keep(c, names, recipe, [z.told for z in kept],
+                         [z.body for z in (least, *kept)])
+        return True
+
+    def _learned(self, c: int, names: Names) -> Recipe:
+        """How the ways of a class are made: per set of leaves the body that looks best; where
+        leaves have storage forms, also the best of those that read leaves, and not panels that are
+        packed from them ahead."""
+        found: dict[tuple[frozenset[int], bool], list[tuple[Pick, Body]]] = {}
+        least: Told | None = None
+        for i, n in self._forms(c):
             width = max(2, int(self.limits.combinations ** (1 / max(1, len(set(n.args))))))
-            options = {a: self._choices_for(c, a)[:width] for a in dict.fromkeys(n.args)}
-            for parts in itertools.product(*options.values()):
+            options = [enumerate(self._choices_for(c, a)[:width]) for a in dict.fromkeys(n.args)]
+            for chosen in itertools.product(*options):
                 self.tried += 1
-                leaves, body = self._joined(c, n, parts)
-                if body is None:
+                leaves, body = self._joined(c, n, [part for _, part in chosen])
+                if body is None or not self.legality.allows(c, body):
                     continue
-                if c not in self._least:
-                    self._least[c] = _Part(leaves, body)
+                pick = (i, *(j for j, _ in chosen))
+                if least is None:
+                    least = Told(pick)
                 elif self._acts(leaves) > self.limits.inputs:
                     continue
-                found.setdefault((leaves, self._packs(leaves, body)), []).append(body)
-        return {way: self._likeliest(way[0], bodies) for way, bodies in found.items()}
+                found.setdefault((leaves, self._packs(leaves, body)), []).append((pick, body))
+        return self._alike.learn(names, least, [
+            self._likeliest(bodies, packs) for (_, packs), bodies in found.items()])
 
-    def _forms(self, c: int) -> list[ENode]:
-        """The e-nodes of a class; of the tiles that one template has for the same product the one
-        that looks best, for all that they could be joined with is the same."""
-        alike: dict[tuple, list[ENode]] = {}
-        for n in self.roles.nodes[c]:
+    def _way(self, c: int, told: Told) -> _Way:
+        """The way of a class that a pick makes."""
+        i, *chosen = told.pick
+        n = self.roles.nodes[c][i]
+        leaves, body = self._joined(c, n, [self._choices_for(c, a)[j] for a, j in
+                                           zip(dict.fromkeys(n.args), chosen)])
+        assert body is not None, "a pick of a class that is not like this one"
+        return _Way(leaves, body, told)
+
+    def _forms(self, c: int) -> list[tuple[int, ENode]]:
+        """The e-nodes of a class, numbered; of the tiles that one template has for the same product
+        the one that looks best, for all that they could be joined with is the same."""
+        alike: dict[tuple, list[tuple[int, ENode]]] = {}
+        for i, n in enumerate(self.roles.nodes[c]):
             own = (n.attrs[:OWN], bool(self.pricer.forms) and self.pricer.packs_ahead(n, c)) \
                 if n.op.template else n.attrs
-            alike.setdefault((n.op.name, n.args, own), []).append(n)
-        return [ns[0] if len(ns) == 1 else min(ns, key=lambda n: self._roughly(n, c))
+            alike.setdefault((n.op.name, n.args, own), []).append((i, n))
+        return [ns[0] if len(ns) == 1 else min(ns, key=lambda x: self._roughly(x[1], c))
                 for ns in alike.values()]
 
-    def _likeliest(self, leaves: frozenset[int], bodies: list[Body]) -> Body:
-        """The body that looks best; that is asked only where there are several."""
+    def _likeliest(self, bodies: list[tuple[Pick, Body]], packs: bool) -> Told:
+        """Of bodies with the same leaves the one that looks best; that is asked only where there
+        are several."""
         if len(bodies) == 1:
-            return bodies[0]
-        return min(bodies, key=lambda b: self._rank(leaves, b))
+            return Told(bodies[0][0], packs)
+        rough, pick = min(((self._rough_of(b), i) for i, (_, b) in enumerate(bodies)))
+        return Told(bodies[pick][0], packs, rough)
 
     def _joined(self, c: int, node: ENode,
                 parts: Iterable[_Part]) -> tuple[frozenset[int], Body | None]:
@@ -170,8 +217,6 @@ class Cones:
         if node.op.kind == "attention":
             body = {k: self._beside(k, n) for k, n in body.items()}
         body[c] = node
-        if not self.legality.allows(c, body):
-            return leaves, None
         return leaves, body
 
     def _beside(self, c: int, node: ENode) -> ENode:
@@ -192,12 +237,14 @@ class Cones:
         """Leaves that are activations: weights do not count against the limit."""
         return len(leaves - self.roles.still)
 
-    def _rank(self, leaves: frozenset[int], body: Body) -> float:
+    def _rank(self, way: _Way) -> float:
         """A rough price with the flow of the leaves, to choose which cones are priced."""
-        total = sum([self.flow[a] + self.pricer.stored(a) for a in leaves])
-        for k, v in body.items():
-            total += self._roughly(v, k)
-        return total
+        if way.told.rough is None:
+            way.told.rough = self._rough_of(way.body)
+        return sum([self.flow[a] + self.pricer.stored(a) for a in way.leaves]) + way.told.rough
+
+    def _rough_of(self, body: Body) -> float:
+        return sum([self._roughly(n, k) for k, n in body.items()])
 
     def _roughly(self, node: ENode, c: int) -> float:
         """``Pricer.rough`` of an e-node of the roles, which lives as long."""
@@ -206,30 +253,39 @@ class Cones:
             known = self._rough[id(node)] = self.pricer.rough(node, c)
         return known
 
-    def _keep(self, c: int, found: dict[_Way, Body]) -> None:
+    def _keep(self, c: int, least: _Way, ways: list[_Way]) -> list[_Way]:
         """Price the most promising cones, drop dominated ones, keep the best few, and with them the
         one that waits for fewest values: flow makes what is read several times look cheap in
-        memory, also where one kernel holds all its readers, and theirs again."""
-        best, most = list(found.items()), 2 * self.limits.cuts
+        memory, also where one kernel holds all its readers, and theirs again. The ways of those
+        that are kept, in the order of the cones."""
+        best, most = ways, 2 * self.limits.cuts
         if len(best) > most:
-            best.sort(key=lambda z: (self._rank(z[0][0], z[1]), sorted(z[0][0]), z[0][1]))
-            best[most:] = [min(best[most:], key=lambda z: self._waits(z[0][0]))]
+            best.sort(key=lambda z: (self._rank(z), sorted(z.leaves), z.told.packs))
+            best[most:] = [min(best[most:], key=lambda z: self._waits(z.leaves))]
         priced = []
-        for (leaves, _), body in best:
-            seconds, values = self.pricer.price((c,), leaves, body)
+        for way in best:
+            seconds, values = self._price(c, way)
             if values <= self.limits.values:
-                priced.append(Cone(c, leaves, body, seconds))
-        priced.sort(key=lambda z: (self._total(z), len(z.body), sorted(z.leaves)))
-        kept = self._undominated(priced)
+                priced.append((Cone(c, way.leaves, way.body, seconds), way))
+        priced.sort(key=lambda z: (self._total(z[0]), len(z[0].body), sorted(z[0].leaves)))
+        made = dict(priced)
+        kept = self._undominated(list(made))
         if kept:
             alone = min(kept, key=lambda z: (self._waits(z.leaves), z.seconds))
             kept = list(dict.fromkeys([kept[0], alone, *kept]))[:self.limits.cuts]
-        least = self._least[c]
         if not any(z.leaves <= least.leaves for z in kept):
-            seconds, _ = self.pricer.price((c,), least.leaves, least.body)
-            kept.append(Cone(c, least.leaves, least.body, seconds))
+            cone = Cone(c, least.leaves, least.body, self._price(c, least)[0])
+            made[cone] = least
+            kept.append(cone)
         self.cuts[c] = kept
         self.flow[c] = self._flow(c, kept[0])
+        return [made[z] for z in kept]
+
+    def _price(self, c: int, way: _Way) -> tuple[float, int]:
+        """Seconds of a way as a kernel, and how many values its code computes."""
+        if way.told.price is None:
+            way.told.price = self.pricer.price((c,), way.leaves, way.body)
+        return way.told.price
 
     def _waits(self, leaves: frozenset[int]) -> int:
         """How many values other kernels must compute first."""

@@ -15,6 +15,9 @@ from tegg.rewrite.providers import Fact, Provider
 from tegg.rewrite.view import View
 
 
+_SHORT = 200  # characters of a term that stands for a class wherever facts are stated of it
+
+
 class Stater:
     """States facts about the classes of a view; text names a class by a node or a short term."""
 
@@ -22,7 +25,7 @@ class Stater:
         self.engine, self.table, self.codec = engine, table, codec
         self.next_name = first_name  # names for classes without a node of the graph
         self.known: set[str] = set()
-        self.names: dict[Any, int] = {}  # the engine's value for a class -> a name of it
+        self.names: dict[Any, str] = {}  # the engine's value for a class -> a short term of it
 
     def state(self, provider: Provider, view: View) -> int:
         """State the facts of a provider, of which the view learns. How many were new."""
@@ -63,7 +66,7 @@ class Stater:
     def terms(self, view: View, wanted: set[int]) -> dict[int, str]:
         """A short term for each wanted class; one without a name is given one."""
         if not self.names:
-            self.names = {view.values[c]: i for i, c in view.of.items()}
+            self.names = {view.values[c]: _term(i) for i, c in view.of.items()}
         names, values = self.names, view.values
         waiting = {c for c in wanted if values[c] not in names}
         unnamed = [c for c in view.nodes if values[c] not in names] if waiting else []
@@ -76,14 +79,17 @@ class Stater:
                     names[values[c]] = self._named(ready, view)
                     waiting.discard(c)
             assert len(names) > before, "a class without a finite term"
-        return {c: _term(names[values[c]]) for c in wanted}
+        return {c: names[values[c]] for c in wanted}
 
-    def _named(self, n: ENode, view: View) -> int:
-        """A new name for the class of an e-node whose operands have names."""
-        args = " ".join(_term(self.names[view.values[a]]) for a in n.args)
-        name = self.next_name
-        self.engine.run(f"(union {_term(name)} "
-                        f"({n.op.name} {args} {self.codec.attrs(n.op, n.attrs)}))")
+    def _named(self, n: ENode, view: View) -> str:
+        """A short term for the class of an e-node whose operands have one: its own, or a new name,
+        which takes egglog, that rebuilds its tables, as long as several facts."""
+        args = " ".join(self.names[view.values[a]] for a in n.args)
+        term = f"({n.op.name} {args} {self.codec.attrs(n.op, n.attrs)})"
+        if len(term) <= _SHORT:
+            return term
+        name = _term(self.next_name)
+        self.engine.run(f"(union {name} {term})")
         self.next_name += 1
         return name
 
