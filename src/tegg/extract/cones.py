@@ -81,12 +81,11 @@ class Cones:
         return c in self.roles.roots or (self.storable(c) and len(self.roles.users[c]) > 1)
 
     def _traits(self, c: int) -> tuple:
-        """All that the cones of a class, and of its readers, depend on of the class by itself, but
-        for its flow: that only ranks them."""
+        """All that the ways to compute a class, and its readers, depend on of the class by itself:
+        not on its flow, nor on who reads it, by which they are ranked."""
         roles = self.roles
         return (self.pricer.kind(c), roles.classes.shape[c], c in roles.given,
-                c in roles.constant, c in roles.known, c in self._settled, self.storable(c),
-                c in self._shareable)
+                c in roles.constant, c in roles.known, c in self._settled, self.storable(c))
 
     # ---- enumeration
     def _choices(self, c: int) -> list[_Part]:
