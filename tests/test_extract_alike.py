@@ -38,11 +38,11 @@ def _cuts(cones: Cones) -> dict:
                 for z in found] for c, found in cones.cuts.items()}
 
 
-def _same(classes, limits: Limits | None = None, costs=None) -> Cones:
+def _same(classes, limits: Limits | None = None) -> Cones:
     """The cones of classes, which are those that each would find by itself."""
-    some = Stages(classes, *([] if costs is None else [costs]), limits=limits).cones
+    some = Stages(classes, limits=limits).cones
     with _each_by_itself():
-        one = Stages(classes, *([] if costs is None else [costs]), limits=limits).cones
+        one = Stages(classes, limits=limits).cones
     assert _cuts(some) == _cuts(one) and some.flow == one.flow and some.inner == one.inner
     assert some.tried <= one.tried
     return some
@@ -55,14 +55,14 @@ def test_programs(program):
 
 @given(programs())
 def test_programs_under_tight_limits(program):
-    """Where little fits, borders are set again."""
     _same(classes_of(program.graph), Limits(cuts=2, inputs=2, values=3, combinations=4))
 
 
 @pytest.mark.parametrize("layers", [3, 6])
 def test_layers_of_an_encoder_are_alike(layers):
     found = _same(classes_of(encoder(layers)))
-    assert found.tried == _same(classes_of(encoder(layers + 1))).tried, "one more is enumerated"
+    assert found.tried == _same(classes_of(encoder(layers + 1))).tried, \
+        "the ways of one more layer are tried again"
     narrow = frozenset({"bf16"})
     graph = encoder(layers)
     _same(classes_of(graph, {n.id: narrow for n in graph.reachable() if n.dtype.is_float}))
@@ -156,7 +156,7 @@ def test_blocks_that_differ_in_one_part(base, part):
     for parts in (values, values[::-1]):
         found = _same(classes_of(_graph([*parts, *parts])))
         once = _same(classes_of(_graph(parts)))
-        assert found.tried == once.tried, "the second of each is like the first"
+        assert found.tried == once.tried, "the ways of the second of each are tried again"
 
 
 @pytest.mark.parametrize("moved", ["Flip", "Reshape"])

@@ -67,7 +67,7 @@ class Alike:
     _numbers: dict[tuple, int] = field(default_factory=dict)
     _traits: dict[int, int] = field(default_factory=dict)
     _forms: dict[int, _Form] = field(default_factory=dict)
-    _known: dict[tuple, tuple[int, tuple[int, ...]]] = field(default_factory=dict)
+    _walks: dict[tuple, tuple[int, tuple[int, ...]]] = field(default_factory=dict)
 
     def names(self, c: int) -> Names:
         """The names of a class, whose operands were all kept, or are no kernel's to compute."""
@@ -94,11 +94,11 @@ class Alike:
              bodies: Iterable[Body]) -> None:
         """Which ways stand in for a class, besides itself: their bodies, after its least one."""
         key = (recipe.number, *(t.pick for t in kept))
-        known = self._known.get(key)
+        known = self._walks.get(key)
         if known is None:
             number, order = self._walked(c, bodies)
             place = {x: i for i, x in enumerate(names.order)}
-            known = self._known[key] = number, tuple(place[x] for x in order)
+            known = self._walks[key] = number, tuple(place[x] for x in order)
         number, places = known
         self._forms[c] = _Form(number, tuple(names.order[i] for i in places))
 
@@ -120,10 +120,10 @@ class Alike:
                         number[a] = len(number)
                         found.append(self._trait(a))
                     found.append(number[a])
-                found += self._beside(k, n)
+                found += self._also(k, n)
         return self._number("bodies", *found), tuple(number)
 
-    def _beside(self, c: int, node: ENode) -> list[int]:
+    def _also(self, c: int, node: ENode) -> list[int]:
         """What else matters of an e-node in a body: whether it updates a state, and what takes its
         place where it may not stand (``Cones``)."""
         others = [self.pricer.step(n) for n in self.pricer.roles.nodes[c]

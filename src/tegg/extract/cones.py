@@ -15,6 +15,7 @@ from tegg.extract.limits import Limits
 from tegg.extract.roles import Roles
 from tegg.ir.template import OWN
 
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Cone:
     """A class computed from leaves. ``body`` lists operands before users."""

@@ -64,7 +64,7 @@ class Stater:
 
     # ---- naming classes
     def terms(self, view: View, wanted: set[int]) -> dict[int, str]:
-        """A short term for each wanted class; one without a name is given one."""
+        """A short term for each wanted class; one that has none is given one."""
         if not self.names:
             self.names = {view.values[c]: _term(i) for i, c in view.of.items()}
         names, values = self.names, view.values
@@ -82,8 +82,9 @@ class Stater:
         return {c: names[values[c]] for c in wanted}
 
     def _named(self, n: ENode, view: View) -> str:
-        """A short term for the class of an e-node whose operands have one: its own, or a new name,
-        which takes egglog, that rebuilds its tables, as long as several facts."""
+        """A short term for the class of an e-node whose operands have one: the e-node, also where a
+        rule subsumes it later, or a new name, which takes egglog, that rebuilds its tables, as long
+        as several facts."""
         args = " ".join(self.names[view.values[a]] for a in n.args)
         term = f"({n.op.name} {args} {self.codec.attrs(n.op, n.attrs)})"
         if len(term) <= _SHORT:
