@@ -1,11 +1,13 @@
 """From a graph to a program: what is refused, what is cached, what a stack means."""
 
+import gc
 import subprocess
 import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from eclass_graphs import encoder
 
 import tegg
 from tegg.runtime import driver
@@ -30,6 +32,32 @@ def test_a_graph_without_outputs_is_refused():
     g.input("x", (3,), "f32")
     with pytest.raises(ArgumentError, match="the graph has no outputs; mark one with"):
         compile_graph(g, Options())
+
+
+@pytest.mark.parametrize("search", driver.SEARCHES)
+def test_a_weight_without_an_array_is_named(search):
+    g = Graph()
+    x, w, b = (g.input(n, (3,), "f32", kind) for n, kind in (("x", "arg"), ("w", "weight"),
+                                                             ("b", "weight")))
+    g.outputs["y"] = g.add(g.mul(x, w), b)
+    options = Options(search=search, cache=False)
+    with pytest.raises(ArgumentError, match="no array is given for w, b: a weight is bound to"):
+        compile_graph(g, options)
+    if search == "cost":
+        assert driver.plan_graph(g, options).kernels  # a plan needs none
+
+
+def test_a_plan_is_made_without_cyclic_garbage():
+    """What a compilation needs is freed when it is no longer needed, not when a collector looks."""
+    graph, options = encoder(2, t=32, d=48), Options(cache=False)
+    kept = [driver.plan_graph(graph, options)]  # and what it loads
+    gc.collect()
+    gc.disable()
+    try:
+        kept.append(driver.plan_graph(graph, options))
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
 
 
 def test_an_unknown_device_names_the_nearest():

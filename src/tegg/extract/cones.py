@@ -68,6 +68,7 @@ class Cones:
         for c in roles.nodes:
             if c not in roles.given and c not in roles.constant:
                 self._enumerate(c)
+        del self._alike  # it asks this object for traits: nothing else would be freed in time
 
     def storable(self, c: int) -> bool:
         """Whether a kernel may leave the class in memory for others."""

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tegg.runtime.buckets import Buckets, hinted
 from tegg.cache import Cache, content_key, default
@@ -79,7 +79,8 @@ def compile_graph(graph: Graph, options: Options) -> Compiled | Buckets:
     """The program that computes the graph's outputs and updates; one plan per combination where
     dims have several hints.
 
-    Raises ArgumentError for a graph without outputs, ExtractionError where an op has no lowering.
+    Raises ArgumentError for a graph without outputs and for weights without arrays, ExtractionError
+    where an op has no lowering.
     """
     if not graph.outputs and not graph.updates:
         raise ArgumentError("the graph has no outputs; mark one with tensor.output('name')")
@@ -108,7 +109,7 @@ def candidate_plans(graph: Graph, options: Options, wanted: Wanted) -> list[Plan
 
 def _program(graph: Graph, signature: Signature, stack: Sequence[Compiler], target: Target,
              options: Options) -> Compiled:
-    weights = {i: s.source for i, s in enumerate(graph.inputs) if s.kind == "weight"}
+    weights = _weights(graph)
     plan, explanation = _plan(graph, signature, stack, target, options)
     sweep()  # what lasts is made next
     unbound = graph.unbound()  # what is kept for explanations holds no weights
@@ -116,6 +117,17 @@ def _program(graph: Graph, signature: Signature, stack: Sequence[Compiler], targ
                        lambda: _explained(unbound, stack, target, options))
     _debug(program, plan, explanation)
     return program
+
+
+def _weights(graph: Graph) -> dict[int, Any]:
+    """What each weight is bound to, by input slot. Raises ArgumentError where that is nothing."""
+    found = {i: s.source for i, s in enumerate(graph.inputs) if s.kind == "weight"}
+    unbound = [graph.inputs[i].name for i, source in found.items() if source is None]
+    if unbound:
+        raise ArgumentError(f"no array is given for {', '.join(unbound)}: a weight is bound to one "
+                            f"where it is recorded (source=); leave out kind='weight' for what "
+                            f"each call is given")
+    return found
 
 
 def _explained(graph: Graph, stack: Sequence[Compiler], target: Target, options: Options) -> str:
@@ -207,7 +219,7 @@ def _measured(graph: Graph, classes: EClasses, signature: Signature, stack: Sequ
     deadline = time.monotonic() + options.search_s
     plans = _planned(classes, signature, target, costs, options,
                      Wanted(PLANS - 1, options.search_s * CHOOSING, options.seed))
-    weights = {i: s.source for i, s in enumerate(graph.inputs) if s.kind == "weight"}
+    weights = _weights(graph)
     return fastest(graph, plans, lambda p: Compiled(signature, p, weights, target),
                    deadline=deadline, seed=options.seed, coarse=any(c.rounds for c in stack),
                    weights={i: data_of(w) for i, w in weights.items()})
