@@ -5,7 +5,7 @@ from __future__ import annotations
 from tegg.ir.classes import EClasses
 from tegg.extract.cost import Costs, load_costs
 from tegg.extract import Limits
-from tegg.extract.borders import inner
+from tegg.extract.borders import borders_of
 from tegg.extract.candidate import Pricer
 from tegg.extract.candidates import Candidates
 from tegg.extract.cones import Cones
@@ -26,9 +26,10 @@ class Stages:
         self.roles: Roles = assign(classes, anything, "test")
         self.values = Values.of({c: classes.shape[c] for c in self.roles.nodes}, classes.dtype,
                                 classes.graph.table)
-        self.inner = inner(self.roles, self.values, self.limits)
+        self.borders = borders_of(self.roles, self.values, self.limits)
+        self.inner = self.borders.inner
         self.pricer = Pricer(self.roles, self.values, costs)
-        self.cones = Cones(self.roles, self.pricer, self.limits, self.inner)
+        self.cones = Cones(self.roles, self.pricer, self.limits, self.borders)
         self.candidates = Candidates(self.cones, self.pricer).all()
         self.problem = Problem(self.pricer, self.candidates)
 

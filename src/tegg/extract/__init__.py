@@ -12,7 +12,7 @@ from tegg.ir.classes import Cover, EClasses, KernelSpec
 from tegg.extract.cost import Costs
 from tegg.extract.alternatives import DEAREST, Wanted, variations
 from tegg.extract.assemble import assemble
-from tegg.extract.borders import inner
+from tegg.extract.borders import borders_of
 from tegg.extract.candidate import Candidate, Pricer
 from tegg.extract.candidates import Candidates
 from tegg.extract.cones import Cones
@@ -145,7 +145,7 @@ def _cover(specs: list[KernelSpec], gap: float | None, stats: dict[str, float]) 
 def _candidates(pricer: Pricer, limits: Limits) -> tuple[list[Candidate], dict[str, float]]:
     """The kernels to choose from, and how many of what there are."""
     roles = pricer.roles
-    cones = Cones(roles, pricer, limits, inner(roles, pricer.values, limits))
+    cones = Cones(roles, pricer, limits, borders_of(roles, pricer.values, limits))
     kernels = Candidates(cones, pricer).all()
     return kernels, {"classes": len(roles.nodes), "cones": sum(map(len, cones.cuts.values())),
                      "tried": cones.tried, "candidates": len(kernels), "refused": 0}

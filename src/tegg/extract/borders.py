@@ -8,6 +8,7 @@ from tegg.ir.classes import ENode
 from tegg.ir.op import PRODUCTS
 from tegg.extract.legal import followed
 from tegg.extract.limits import Limits
+from tegg.extract.regions import cut, elementwise
 from tegg.extract.roles import Roles
 from tegg.ir.demand import Values
 
@@ -23,17 +24,22 @@ class _Least:
     heavy: int
 
 
-def elementwise(roles: Roles, c: int) -> bool:
-    """Whether every way to compute a class works on its own elements alone."""
-    return all(n.op.kind == "elementwise" for n in roles.nodes[c])
+@dataclass(frozen=True, slots=True)
+class Borders:
+    """Where kernels may end. inner: computed classes that are never stored. together: sets of
+    classes that one kernel may well store."""
+
+    inner: frozenset[int]
+    together: tuple[tuple[int, ...], ...]
 
 
-def inner(roles: Roles, values: Values, limits: Limits) -> frozenset[int]:
-    """Computed classes that are never stored: the border moves to their user.
+def borders_of(roles: Roles, values: Values, limits: Limits) -> Borders:
+    """The borders of a program: those of its classes one by one, and those of its long regions.
 
-    A value with one elementwise user of its own size gains nothing by a border in between, unless
-    the user's elements are wider, its kernel would outgrow the limits, or only the value can be
-    computed ahead. What positions make is computed by every reader.
+    A class that is inner moves the border to its user. A value with one elementwise user of its own
+    size gains nothing by a border in between, unless the user's elements are wider, its kernel
+    would outgrow the limits, or only the value can be computed ahead. What positions make is
+    computed by every reader.
     """
     least: dict[int, _Least] = {}
     found: set[int] = set(roles.counted)
@@ -54,7 +60,9 @@ def inner(roles: Roles, values: Values, limits: Limits) -> frozenset[int]:
         found |= absorbed
         parts = [_least(roles, c, n, absorbed, least) for n in roles.nodes[c]]
         least[c] = max(parts, key=lambda p: (p.heavy, p.values, len(p.leaves)))
-    return frozenset(found)
+    pieces = cut(roles, values, limits)
+    found.difference_update(*pieces.given)
+    return Borders(frozenset(found | pieces.inside), pieces.given)
 
 
 def _joins(roles: Roles, values: Values, b: int, user: int) -> bool:

@@ -80,7 +80,7 @@ class Candidates:
         choice of candidates can wait for itself.
         """
         roles, cones = self.roles, self.cones
-        last = max((roles.rank[a] for a in z.leaves if self._later(a, z.root)), default=-1)
+        last = roles.last(z.leaves, (z.root,))
         inner = [k for k in z.body if k != z.root and roles.rank[k] > last
                  and (k in roles.roots and k not in roles.constant
                       or cones.storable(k) and readers[k] - set(z.body))]
@@ -92,11 +92,6 @@ class Candidates:
         inner.sort(key=roles.rank.__getitem__)
         return [extra for n in range(1, len(inner) + 1)
                 for extra in itertools.combinations(inner, n)]
-
-    def _later(self, leaf: int, root: int) -> bool:
-        """Whether a leaf is written in the same phase, ahead or in the run, as what reads it."""
-        known = self.roles.ahead
-        return leaf not in self.roles.given and (leaf not in known or root in known)
 
     def _conversions(self) -> list[Candidate]:
         """A weight that has a storage form can be converted to it ahead."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from tegg.errors import ExtractionError
 from tegg.ir.classes import ENode
 from tegg.extract.alike import Alike, Names, Pick, Recipe, Told
+from tegg.extract.borders import Borders
 from tegg.extract.candidate import Body, Pricer
 from tegg.extract.legal import Legality
 from tegg.extract.limits import Limits
@@ -51,9 +52,9 @@ class Cones:
     """
 
     def __init__(self, roles: Roles, pricer: Pricer, limits: Limits,
-                 inner: frozenset[int]) -> None:
+                 borders: Borders) -> None:
         self.roles, self.pricer, self.limits = roles, pricer, limits
-        self.inner = set(inner)
+        self.inner, self.together = set(borders.inner), borders.together
         self.legality = Legality(roles.classes, pricer.work, limits)
         self.cuts: dict[int, list[Cone]] = {}
         self._least: dict[int, _Part] = {}  # with every border taken: always possible

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tegg.ir.classes import EClasses, ENode
@@ -53,6 +54,12 @@ class Roles:
     def computed(self, c: int) -> bool:
         """Whether a kernel of some plan has to evaluate the class."""
         return c in self._evaluated
+
+    def last(self, leaves: Iterable[int], outs: Iterable[int]) -> int:
+        """The place, in the one order of all classes, of the last one that a kernel waits for: what
+        is ahead is there before a run starts. -1 where it waits for none."""
+        done = self.given if self.ahead.issuperset(outs) else self.given | self.ahead
+        return max((self.rank[a] for a in leaves if a not in done), default=-1)
 
     def references(self, node: ENode, every: bool = False) -> list[Reference]:
         """The classes below an e-node's operands, through movement, each with its way.

@@ -17,7 +17,7 @@ def joined(cones: Cones, roots: list[int]) -> list[Joined]:
     """Outputs, leaves and body of every merge. Merging is n-ary: pairs would breed."""
     if cones.limits.siblings < 2:
         return []
-    return [*_contractions(cones, roots), *_loops(cones, roots)]
+    return [*_contractions(cones, roots), *_loops(cones, roots), *_together(cones, roots)]
 
 
 def _contractions(cones: Cones, roots: list[int]) -> list[Joined]:
@@ -81,6 +81,26 @@ def _loops(cones: Cones, roots: list[int]) -> list[Joined]:
         merged = _merge(cones, list(group.values()))
         if merged and cones.legality.allows(merged[0][0], merged[2]):
             found.append(merged)
+    return found
+
+
+def _together(cones: Cones, roots: list[int]) -> list[Joined]:
+    """What one loop nest may well compute, each class in the smallest way: one that another is
+    computed from is stored as well. All that is waited for comes before all that is written."""
+    rank = cones.roles.rank
+    found: list[Joined] = []
+    for group in cones.together:
+        outs = tuple(sorted(set(group).intersection(roots), key=rank.__getitem__))
+        parts = [min(cones.cuts[c], key=lambda z: (len(z.body), sorted(z.leaves))) for c in outs]
+        leaves: frozenset[int] = frozenset().union(*(z.leaves for z in parts))
+        body: dict[int, ENode] = {}
+        for z in parts:
+            body.update(z.body)
+        if (1 < len(outs) <= cones.limits.siblings
+                and all(z.body[c] is body[c] for z in parts for c in z.body)
+                and all(n.op.kind in ("elementwise", "movement", "source") for n in body.values())
+                and cones.roles.last(leaves, outs) < rank[outs[0]]):
+            found.append((outs, leaves, body))
     return found
 
 
