@@ -214,3 +214,10 @@ def test_programs_import_what_lies_beside_them_and_hold_dataclasses(tmp_path, mo
         "def f(x):\n    return x * two\nf.example_inputs = (np.ones(Config().n),)")
     monkeypatch.chdir(tmp_path)
     assert "k0 elementwise -> f64[3]" in run("rules", "why", "beside/p.py:f").output
+
+
+def test_rules_that_round_are_shown_where_they_are_named(program):
+    run("rules", "new", "rough")
+    path = Path("rough.egg")
+    path.write_text(path.read_text().replace("bitwise", "rounds 2^-8"))
+    assert "class rounds 2^-8" in run("rules", "show", "rough/same", "--stack", path).output

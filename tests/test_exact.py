@@ -20,7 +20,8 @@ from tegg.testing.exact import ELEMENTWISE, RATIONAL, Undecided, exactly, simple
 from tegg.testing.instance import instance
 from tegg.testing.same import same
 from tegg.testing.score import _Proof
-from tegg.testing.soundness import Unsound, draw_runs, relations
+from tegg.testing.soundness import Unsound, relations
+from tegg.testing.values import draw_runs
 
 STACK = stack(Generic())
 

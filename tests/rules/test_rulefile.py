@@ -40,6 +40,7 @@ def load(source: str, declared: tuple[Word, ...] = ()) -> RuleSet:
 
 
 def test_a_good_file():
+    assert load(text(targets="by-numpy")).header.targets == ("by-numpy",)
     found = load(text(**{"class": "rounds 2^-10", "grows": "yes 3", "targets": "cpu, cuda>=80"}))
     header = found.header
     assert (header.sentence, header.kind, header.error) == ("Subtraction.", "rounds", 2.0 ** -10)
@@ -75,6 +76,11 @@ FORM = [
     (text(grows="yes"), "6:1: 'grows: yes' is not understood; write grows: no, or yes N"),
     (text(targets="CUDA"), "7:1: 'targets: CUDA' is not understood; write targets: any, or cpu, "
                            "cuda>=80"),
+    (text(targets="any, cpu"), "7:1: 'targets: any, cpu' is not understood"),
+    (text(phase=""), "4:1: 'phase: ' is not understood; write phase: some of rules/pipelines.toml"),
+    (text(**{"class": "rounds 2^-9999"}), "'class: rounds 2^-9999' is not understood"),
+    (text(targets="any\n;; class: bitwise"), "8:1: the header says 'class:' again, after line 3; "
+                                             "keep one of them"),
     # ---- commands
     (text(declare=""), "1:1: the file never says (ruleset sub); add it below the header"),
     (text(declare="(ruleset add)"), "9:1: (ruleset add); a file declares its own rule set once: "
@@ -147,6 +153,13 @@ FORM = [
                                           "file; delete it"),
     (text(";; a law\u2028\n"), "11:9: the character '\\u2028' has no place in a rule file"),
     (text(rule("rewrite (SumReduce a k) a :when ((< k))")), "< takes two arguments"),
+    (text(rule("rewrite (SumReduce a k) a :when ((= 3 (+ k 1 2)))")), "+ takes two arguments"),
+    (text(rule("rewrite (SumReduce a k) a :when ((= 3 (abs k 2)))")), "abs takes one argument"),
+    (text(rule("rewrite (SumReduce a k) a :when ((% k 2))")),
+     "(% k 2) in rule 'sub/one': a number by itself says nothing; compare it, as in (= j "),
+    (text(rule("rewrite (SumReduce a k) a :when ((= k))")), "= takes two sides"),
+    (text(rule("rule ((= e (Neg a))) ((set (Neg a) e))")), "(Neg a) in rule 'sub/one': set "
+     "gives a value to a declared function, a shape or a dtype; of terms write (union e term)"),
     (text(rule("rewrite (Neg a) a :when (a)")), "a guard is a parenthesised fact, such as"),
     (text(rule("rewrite (Neg (Neg (Neg (Neg (Neg a))))) a")),
      "it is 5 levels deep, at most 4 are allowed; stage it through a relation"),

@@ -13,7 +13,8 @@ from tegg.backends.cpu.target import Cpu
 from tegg.rewrite.compiler import Generic, lowering, stack
 from tegg.testing.instance import instance
 from tegg.testing.sizes import M, N, Sizes, at_least, bindings
-from tegg.testing.soundness import draw_instance, draw_runs, relations
+from tegg.testing.soundness import draw_instance, relations
+from tegg.testing.values import draw_runs
 from tegg.dtype import DTYPES
 
 STACK = stack((Generic(), lowering(Cpu(has=(PAIRS, BYTES, TILES, BYTE_TILES)))))

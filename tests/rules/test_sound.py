@@ -42,8 +42,8 @@ def test_false_facts_and_relations_without_a_meaning_are_caught():
     rule, home = HOME["sub/mark"]
     made = instance(rule, STACK.table, relations(STACK), (DTYPES["f32"],), Random(0))
     claim = Claim(rule, home.header, made, relations(STACK), ())
-    with pytest.raises(AssertionError, match=r"is not .*: the relation odd has no test in "
-                                             r"tegg\.testing\.soundness"):
+    with pytest.raises(AssertionError, match=r"is not .*: what odd means is said in words, which "
+                                             r"no test reads; say it in terms above its"):
         claim.words("odd", (rule.query[0].items[1],))
 
 

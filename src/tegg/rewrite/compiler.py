@@ -207,7 +207,8 @@ class Stack:
 
 
 def named_stack(text: str) -> tuple[Compiler, ...]:
-    """Compilers named in a text, separated by commas: what packages offer, or rule files.
+    """Compilers named in a text, separated by commas: what packages offer, or rule files, also such
+    as round: who names them wants them.
 
     Raises ArgumentError or RuleError for what is neither.
     """
@@ -218,7 +219,7 @@ def named_stack(text: str) -> tuple[Compiler, ...]:
         if n not in offered and near and not Path(n).exists() and not known(n):
             raise ArgumentError(f"no package offers a compiler {n!r}, and no rules are called so; "
                                 f"did you mean {near[0]!r}?")
-    return tuple(find(n) if n in offered else Compiler(n) for n in names)
+    return tuple(find(n) if n in offered else Compiler(n, rounds=True) for n in names)
 
 
 def stack(compilers: Compiler | Sequence[Compiler], table: OpTable = OPS) -> Stack:

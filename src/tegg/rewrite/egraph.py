@@ -248,11 +248,18 @@ class _Saturation:
     def freeze(self) -> EClasses:
         """The classes that outputs and updates need."""
         start = perf_counter()
-        classes = freeze(self.graph, self.view())
+        classes = freeze(self.graph, self.view(), self.subsuming)
         self.report.enodes = sum(map(len, classes.nodes.values()))
         self.report.classes = len(classes.nodes)
         self.report.freeze_ms = (perf_counter() - start) * 1e3
         return classes
+
+    def subsuming(self) -> list[str]:
+        """The rules that subsumed something."""
+        matched = self.report.rules
+        return [r.name for r in self.stack.rules.values()
+                if r.name in matched and matched[r.name].matches
+                and any(isinstance(a, List) and a.head == "subsume" for a in r.actions)]
 
     def suspects(self) -> list[str]:
         """The rules that united something with a class that holds two different constants."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from tegg.bits import value_of
 from tegg.ir.classes import EClasses, ENode
@@ -14,14 +15,19 @@ from tegg.rewrite.view import View
 ROUNDING = 1e-2  # between constants that folding computed in halves, each in its own order
 
 
-def freeze(graph: Graph, view: View) -> EClasses:
+def freeze(graph: Graph, view: View, subsuming: Callable[[], list[str]]) -> EClasses:
     """The classes reachable from outputs and updates, without self-loops and mirror twins.
 
-    Raises RuleError where an e-node does not have the shape and dtype of its class.
+    subsuming: gives the rules that subsumed something. Raises RuleError where they left a class
+    without e-nodes, and where an e-node does not have the shape and dtype of its class.
     """
     of = view.of
-    roots = [of[n.id] for n in (*graph.outputs.values(), *graph.updates.values())]
+    roots = [of.get(n.id, -1) for n in (*graph.outputs.values(), *graph.updates.values())]
     nodes = _reachable(roots, view)
+    if nodes is None:
+        raise RuleError(f"rules {', '.join(subsuming())} subsumed every form of a value that the "
+                        f"program needs: what was to stand for it is made of it, or was subsumed "
+                        f"as well; leave ':subsume' out")
     for c, forms in nodes.items():
         for n in forms:
             _verify(c, n, view)
@@ -52,11 +58,14 @@ def alike(a: float, b: float) -> bool:
         isinstance(a, float) and math.isclose(a, b, rel_tol=ROUNDING, abs_tol=ROUNDING))
 
 
-def _reachable(roots: list[int], view: View) -> dict[int, list[ENode]]:
+def _reachable(roots: list[int], view: View) -> dict[int, list[ENode]] | None:
+    """The classes that roots need, with their nodes; None where one of them has none."""
     out: dict[int, list[ENode]] = {}
     todo = list(reversed(roots))
     while todo:
         c = todo.pop()
+        if c not in view.nodes:
+            return None
         if c not in out:
             out[c] = _distinct(c, view.nodes[c])
             todo.extend(a for n in reversed(out[c]) for a in reversed(n.args))

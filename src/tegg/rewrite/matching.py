@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from operator import add, floordiv, ge, gt, le, lt, mod, mul, ne, sub
 
 from tegg.bits import bits_of
 from tegg.dtype import DType, dtype
+from tegg.rewrite.arithmetic import ARITHMETIC, COMPARISONS
 from tegg.rewrite.rulefile import Rule
 from tegg.rewrite.sexpr import Expr, List, Symbol, is_float
 from tegg.rewrite.tables import Tables, Value
@@ -15,9 +16,6 @@ from tegg.rewrite.vocabulary import PRIMITIVES, Word
 
 Binding = Mapping[str, Value]
 
-_ARITHMETIC: dict[str, Callable[[int, int], int]] = {
-    "+": add, "-": sub, "*": mul, "/": floordiv, "%": mod, "min": min, "max": max}
-_COMPARISONS: dict[str, Callable[..., bool]] = {"<": lt, ">": gt, "<=": le, ">=": ge, "!=": ne}
 MOST_STEPS = 200_000  # rows that one search may try
 
 
@@ -111,12 +109,12 @@ class Matcher:
         """The bindings that one more atom leaves."""
         if atom.head == "Const":
             yield from self._constant(atom, binding)
-        elif atom.head in _COMPARISONS or atom.head == "=":
+        elif atom.head in COMPARISONS or atom.head == "=":
             a, b = (self._value(x, binding) for x in atom.args)
             if a is not None and b is not None and (
-                    a == b if atom.head == "=" else _COMPARISONS[atom.head](a, b)):
+                    a == b if atom.head == "=" else COMPARISONS[atom.head](a, b)):
                 yield binding
-        elif atom.head in _ARITHMETIC:
+        elif atom.head in ARITHMETIC:
             yield from self._arithmetic(atom, binding)
         else:
             yield from self._rows(atom, binding)
@@ -129,9 +127,10 @@ class Matcher:
     def _arithmetic(self, atom: Atom, binding: dict[str, Value]) -> Iterator[dict[str, Value]]:
         values = [self._value(x, binding) for x in atom.args]
         if all(isinstance(v, int) for v in values):
-            done = _ARITHMETIC[atom.head](*values)  # type: ignore[arg-type]
-            if binding.get(atom.out, done) == done:
-                yield {**binding, atom.out: done}
+            with suppress(ZeroDivisionError):
+                done = ARITHMETIC[atom.head](*values)
+                if binding.get(atom.out, done) == done:
+                    yield {**binding, atom.out: done}
 
     def _rows(self, atom: Atom, binding: dict[str, Value]) -> Iterator[dict[str, Value]]:
         out = binding.get(atom.out) if atom.out else None

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 
 from tegg.errors import RuleError
+from tegg.rewrite.arithmetic import ARITHMETIC, arity
 from tegg.rewrite.problems import Problems
 from tegg.rewrite.rulefile import MAX_ATOMS, MAX_LEVELS, Rule, RuleSet
 from tegg.rewrite.sexpr import Expr, List, Symbol, is_float, is_int, short
-from tegg.rewrite.vocabulary import ARITHMETIC, COMPARISONS, PRIMITIVES, Word
+from tegg.rewrite.vocabulary import PRIMITIVES, Word
 
 ACTIONS = ("union", "set", "subsume", "panic")
 BUILTIN = (*ACTIONS, *PRIMITIVES, "=", "delete")  # no relation can be meant
@@ -94,6 +95,11 @@ class _Checker:
     def fact(self, fact: Expr) -> None:
         if not isinstance(fact, List):
             raise self.fail(fact, "a guard is a parenthesised fact, such as (positive x)")
+        if fact.head in ARITHMETIC:
+            raise self.fail(fact, "a number by itself says nothing; compare it, as in (= j "
+                            "(+ k 1))")
+        if fact.head == "=" and len(fact.items) != 3:
+            raise self.fail(fact, "= takes two sides")
         if fact.head == "=":
             known = [s for e in fact.items[1:] if (s := self.sort(e, None))]
             for e in fact.items[1:]:
@@ -168,8 +174,9 @@ class _Checker:
         return f"; did you mean {near[0]}?" if near else ""
 
     def primitive(self, e: List) -> str:
-        if len(e.items) < 2 or (e.head in (*COMPARISONS, "!=") and len(e.items) != 3):
-            raise self.fail(e, f"{e.head} takes two arguments")
+        if len(e.items) - 1 != (takes := arity(e.head)):
+            raise self.fail(e, f"{e.head} takes "
+                            f"{'two arguments' if takes == 2 else 'one argument'}")
         for item in e.items[1:]:
             self.sort(item, None if e.head == "!=" else "i64")
         return "i64" if e.head in ARITHMETIC else ""
@@ -188,18 +195,18 @@ class _Checker:
     def action(self, action: Expr, kind: str) -> None:
         if not isinstance(action, List):
             raise self.fail(action, "an action is a parenthesised term")
-        head, arity = action.head, len(action.items) - 1
+        head, given = action.head, len(action.items) - 1
         word = self.words.get(head)
-        if head == "subsume" and arity == 1:
+        if head == "subsume" and given == 1:
             self.subsume(action)
         elif _has_const(action) and not (head == "union" and isinstance(action.items[1], Symbol)):
             raise self.fail(action, "a constant takes its dtype and shape from the class that is "
                             "matched: it stands only in (union e ...) with a variable e")
-        elif head == "union" and arity == 2:
+        elif head == "union" and given == 2:
             self.union(action, kind)
-        elif head == "set" and arity == 2 and isinstance(action.items[1], List):
-            self.sort(action.items[2], self.call(action.items[1]))
-        elif head == "panic" and arity == 1:
+        elif head == "set" and given == 2 and isinstance(action.items[1], List):
+            self.set(action.items[1], action.items[2])
+        elif head == "panic" and given == 1:
             if kind != "facts" or len(self.rule.actions) != 1:
                 raise self.fail(action, "panic is for tripwires: alone in a rule of class facts")
         elif word is None or head == "=" or word.kind in ("function", "fact"):
@@ -209,6 +216,13 @@ class _Checker:
                             f"may {', '.join(ACTIONS)}, state a relation or build a term{hint}")
         else:
             self.call(action)
+
+    def set(self, of: List, value: Expr) -> None:
+        sort, word = self.call(of), self.words.get(of.head)
+        if word is None or word.kind not in ("function", "fact"):
+            raise self.fail(of, "set gives a value to a declared function, a shape or a dtype; of "
+                            "terms write (union e term), and state a relation as it is")
+        self.sort(value, sort)
 
     def subsume(self, action: List) -> None:
         matched = {str(e) for fact in self.rule.query if isinstance(fact, List)

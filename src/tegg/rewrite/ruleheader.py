@@ -54,6 +54,8 @@ def read_header(lines: list[str], file: str, parts: tuple[str, ...], exact: bool
     if "class" in found:
         with problems.gather():
             kind, error = _kind(*found["class"], file)
+    if "phase" in found and not found["phase"][0]:
+        problems.found.append(str(_bad(file, found["phase"][1], "phase", "")))
     if "grows" in found:
         with problems.gather():
             grows = _grows(*found["grows"], file)
@@ -77,6 +79,9 @@ def _claims(lines: list[str], file: str,
         said = re.match(r"([a-z]+):\s*(.*)$", body)
         if not sentence:
             sentence = body
+        elif said and said[1] in found:
+            problems.found.append(f"{file}:{number}:1: the header says '{said[1]}:' again, after "
+                                  f"line {found[said[1]][1]}; keep one of them")
         elif said and said[1] in KEYS:
             found[said[1]] = (re.split(r"\s+;", said[2])[0].strip(), number)
         elif said:
@@ -103,7 +108,7 @@ def _bad(file: str, line: int, key: str, text: str) -> RuleError:
 
 
 def _kind(text: str, line: int, file: str) -> tuple[str, float]:
-    rounds = re.fullmatch(r"rounds 2\^-(\d+)", text)
+    rounds = re.fullmatch(r"rounds 2\^-(\d{1,3})", text)
     if rounds:
         return "rounds", 2.0 ** -int(rounds[1])
     if text not in ("bitwise", "reals", "facts"):
@@ -122,6 +127,8 @@ def _grows(text: str, line: int, file: str) -> int | None:
 
 def _targets(text: str, line: int, file: str) -> tuple[str, ...]:
     names = tuple(t.strip() for t in text.split(","))
-    if not all(re.fullmatch(r"[a-z]\w*(>=\d+)?", t) for t in names):
+    if names == ("any",):
+        return ()
+    if "any" in names or not all(re.fullmatch(r"[a-z][\w-]*(>=\d+)?", t) for t in names):
         raise _bad(file, line, "targets", text)
-    return () if names == ("any",) else names
+    return names

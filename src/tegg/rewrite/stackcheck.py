@@ -31,6 +31,7 @@ def check_stack(sets: Sequence[RuleSet], providers: Sequence[Provider], rows: Op
     words = vocabulary(rows, declared)
     unsure |= {name for path in problems.unread for name in _declares(text_of(path))}
     _check_sets([s for s in sets if not unsure & _parts(s.text)], words, order, problems)
+    _check_means(sets, problems)
     if not problems.unread:
         _check_stated(sets, {n for p in providers for n in p.relations}, problems)
     return words
@@ -108,6 +109,22 @@ def _check_sets(sets: Iterable[RuleSet], words: Mapping[str, Word],
                 problems.found.append(f"{r.place}: the name {r.name!r} is taken by "
                                       f"{names[r.name].place}; each rule has its own")
             names.setdefault(r.name, r)
+
+
+def _check_means(sets: Sequence[RuleSet], problems: Problems) -> None:
+    """What relations mean ends in terms."""
+    means = {r.word.name: [f.head for f in r.means] for s in sets for r in s.relations}
+    for r in (r for s in sets for r in s.relations):
+        seen: set[str] = set()
+        todo = list(means[r.word.name])
+        while todo:
+            name = todo.pop()
+            if name not in seen:
+                seen.add(name)
+                todo += means.get(name, ())
+        if r.word.name in seen:
+            problems.found.append(f"{r.place}: {r.word.name} is said to mean what is said to mean "
+                                  f"it; say one of them in terms of ops, as in (= a (Recip b))")
 
 
 def _check_stated(sets: Iterable[RuleSet], provided: AbstractSet[str],

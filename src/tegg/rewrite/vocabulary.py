@@ -8,6 +8,7 @@ from functools import lru_cache
 from types import MappingProxyType
 
 from tegg.ir.op import ATTR_SORTS, Op, OpTable
+from tegg.rewrite.arithmetic import ARITHMETIC, COMPARISONS
 
 SORTS = ("Tensor", "Buffer", "String", "i64")
 
@@ -33,9 +34,7 @@ MEMORY = (
     Word("StoreAs", ("String", "Tensor"), "Buffer", "memory"),
 )
 FACTS = (Word("shape", ("Tensor",), "String", "fact"), Word("dtype", ("Tensor",), "String", "fact"))
-ARITHMETIC = ("+", "-", "*", "/", "%", "min", "max", "abs")
-COMPARISONS = ("<", ">", "<=", ">=")
-PRIMITIVES = (*ARITHMETIC, *COMPARISONS, "!=")
+PRIMITIVES = (*ARITHMETIC, *COMPARISONS)
 
 
 def vocabulary(table: OpTable, declared: Iterable[Word] = ()) -> Mapping[str, Word]:

@@ -19,7 +19,7 @@ import numpy as np
 
 from tegg.bits import value_of
 from tegg.dim import evaluate as size_of
-from tegg.dtype import DType, f64, widens
+from tegg.dtype import DType, dtype as as_dtype, f64, widens
 from tegg.ir.graph import Graph, Node
 from tegg.ir.oracle import concrete
 
@@ -70,7 +70,9 @@ class Evaluator:
 
     def value(self, n: Node) -> np.ndarray:
         if n.id not in self.values:
-            self.values[n.id] = self._value(n)
+            self.values[n.id] = found = self._value(n)
+            if n.dtype.kind == "int" and not all(_inside(v, n.dtype) for v in found.flat):
+                raise Undecided("an integer that wraps")
         return self.values[n.id]
 
     def _value(self, n: Node) -> np.ndarray:
@@ -241,6 +243,12 @@ def rationals(array: np.ndarray) -> np.ndarray:
     return out
 
 
+def _inside(value: Any, dtype: DType) -> bool:
+    """Whether an integer, where it is known, is one of a dtype."""
+    info = np.iinfo(dtype.numpy)
+    return not isinstance(value, int) or info.min <= value <= info.max
+
+
 def _exact(a: DType, b: DType) -> bool:
     """Whether a cast changes no value: to the same dtype, or to a wider float."""
     return a is b or widens(a, b)
@@ -254,8 +262,8 @@ def exactly(graph: Graph, a: Node, b: Node, arrays: Mapping[int, np.ndarray],
     """
     domain = Rationals()
     try:
-        inputs = {slot: rationals(x) if x.dtype.kind == "f" else x.astype(object)
-                  for slot, x in arrays.items()}
+        inputs = {slot: rationals(x.astype(np.float64)) if as_dtype(x.dtype).is_float
+                  else x.astype(object) for slot, x in arrays.items()}
         run = Evaluator(graph, domain, inputs, sizes)
         same = bool(np.array_equal(run.value(a), run.value(b)))
     except Undecided:

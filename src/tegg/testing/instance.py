@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -12,20 +13,18 @@ from tegg.dtype import DTYPES, DType, bool_, dtype as as_dtype, i64
 from tegg.errors import TeggError
 from tegg.ir.graph import Graph, Node
 from tegg.ir.op import Op, OpTable
+from tegg.rewrite.arithmetic import ARITHMETIC, COMPARISONS
 from tegg.rewrite.providers import Completing, Provider
 from tegg.rewrite.rulefile import Relation, Rule
 from tegg.rewrite.sexpr import Expr, List, Symbol
 from tegg.testing.guards import BUILDERS, DOMAINS, LIKELY, POLICIES, TESTS, Miss
 from tegg.testing.preimage import choose
 from tegg.testing.sizes import Sizes
-from tegg.testing.terms import const_bits, is_kind, leaves, literal, rename
+from tegg.testing.terms import const_bits, is_kind, leaves, literal, named_dtypes, rename
 
 MEMORY = ("Load", "Store")  # where a value rests changes nothing about it
 ROUNDED = "StoreAs"  # a form that is a dtype: the value after a cast to it and back
 SYMBOLIC_TRIES = 40  # graphs of symbolic dims that are drawn before numbers are
-ARITHMETIC: dict[str, Callable[..., int]] = {
-    "+": int.__add__, "-": int.__sub__, "*": int.__mul__, "min": min, "max": max}
-COMPARE = {"<": int.__lt__, ">": int.__gt__, "<=": int.__le__, ">=": int.__ge__}
 
 
 @dataclass(slots=True)
@@ -49,6 +48,7 @@ class Instance:
     near: dict[str, list[int]] = field(default_factory=dict)  # variable -> what it is compared with
     likely: dict[str, tuple[int, ...]] = field(default_factory=dict)  # what a guard says it may be
     inputs: list[tuple[Node, str]] = field(default_factory=list)  # node, domain
+    constants: tuple[float, ...] = ()  # numbers that the rule, or the graph, names
     owner: Node | None = None  # of constants on a right side: the class that was matched
 
     @property
@@ -78,27 +78,25 @@ class Instance:
             elif fact.head in POLICIES:
                 self.loose[str(fact.items[1])] = None
                 self.made.add(str(fact.items[1]))
-            elif fact.head == "=" and self.is_term(fact.items[2]):
-                self.defined[str(fact.items[1])] = fact.items[2]
+            elif self.is_term(fact):
+                self.defined[f"_{len(self.defined)}"] = fact
+            elif fact.head == "=" and any(map(self.is_term, fact.items[1:])):
+                term, name = sorted(fact.items[1:], key=self.is_term, reverse=True)
+                self.defined[str(name)] = term
             else:
                 self.guards.append(fact)
                 self.note(fact)
 
     def note(self, guard: List) -> None:
-        """Remember the dtype that ``(= "f32" (dtype x))`` names, the ends of comparisons, and what
-        an argument is that few draws would be."""
+        """Remember the ends of comparisons, and what an argument is that few draws would be."""
         sides = guard.items[1:]
         if guard.head in LIKELY:
             place, values = LIKELY[guard.head]
             self.likely[str(sides[place])] = values
-        if guard.head in COMPARE:
+        if guard.head in COMPARISONS:
             for name, end in (sides, sides[::-1]):
                 if isinstance(end, Symbol) and end.is_int:
                     self.near.setdefault(str(name), []).append(int(end.text))
-            return
-        for name, term in (sides, sides[::-1]) if guard.head == "=" else ():
-            if isinstance(term, List) and term.head == "dtype" and getattr(name, "is_string", 0):
-                self.typed[str(term.items[1])] = as_dtype(literal(name))
 
     def is_term(self, e: Expr) -> bool:
         return isinstance(e, List) and (e.head in self.table
@@ -109,9 +107,11 @@ class Instance:
         inner = {str(s) for t in self.defined.values() for s in leaves(t)}
         inner |= {str(s) for _, args in self.built.values() for a in args for s in leaves(a)}
         roots = [v for v in (*self.defined, *self.built, *self.loose) if v not in inner]
+        self.typed = named_dtypes(self.guards)
+        dtypes = tuple(dict.fromkeys((*self.dtypes, *self.typed.values())))
         for v in roots:
             shape = self.sizes.shape()
-            self.node(Symbol(v, None), shape, self.typed.get(v) or self.rng.choice(self.dtypes))
+            self.node(Symbol(v, None), shape, self.typed.get(v) or self.rng.choice(dtypes))
         waiting = list(self.guards)
         while waiting:
             left = [g for g in waiting if not self.holds(g)]
@@ -124,14 +124,17 @@ class Instance:
         """Whether a guard could be decided (and holds); it may bind variables. Raises Miss."""
         if guard.head == "=":
             return self.equal(*guard.items[1:])
+        if guard.head in COMPARISONS:
+            a, b = map(self.valued, guard.items[1:])
+            if a is None or b is None:
+                return False
+            ok: bool | None = COMPARISONS[guard.head](_text(a), _text(b))
+            if not ok:
+                raise Miss
+            return True
         values = [self.env.get(str(a), a) if isinstance(a, Symbol) and a.is_name
                   else literal(a) for a in guard.items[1:]]
-        if guard.head in (*COMPARE, "!="):
-            if any(isinstance(v, Symbol) for v in values):
-                return False
-            a, b = values
-            ok: bool | None = a != b if guard.head == "!=" else COMPARE[guard.head](a, b)
-        elif guard.head in BUILDERS:
+        if guard.head in BUILDERS:
             ok = True if guard.items[1].text in self.env else None
         elif guard.head in TESTS:
             ok = TESTS[guard.head](self, *values)
@@ -152,7 +155,8 @@ class Instance:
                      if head in p.relations and isinstance(p, Completing)), None)
         if says is None:
             raise AssertionError(f"the relation {head} has no strategy in tegg.testing.guards, "
-                                 f"and its provider no method 'completions'")
+                                 f"and its provider no method 'completions'; write one, or say "
+                                 f"above its declaration in terms what it means")
         free = [i for i, v in enumerate(values) if isinstance(v, Symbol)]
         if any(i < says.known for i in free):
             return None
@@ -171,34 +175,39 @@ class Instance:
         return True
 
     def equal(self, left: Expr, right: Expr) -> bool:
-        """``(= s (shape x))`` and its like, either way round: bind or compare."""
-        if isinstance(left, List) and left.head in ("shape", "dtype", *ARITHMETIC):
-            left, right = right, left
-        if isinstance(right, List) and right.head in ARITHMETIC:
-            return self.counted(left, right)
-        if not isinstance(right, List) or right.head not in ("shape", "dtype"):
-            raise Miss
-        node = self.env.get(str(right.items[1]))
-        if node is None:
-            return False
-        value = getattr(node, right.head)
-        self.bind(left, value)
-        return True
+        """``(= s (shape x))``, ``(= j (+ k 1))`` and their like, either way round: bind or compare,
+        once a side is known."""
+        for side, other in ((left, right), (right, left)):
+            value = self.valued(side)
+            known = not isinstance(other, List) or self.valued(other) is not None
+            if value is not None and known:
+                self.bind(other, value)
+                return True
+        return False
 
-    def counted(self, left: Expr, right: List) -> bool:
-        """``(= j (+ k 1))``: bind or compare, once what is on the right is known."""
-        values = [self.env.get(a.text) if a.is_name else literal(a) for a in right.items[1:]]
+    def valued(self, e: Expr) -> Any:
+        """An attribute, a number, or ``(shape x)``; None where it is not known yet. Raises Miss for
+        a term, and where a number is divided by 0."""
+        if isinstance(e, Symbol):
+            return self.env.get(e.text) if e.is_name else literal(e)
+        if e.head in ("shape", "dtype"):
+            node = self.env.get(str(e.items[1]))
+            return None if node is None else getattr(node, e.head)
+        if e.head not in ARITHMETIC:
+            raise Miss
+        values = [self.valued(a) for a in e.items[1:]]
         if not all(isinstance(v, int) for v in values):
-            return False
-        self.bind(left, ARITHMETIC[right.head](*values))
-        return True
+            return None
+        try:
+            return ARITHMETIC[e.head](*values)
+        except ZeroDivisionError:
+            raise Miss from None
 
     def bind(self, e: Expr, value: object) -> None:
-        """A variable or a literal is this value. Raises Miss where it is another already."""
-        if isinstance(e, Symbol) and e.is_name:
-            if self.env.setdefault(e.text, value) != value:
-                raise Miss
-        elif literal(e) != (value.name if isinstance(value, DType) else value):
+        """A variable, a literal or what is known is this value. Raises Miss where it is another."""
+        known = (self.env.setdefault(e.text, value) if isinstance(e, Symbol) and e.is_name
+                 else self.valued(e))
+        if _text(known) != _text(value):
             raise Miss
 
     # ---- terms
@@ -280,10 +289,10 @@ class Instance:
 
     def attribute(self, e: Expr) -> Any:
         """A bound attribute, a literal, or ``(shape x)``; None where it is free."""
-        if isinstance(e, List):
+        if isinstance(e, List) and e.head in ("shape", "dtype"):
             node = self.known(e.items[1])
             return None if node is None else getattr(node, e.head)
-        return self.env.get(e.text) if e.is_name else literal(e)
+        return self.valued(e)
 
     def beside(self, e: Expr) -> Any:
         """An attribute; of a free one that guards speak of, often what they say, or beside it."""
@@ -334,12 +343,10 @@ class Instance:
         if op.kind == "index":
             return [dtype, i64, dtype][:op.arity]
         if op.name in ("Cast", "Held") or (dtype is bool_ and op.kind == "elementwise"):
-            other = named or self.rng.choice(self.dtypes)
-            try:
-                gives = op.dtype([other] * op.arity, attrs)
-            except TeggError:
-                raise Miss from None
-            return [other if gives is dtype else dtype] * op.arity
+            for other in (named,) if named else self.rng.sample(self.dtypes, len(self.dtypes)):
+                with suppress(TeggError):
+                    if op.dtype([other] * op.arity, attrs) is dtype:
+                        return [other] * op.arity
         return [dtype] * op.arity
 
 

@@ -14,8 +14,8 @@ from tegg.testing.exact import exactly
 from tegg.testing.mutation import KINDS, Mutant, mutants
 from tegg.testing.same import same
 from tegg.testing.smt import proven
-from tegg.testing.soundness import (Claim, Run, Unsound, check_rule, draw_instance, draw_runs,
-                                    relations)
+from tegg.testing.soundness import Claim, Unsound, check_rule, draw_instance, relations
+from tegg.testing.values import Run, draw_runs
 from tegg.testing.workbench import SOUND_DRAWS
 
 PROOFS = 5  # graphs on which a survivor must be proven true

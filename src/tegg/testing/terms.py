@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tegg.bits import bits_of
 from tegg.dtype import DTYPES, DType
 from tegg.rewrite.rulefile import Relation
@@ -44,6 +46,36 @@ def literal(e: Expr) -> object:
     if isinstance(e, List):
         raise Miss
     return e.string if e.is_string else int(e.text) if e.is_int else e
+
+
+def named_dtypes(guards: Iterable[List]) -> dict[str, DType]:
+    """Variable -> the dtype that guards name for it, as ``(= "f32" (dtype x))`` does, or
+    ``(= d (dtype x)) (= d "f32")``."""
+    equal = [pair for g in guards if g.head == "=" for pair in (g.items[1:], g.items[:0:-1])]
+    texts = {str(a): b.string for a, b in equal if isinstance(b, Symbol) and b.is_string}
+    found = {}
+    for a, b in equal:
+        if isinstance(b, List) and b.head == "dtype":
+            text = a.string if isinstance(a, Symbol) and a.is_string else texts.get(str(a))
+            if text in DTYPES:
+                found[str(b.items[1])] = DTYPES[text]
+    return found
+
+
+def constants(e: Expr) -> list[List]:
+    """The constants ``(Const v)`` inside of a term."""
+    if not isinstance(e, List):
+        return []
+    return [e] if e.head == "Const" else [c for x in e.items for c in constants(x)]
+
+
+def is_constant_of(e: List, dtype: DType) -> bool:
+    """Whether a constant is of a dtype's kind."""
+    try:
+        const_bits(e, dtype)
+    except Miss:
+        return False
+    return True
 
 
 def const_bits(e: List, dtype: DType) -> int:

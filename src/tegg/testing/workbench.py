@@ -11,7 +11,7 @@ from functools import partial
 from random import Random
 
 from tegg.dtype import DTYPES
-from tegg.errors import RuleError
+from tegg.errors import TeggError
 from tegg.ir.graph import Graph
 from tegg.rewrite.compiler import Compiler, Stack, stack
 from tegg.rewrite.egraph import saturate
@@ -91,7 +91,7 @@ def live(rule: Rule, stacked: Stack, compilers: Sequence[Compiler], seed: int = 
                 return Finding(rule.name, "growth", min(hits))
             if rule.name in report.rules and report.rules[rule.name].matches:
                 return Finding(rule.name, "live")
-    except (AssertionError, RuleError) as e:  # no graph can be made of it, or it contradicts itself
+    except (AssertionError, TeggError) as e:  # no graph can be made of it, or it contradicts itself
         return Finding(rule.name, "live", str(e))
     return Finding(rule.name, "live", f"{rule.place}: rule {rule.name!r} never fired on "
                                       f"{LIVE_DRAWS} graphs of its own left side; an earlier phase "
