@@ -11,6 +11,7 @@ from tegg.rewrite.encode import Codec
 from tegg.rewrite.engine import Conflict, Engine
 from tegg.errors import RuleError, TeggError
 from tegg.ir.op import OpTable
+from tegg.rewrite.asking import asked
 from tegg.rewrite.providers import Fact, Provider
 from tegg.rewrite.view import View
 
@@ -29,7 +30,11 @@ class Stater:
 
     def state(self, provider: Provider, view: View) -> int:
         """State the facts of a provider, of which the view learns. How many were new."""
-        facts = [(f, self._sorts(provider, f)) for f in provider.facts(view)]
+        try:
+            facts = [(f, provider.relations[f[0]]) for f in asked(provider, view)]
+        except RuleError:
+            self.valid(view)  # what rules built wrongly no provider understands
+            raise
         if not facts:
             return 0
         terms = self.terms(view, {a for f, sorts in facts for a, s in zip(f[1:], sorts)
@@ -44,12 +49,13 @@ class Stater:
         self.known.update(new)
         return len(new)
 
-    def _sorts(self, provider: Provider, fact: Fact) -> tuple[str, ...]:
-        sorts = provider.relations.get(fact[0])
-        if sorts is None or len(sorts) != len(fact) - 1:
-            raise RuleError(f"provider {provider.name!r} states {fact!r}, which its relations "
-                            f"{dict(provider.relations)!r} do not declare")
-        return sorts
+    @staticmethod
+    def valid(view: View) -> None:
+        """Raises RuleError where the op table refuses an e-node."""
+        for nodes in view.nodes.values():
+            for n in nodes:
+                if all(a in view.shape and a in view.dtype for a in n.args):
+                    type_of(n, view)
 
     def _text(self, fact: Fact, sorts: tuple[str, ...], terms: dict[int, str]) -> str:
         def argument(value, sort: str) -> str:
