@@ -195,6 +195,13 @@ NEEDED = ("name", "features", "rules", "ops", "providers", "identity", "costs", 
           "lower", "build")
 
 
+def check_target(made: object, what: str) -> None:
+    """Raises BackendError where an object lacks something that targets have."""
+    lacks = [n for n in NEEDED if not hasattr(made, n)]
+    if lacks:
+        raise BackendError(f"{what} has no {', '.join(lacks)}; see tegg.planning.target.Target")
+
+
 def find(name: str, settings: Mapping[str, Any] | None = None) -> Target:
     """The target of a device name (entry points ``tegg.backends``: a function that gives a Target),
     with the settings of a program that was saved. What stands behind a colon, ``cuda:sm_90``, is
@@ -203,11 +210,10 @@ def find(name: str, settings: Mapping[str, Any] | None = None) -> Target:
     Raises BackendError for a name that nobody offers or two packages do, and for a package that
     does not load.
     """
+    if not isinstance(name, str):
+        raise BackendError(f"a device is named by a text, such as 'cpu', not {name!r}")
     device, colon, model = name.partition(":")
     made: Target = plugins.load("tegg.backends", "device", device, BackendError,
                                 *([model] if colon else []))
-    lacks = [n for n in NEEDED if not hasattr(made, n)]
-    if lacks:
-        raise BackendError(f"what a package offers as device {name!r} has no {', '.join(lacks)}; "
-                           f"see tegg.planning.target.Target")
+    check_target(made, f"what a package offers as device {name!r}")
     return made.configured(settings) if settings and isinstance(made, Configured) else made

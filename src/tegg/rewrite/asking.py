@@ -5,15 +5,39 @@ from __future__ import annotations
 import operator
 import re
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tegg.dim import Poly
-from tegg.errors import RuleError, TeggError
+from tegg.errors import ArgumentError, RuleError, TeggError
 from tegg.rewrite.providers import Fact, Provider
 from tegg.rewrite.view import View
 
+NAME = re.compile(r"[A-Za-z][\w-]*")
+FACT_SORTS = ("Tensor", "String", "i64")
 TEXT = re.compile(r'[^"\\\n\r]*')  # what the engine's program text can hold between quotes
+
+
+def check_provider(p: Any, who: str) -> None:
+    """Raise ArgumentError where a compiler is given what is no provider, or one whose relations
+    cannot be declared."""
+    if not isinstance(p, Provider):
+        raise ArgumentError(f"providers= of compiler {who!r} takes objects with name, relations "
+                            f"and facts(view), not {p!r}")
+    place = f"provider {p.name!r} of compiler {who!r}"
+    if type(p).__hash__ is None:
+        raise ArgumentError(f"{place} has no hash, so it cannot be told from others; write "
+                            f"@dataclass(frozen=True), or a class without __eq__")
+    if not isinstance(p.name, str) or not isinstance(p.relations, Mapping):
+        raise ArgumentError(f"{place} has the relations {p.relations!r}; a name is a text, and "
+                            f"relations are name -> sorts, such as {{'small': ('Tensor',)}}")
+    for name, sorts in p.relations.items():
+        if not isinstance(name, str) or not NAME.fullmatch(name):
+            raise ArgumentError(f"{place} declares a relation {name!r}; a name has letters, digits "
+                                f"and dashes, such as 'small'")
+        if not isinstance(sorts, (tuple, list)) or not set(sorts) <= set(FACT_SORTS):
+            raise ArgumentError(f"{place} declares {name!r} with the sorts {sorts!r}; they are a "
+                                f"tuple of {', '.join(FACT_SORTS)}")
 
 
 def asked(provider: Provider, view: View) -> list[Fact]:

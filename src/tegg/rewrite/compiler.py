@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -12,10 +10,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tegg import plugins
 from tegg.errors import ArgumentError
 from tegg.ir.code import check_row
 from tegg.ir.op import OPS, Op, OpTable
+from tegg.rewrite.asking import check_provider
+from tegg.rewrite.identity import made_of, written
 from tegg.rewrite.pipeline import Phase, phases, rule_folders
 from tegg.rewrite.problems import Problems
 from tegg.rewrite.providers import Provider
@@ -59,14 +61,17 @@ class Compiler:
                  rounds: bool = False, target: Target | None = None,
                  phases: Mapping[str, Mapping[str, Any]] | None = None,
                  cost: Mapping[str, float] | None = None) -> None:
-        rules = (*positional, *((rules,) if isinstance(rules, (str, Path, RuleSet)) else rules))
-        self.sources: tuple[Source, ...] = rules
-        self.phases, self.cost = dict(phases or {}), dict(cost or {})
-        self.target = target
-        self.ops = tuple(ops)
-        self.providers = tuple(providers)
+        given = {"rules": (rules,) if isinstance(rules, (str, Path, RuleSet)) else rules,
+                 "ops": ops, "providers": providers}
+        listed = {key: _several(key, value) for key, value in given.items()}
+        rules = self.sources = (*positional, *listed["rules"])
+        self.phases, self.cost = _table("phases", phases), _table("cost", cost)
+        self.target, self.ops, self.providers = target, listed["ops"], listed["providers"]
         self.name = name or ", ".join(s.name if isinstance(s, RuleSet) else str(s) for s in rules)
         self.rounds = rounds
+        if not isinstance(name, str):
+            raise ArgumentError(f"name= of a compiler is a text, not {name!r}")
+
         for source in rules:
             if not isinstance(source, (str, Path, RuleSet)):
                 raise ArgumentError(f"compiler {self.name!r} takes paths of rule files, names of "
@@ -77,13 +82,14 @@ class Compiler:
                                     f"not {op!r}")
             check_row(op, self.name)
         for p in self.providers:
-            if not isinstance(p, Provider):
-                raise ArgumentError(f"providers= of compiler {self.name!r} takes objects with "
-                                    f"name, relations and facts(view), not {p!r}")
+            check_provider(p, self.name)
         for op_name, value in self.cost.items():
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
+            if not isinstance(op_name, str) or isinstance(value, bool) or not isinstance(
+                    value, (int, float, np.integer, np.floating)) or not value >= 0:
                 raise ArgumentError(f"cost= of compiler {self.name!r} gives {op_name} {value!r}; "
-                                    f"a cost is a number of operations, 0 or more")
+                                    f"a cost is a number of operations, 0 or more, by the name of "
+                                    f"an op")
+        self.cost = {n: float(v) for n, v in self.cost.items()}
 
     def rule_sets(self) -> tuple[RuleSet, ...]:
         """Its rule sets, read. Raises RuleError with all that is malformed or missing."""
@@ -115,13 +121,28 @@ class Compiler:
         parts += [f"{op.name} {op.kind} {op.arity} {op.attrs} {op.cost} {op.commutative} "
                   f"{op.staged} {op.alone} {op.same_bits} {op.code}"
                   for op in self.ops]
-        parts += [_written(f) for op in self.ops
+        parts += [written(f) for op in self.ops
                   for f in (op.shape, op.dtype, op.meaning, op.expand) if f is not None]
-        parts += [_written(type(p)) for p in self.providers]
+        parts += [made_of(p) for p in self.providers]
         return "\n".join(parts)
 
     def __repr__(self) -> str:
         return f"<compiler {self.name}>"
+
+
+def _several(what: str, given: Any) -> tuple:
+    """An argument that takes several things, as a tuple."""
+    if not isinstance(given, Iterable) or isinstance(given, Op):
+        raise ArgumentError(f"{what}= of a compiler takes several, as in {what}=[...], not "
+                            f"{given!r}")
+    return tuple(given)
+
+
+def _table(what: str, given: Any) -> dict:
+    """An argument that says something of each of several names."""
+    if given is not None and not isinstance(given, Mapping):
+        raise ArgumentError(f"{what}= of a compiler is a dict, not {given!r}")
+    return dict(given or {})
 
 
 def Generic() -> Compiler:
@@ -172,6 +193,8 @@ def find(name: str) -> Compiler:
     Raises ArgumentError for a name that nobody offers or two packages do, and for a package that
     does not load.
     """
+    if not isinstance(name, str):
+        raise ArgumentError(f"compilers are found by name, a text, not {name!r}")
     made = plugins.load("tegg.compilers", "compiler", name, ArgumentError)
     if not isinstance(made, Compiler):
         raise ArgumentError(f"what a package offers as compiler {name!r} gives {made!r}, which is "
@@ -311,21 +334,3 @@ def _digest(path: Path) -> str:
         return digest(path)
     except OSError:
         return ""
-
-
-def _written(thing: Any) -> str:
-    """What a function or class is made of: the bytes of its file, and what it closes over.
-
-    What has no file of Python is named; what was typed in is like nothing else.
-    """
-    if not isinstance(thing, type) and not hasattr(thing, "__code__"):
-        return repr(thing)
-    try:
-        text = digest(inspect.getfile(thing))
-    except (TypeError, OSError):
-        return f"{thing!r} {time.time_ns()}"
-    if isinstance(thing, type):
-        return f"{thing.__qualname__} {text}"
-    closed = [_written(c) if callable(c) else repr(c)  # a function's repr is its address
-              for c in (cell.cell_contents for cell in thing.__closure__ or ())]
-    return f"{thing.__code__.co_firstlineno} {thing.__defaults__} {closed} {text}"

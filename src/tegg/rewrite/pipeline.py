@@ -43,6 +43,9 @@ def phases(own: Iterable[tuple[str, Mapping[str, Mapping[str, Any]]]] = ()) -> t
     said: dict[str, tuple[str, Mapping[str, Any]]] = {}
     for who, settings in own:
         for name, setting in settings.items():
+            if not isinstance(name, str) or not isinstance(setting, Mapping):
+                raise ArgumentError(f"compiler {who!r} says {setting!r} of the phase {name!r}; "
+                                    f"settings are a dict, such as {{'rounds': 8}}")
             before = said.setdefault(name, (who, setting))
             if before[1] != setting:
                 raise ArgumentError(f"compilers {before[0]!r} and {who!r} say different things of "
@@ -63,8 +66,14 @@ def _insert(out: list[Phase], name: str, who: str, setting: Mapping[str, Any]) -
     """A compiler's own phase, right behind the one that it names."""
     order = [p.name for p in out]
     after = setting.get("after")
-    if name == FACTS or after not in order:
-        near = get_close_matches(name if after is None else str(after), order, 1)
+    if name != FACTS and after is not None and after not in order:
+        near = get_close_matches(str(after), order, 1)
+        raise ArgumentError(f"compiler {who!r} says that its phase {name!r} runs after {after!r}, "
+                            f"which is none of {', '.join(order)}"
+                            + (f"; did you mean {near[0]!r}?" if near else
+                               "; a phase of its own comes behind one that was named before"))
+    if name == FACTS or after is None:
+        near = get_close_matches(name, order, 1)
         raise ArgumentError(f"compiler {who!r} has settings for a phase {name!r}, which is not one "
                             f"of tegg's ({', '.join(order)})"
                             + (f"; did you mean {near[0]!r}?" if near else "")
@@ -83,7 +92,8 @@ def limited(order: tuple[Phase, ...],
             raise ArgumentError(f"there is no phase {name!r}; there are "
                                 f"{', '.join(p.name for p in order)}")
         for key, value in own.items():
-            if key not in LIMITS or isinstance(value, bool) or not value >= 0:
+            if (key not in LIMITS or isinstance(value, bool) or not isinstance(value, (int, float))
+                    or not value >= 0):
                 raise ArgumentError(f"limit {key}={value!r} of phase {name!r} is not understood; "
                                     f"limits are {', '.join(LIMITS)}, numbers of 0 or more")
         order = tuple(replace(p, **own) if name in ("*", p.name) else p for p in order)

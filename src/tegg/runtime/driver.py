@@ -25,7 +25,7 @@ from tegg.runtime.compiled import Compiled
 from tegg.runtime.weighing import data_of, weighed
 from tegg.ir.signature import Signature
 from tegg.ir.template import form_of
-from tegg.planning.target import Target, find, on_device
+from tegg.planning.target import Target, check_target, find, on_device
 from tegg.version import code_stamp
 
 if TYPE_CHECKING:
@@ -155,10 +155,13 @@ def resolve(options: Options) -> tuple[tuple[Compiler, ...], Target]:
             raise ArgumentError(f"a stack is made of compilers, such as tegg.Generic() or "
                                 f"tegg.Compiler('rules.egg'), not {c!r}")
     options.check()
-    targets = {c.target.name: c.target for c in stack if c.target is not None}
+    owners = [c for c in stack if c.target is not None]
+    targets = {getattr(c.target, "name", ""): c.target for c in owners}
     if len(targets) > 1:
         raise ArgumentError(f"the stack names several devices: {', '.join(sorted(targets))}; "
                             f"a program runs on one")
+    for c in owners:
+        check_target(c.target, f"target= of compiler {c.name!r}")
     target = next(iter(targets.values()), None) or find(options.device)
     return (*stack, lowering(target)), target
 
