@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from tegg import plugins
 from tegg.cli import main
 
 PROGRAM = """
@@ -221,3 +222,14 @@ def test_rules_that_round_are_shown_where_they_are_named(program):
     path = Path("rough.egg")
     path.write_text(path.read_text().replace("bitwise", "rounds 2^-8"))
     assert "class rounds 2^-8" in run("rules", "show", "rough/same", "--stack", path).output
+
+
+def test_a_rule_is_shown_whatever_another_package_lacks(monkeypatch, tmp_path):
+    info = tmp_path / "broken-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[tegg.compilers]\nbroken = no_such_module:compiler\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert "broken" in plugins.offered("tegg.compilers")
+    assert "class reals, phase idioms" in run("rules", "show", "softmax/div").output
+    assert "does not load" in run("rules", "list", "--stack", "broken", code=1).output

@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 
 import tegg
-from tegg.errors import ArgumentError, BackendError
+from tegg.errors import ArgumentError, BackendError, TeggError
 from tegg.extend import find_compiler, find_target
+from tegg.ir.code import ATTRIBUTES, KINDS
+from tegg.ir.op import ATTR_SORTS, OPS
+from tegg.rewrite.rulefile import read_rules
 
 
 class Told:
@@ -72,3 +75,68 @@ def test_names_are_texts():
         find_compiler(3)
     with pytest.raises(BackendError, match="a device is named by a text, such as 'cpu', not 3"):
         find_target(3)
+
+
+ROW = {"name": "Hyp", "kind": "elementwise", "arity": 2, "shape": tegg.extend.OPS["Add"].shape,
+       "dtype": tegg.extend.OPS["Div"].dtype, "domains": ("any", "any"), "cost": 1,
+       "meaning": lambda arrays, attrs, shape, dtype: np.hypot(*arrays)}
+RULES = """\
+;; Hypotenuses.
+;;
+;; ruleset:  hyp
+;; class:    reals
+;; phase:    names
+;; uses:     -
+;; grows:    no
+;; targets:  any
+
+(ruleset hyp)
+
+;; sqrt(a a + b b)  =>  hyp(a, b)
+(rewrite (Sqrt (Add (Mul a a) (Mul b b))) (Hyp a b)
+         :ruleset hyp :name "hyp/sqrt")
+"""
+
+
+def code(text, functions=""):
+    return (tegg.Code(float=text, functions=functions),)
+
+
+def hypotenuse(**given):
+    op = tegg.Op(**{**ROW, "code": code("__builtin_hypotf({0}, {1})"), **given})
+    stack = tegg.Generic(), tegg.Compiler(read_rules(RULES, "hyp.egg"), ops=[op],
+                                          cost={"Sqrt": 1000})
+    x = np.ones(3, np.float32)
+    return tegg.compile(lambda x, y: (x * x + y * y).sqrt(), *stack, cache=False)(x, x)
+
+
+@pytest.mark.parametrize("given, words", [
+    ({"name": "hy pot"}, "op 'hy pot' of compiler 'hyp' is named so that no rule can say it"),
+    ({"name": "Const"}, "brings an op 'Const', which is a word of rules; give it another name"),
+    ({"kind": "fast"}, "is of kind 'fast'; kinds are source, movement"),
+    ({"arity": "2"}, "has the arity '2'; it is how many tensors it takes"),
+    ({"attrs": (("k", "float"),)}, "has the attributes (('k', 'float'),); they are pairs of a name "),
+    ({"shape": None}, "has no function shape=; OPS['Add'].shape is one"),
+    ({"dtype": "f32"}, "has no function dtype=; OPS['Add'].dtype is one"),
+    ({"meaning": None}, "has no function meaning=; OPS['Add'].meaning is one"),
+    ({"cost": float("nan")}, "has the cost nan; a cost is a number of operations, 0 or more"),
+    ({"code": tegg.Code()}, "write code=(tegg.Code(...),)"),
+    ({"code": code("{0} + {2}")}, "has the expression '{0} + {2}', where {2} stands for nothing; "
+                                  "there are {0} {1} {v} {m} {f}, and a brace of C is written twice"),
+    ({"code": code("{0")}, "has the expression '{0', whose braces do not fit (expected '}'"),
+    ({"dtype": lambda d, a: 1 / 0}, "has a dtype rule that fails for f32: ZeroDivisionError"),
+    ({"dtype": lambda d, a: 1 / 0, "code": ()}, "the row of op 'Hyp' fails for Hyp(0, 1): "
+                                                "ZeroDivisionError: division by zero; shape= takes"),
+    ({"shape": lambda s: s[0]}, "the row of op 'Hyp' fails for Hyp(0, 1): TypeError"),
+    ({"shape": lambda s, a, f: None}, "gives Hyp(0, 1) the shape None and dtype tegg.f32; it gives"),
+    ({"code": code("s_nowhere({0}, {1})", "float s_nowhere(float, float);")},
+     "compiled kernels cannot be loaded"),
+])
+def test_what_no_row_is_made_of(given, words):
+    with pytest.raises(TeggError, match=re.escape(words)):
+        hypotenuse(**given)
+
+
+def test_words_for_rows_are_those_of_the_table():
+    assert set(ATTRIBUTES) == set(ATTR_SORTS)
+    assert {op.kind for op in OPS.values()} <= set(KINDS)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tegg.cache import Cache, default
 from tegg.cores import available
+from tegg.errors import BackendError
 from tegg.kernel.code import KernelCode
 
 from . import toolchain
@@ -107,7 +108,11 @@ def _join(at: Place, functions: Sequence[int]) -> None:
 
 
 def _loaded(path: Path) -> ctypes.CDLL:
-    loaded = ctypes.CDLL(str(path))
+    try:
+        loaded = ctypes.CDLL(str(path))
+    except OSError as e:
+        raise BackendError(f"compiled kernels cannot be loaded: {e}; where that names a function, "
+                           f"the Code of an op calls it without having it in functions=") from None
     loaded.tegg_bind(ctypes.c_void_p(runtime().table))
     return loaded
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from math import log2
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import click
 from tegg.cli.output import print_json, print_table, print_text
 from tegg.cli.program import load_program
 from tegg.cli.template import new_rule_file
-from tegg.errors import ArgumentError, RuleError
+from tegg.errors import ArgumentError, RuleError, TeggError
 from tegg.explain.difference import difference
 from tegg.explain.explanation import explain
 from tegg.explain.whynot import why_not
@@ -130,7 +131,7 @@ def show(name: str, stack_text: str, device: str, as_json: bool) -> None:
     """
     compilers, _ = _stack(stack_text, device)
     named = {n.strip() for n in stack_text.split(",")}
-    every = (*compilers, *(find(n) for n in offered("tegg.compilers") if n not in named))
+    every = (*compilers, *_readable(n for n in offered("tegg.compilers") if n not in named))
     home, rule = _rule(name, stack(compilers), every)
     row: dict[str, Any] = {
         **_row(rule, home), "why": " ".join(rule.law.split()), "text": _source(rule, home),
@@ -196,6 +197,16 @@ def diff(first: str, second: str, program: str, device: str, as_json: bool) -> N
 
 
 # ---- rules by name
+def _readable(names: Iterable[str]) -> Iterator[Compiler]:
+    """What packages offer under names, but for what does not load, or holds files that cannot be
+    read: whoever asks for another rule has no use for that."""
+    for name in names:
+        with suppress(TeggError):
+            found = find(name)
+            found.rule_sets()
+            yield found
+
+
 def _rules(stacked: Stack) -> list[tuple[RuleSet, Rule]]:
     return [(s, r) for s in stacked.rule_sets for r in s.rules]
 

@@ -29,7 +29,7 @@ from tegg.rewrite.rulefile import Rule, RuleSet
 from tegg.rewrite.ruletext import rule_texts
 from tegg.rewrite.sources import digest, known, read_source, rule_files
 from tegg.rewrite.stackcheck import Mentioned, check_stack, mentioned
-from tegg.rewrite.vocabulary import Word
+from tegg.rewrite.vocabulary import WORDS, Word
 
 if TYPE_CHECKING:
     from tegg.planning.target import Target
@@ -297,6 +297,9 @@ def _rows(compilers: Iterable[Compiler], table: OpTable) -> OpTable:
     rows = dict(table)
     for c in compilers:
         for op in (*c.ops, *(c.target.ops if c.target else ())):
+            if op.name in WORDS:
+                raise ArgumentError(f"compiler {c.name!r} brings an op {op.name!r}, which is a "
+                                    f"word of rules; give it another name")
             if rows.get(op.name, op) is not op:
                 raise ArgumentError(f"compiler {c.name!r} brings an op {op.name!r}, which the op "
                                     f"table has already; give it another name")

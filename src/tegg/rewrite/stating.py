@@ -140,4 +140,10 @@ def type_of(n: ENode, view: View) -> tuple[Shape, DType]:
     except TeggError as e:
         raise RuleError(f"a rule built {n!r}, which is no valid op: {e}; add the guard that the "
                         f"rule lacks") from None
+    except Exception as e:
+        raise RuleError(f"the row of op {n.op.name!r} fails for {n!r}: {type(e).__name__}: {e}; "
+                        f"shape= takes (shapes, attrs, facts), dtype= takes (dtypes, attrs)") from e
+    if not isinstance(shape, tuple) or not isinstance(dtype, DType):
+        raise RuleError(f"the row of op {n.op.name!r} gives {n!r} the shape {shape!r} and dtype "
+                        f"{dtype!r}; it gives a tuple of sizes and a tegg dtype, such as tegg.f32")
     return tuple(map(view.codec.facts.canonical, shape)), dtype

@@ -65,6 +65,8 @@ def prelude(words: Mapping[str, Word]) -> list[str]:
 # columns, from which one rule an op makes the term, its name and its type.
 NAMES = ["(constructor Node (i64) Tensor)"]
 RESERVED = ("Node",)
+# What no op may be called.
+WORDS = frozenset({"Const", *RESERVED, *(w.name for w in (*MEMORY, *FACTS))})
 
 
 @dataclass(frozen=True, slots=True)
