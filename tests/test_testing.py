@@ -12,7 +12,7 @@ from tegg.backends.cpu.emit import C
 from tegg.backends.cpu.target import Cpu
 
 import tegg
-from tegg.ir.op import OPS
+from tegg.ir.op import OPS, Op
 from tegg.rewrite.compiler import Compiler, Generic
 from tegg.rewrite.rulefile import read_rules
 from tegg.testing import check_backend, check_compilers, check_drawn, check_egraph
@@ -123,3 +123,15 @@ def test_an_unknown_name_of_the_kit():
     with pytest.raises(AttributeError, match="'tegg.testing' has no attribute 'check_all'"):
         getattr(tegg.testing, "check_all")  # noqa: B009
     assert "check_backend" in dir(tegg.testing)
+
+
+def test_c_that_is_not_what_its_row_means_is_caught():
+    def twice(text):
+        return Compiler(ops=[Op("Twice", "elementwise", 1, OPS["Neg"].shape, OPS["Neg"].dtype,
+                                lambda a, t, s, d: a[0] + a[0], domains=("any",),
+                                code=(tegg.Code(float=text, int="({0} + {0})"),))], name="twice")
+
+    report = check_compilers(twice("({0} + {0})"), examples=1)
+    assert report.rows == ["Twice"] and str(report).startswith("0 rules, 1 rows in C, 0 checks")
+    with pytest.raises(AssertionError, match=r"Twice\(.*\) of \w+ gives .* elements differ"):
+        check_compilers(twice("({0})"), examples=1)

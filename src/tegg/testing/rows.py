@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -93,13 +93,15 @@ def cast_cases(table: OpTable, target: Target, source: DType, seed: int) -> Iter
             yield Case(table[name], source, graph, graph.op(name, x, to), {0: given_})
 
 
-def check_elementwise(target: Target, table: OpTable, dtype: DType, seed: int) -> set[str]:
-    """Check every elementwise row and cast of a dtype in one build. Gives the names of the rows.
+def check_elementwise(target: Target, table: OpTable, dtype: DType, seed: int,
+                      only: Collection[str] = ()) -> set[str]:
+    """Check every elementwise row and cast of a dtype in one build, or ``only`` some rows. Gives
+    the names of the rows.
 
     Raises AssertionError that names the row, and an element with its operands.
     """
-    cases = [*elementwise_cases(table, target, dtype, seed),
-             *cast_cases(table, target, dtype, seed)]
+    cases = [c for c in (*elementwise_cases(table, target, dtype, seed),
+                         *cast_cases(table, target, dtype, seed)) if not only or c.op.name in only]
     if not cases:
         return set()
     got = Kernels(target, [c.fragment for c in cases]).run([c.arrays for c in cases])
