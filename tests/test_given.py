@@ -14,6 +14,7 @@ from tegg.extend import find_compiler, find_target
 from tegg.ir.code import ATTRIBUTES, KINDS
 from tegg.ir.op import ATTR_SORTS, OPS
 from tegg.rewrite.rulefile import read_rules
+from tegg.testing import check_backend
 
 
 class Told:
@@ -140,3 +141,13 @@ def test_what_no_row_is_made_of(given, words):
 def test_words_for_rows_are_those_of_the_table():
     assert set(ATTRIBUTES) == set(ATTR_SORTS)
     assert {op.kind for op in OPS.values()} <= set(KINDS)
+
+
+def test_targets_are_objects_of_their_class():
+    class Mine:
+        name = "mine"
+
+    with pytest.raises(BackendError, match=r"target= of compiler 'm' is the class Mine; write Mine\(\)"):
+        tegg.compile(lambda x: x, tegg.Compiler(name="m", target=Mine))(np.ones(3, np.float32))
+    with pytest.raises(BackendError, match="what check_backend is given has no name, features"):
+        check_backend("cpu")

@@ -141,3 +141,14 @@ def test_values_beside_constants():
     for name, dtype in DTYPES.items():
         array = draw_array((200,), dtype, "positive", True, Random(name), (0.0, 5.0, 1e-40))
         assert dtype.kind == "bool" or (array > 0).all(), name
+
+
+@pytest.mark.parametrize("right, words", [
+    ('(Permute x "a,b")', "a rule built an op with the text 'a,b' for an attribute of kind perm; "
+                          "write numbers, as in \"1,0\", or a variable of its left side"),
+    ('(Cast x "f99")', "a rule built an op with the text 'f99' for a dtype: tegg has no dtype 'f99'"),
+    ('(Reshape x "7")', "mine.egg:13:1: rule 'mine/rule' built an op of another shape or dtype than "
+                        "its class has, as 'shape/reshape' saw; add a guard on (shape e)"),
+])
+def test_texts_that_are_no_attributes_and_who_built_what_does_not_fit(right, words):
+    assert problems(f"rewrite (Abs x) {right}", "reals")["live"].startswith(words)

@@ -152,7 +152,7 @@ def test_what_does_not_fit_together():
     with pytest.raises(RuleError, match="rule set mine is defined by mine.egg and by elsewhere"):
         stack([Compiler(one), Compiler(other)])
     with pytest.raises(ArgumentError, match="brings an op 'Neg', which the op table has already"):
-        stack(Compiler(ops=[Op("Neg", "elementwise", 1, None, None, None)]))
+        stack(Compiler(ops=[replace(OPS["Neg"], doc="another")]))
     with pytest.raises(ArgumentError, match="takes paths of rule files, names of rule sets and "
                                             "rule sets, not 3"):
         Compiler(3)

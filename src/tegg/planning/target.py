@@ -197,6 +197,9 @@ NEEDED = ("name", "features", "rules", "ops", "providers", "identity", "costs", 
 
 def check_target(made: object, what: str) -> None:
     """Raises BackendError where an object lacks something that targets have."""
+    if isinstance(made, type):
+        raise BackendError(f"{what} is the class {made.__name__}; write {made.__name__}(), an "
+                           f"object of it")
     lacks = [n for n in NEEDED if not hasattr(made, n)]
     if lacks:
         raise BackendError(f"{what} has no {', '.join(lacks)}; see tegg.planning.target.Target")
@@ -211,7 +214,8 @@ def find(name: str, settings: Mapping[str, Any] | None = None) -> Target:
     does not load.
     """
     if not isinstance(name, str):
-        raise BackendError(f"a device is named by a text, such as 'cpu', not {name!r}")
+        raise BackendError(f"a device is named by a text, such as 'cpu', not {name!r}; stack a "
+                           f"target of your own, tegg.Compiler(target=...)")
     device, colon, model = name.partition(":")
     made: Target = plugins.load("tegg.backends", "device", device, BackendError,
                                 *([model] if colon else []))

@@ -28,7 +28,8 @@ from tegg.rewrite.report import PhaseReport, Report, RuleReport
 from tegg.rewrite.provenance import Trace
 from tegg.rewrite.rulecheck import variable_sorts
 from tegg.rewrite.ruletext import plain_name
-from tegg.rewrite.sexpr import List
+from tegg.rewrite.rulefile import Rule
+from tegg.rewrite.sexpr import List, heads_of
 from tegg.rewrite.stating import Stater
 from tegg.rewrite.view import Reader, View
 from tegg.rewrite.tables import read_tables
@@ -199,10 +200,24 @@ class _Saturation:
                     engine.run_rules(name)
                 except Conflict:
                     rule = self.stack.rules[self.rules.owner[name]]
+                    if built := self.built(rule):
+                        who = " or ".join(repr(r.name) for r in built)
+                        return RuleError(f"{built[0].place}: rule {who} built an op of another "
+                                         f"shape or dtype than its class has, as {rule.name!r} "
+                                         f"saw; add a guard on (shape e) or (dtype e)")
                     return RuleError(f"{rule.place}: rule {rule.name!r} puts values of different "
                                      f"shape or dtype in one class; add a guard on (shape e) or "
                                      f"(dtype e)")
         return conflict
+
+    def built(self, seen: Rule) -> list[Rule]:
+        """The rules that matched and built an op of which another one only states facts."""
+        if any(a.head == "union" for a in seen.actions if isinstance(a, List)):
+            return []
+        heads = {h for fact in seen.query for h in heads_of(fact) if h in self.stack.table}
+        return [r for r in self.stack.rules.values() if r.name in self.report.rules
+                and self.report.rules[r.name].matches
+                and any(heads & heads_of(a) for a in r.actions)]
 
     def enodes(self) -> int:
         """How many e-nodes there are."""

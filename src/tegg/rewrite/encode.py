@@ -6,7 +6,7 @@ from typing import Any
 
 from tegg.dim import Facts
 from tegg.dtype import DType, dtype
-from tegg.errors import ShapeError
+from tegg.errors import DTypeError, RuleError, ShapeError
 from tegg.ir.op import ATTR_SORTS, Op
 
 TUPLES = ("shape", "dims", "perm", "ints")
@@ -37,13 +37,24 @@ class Codec:
         return value.name if isinstance(value, DType) else value
 
     def decode(self, kind: str, value: Any) -> Any:
-        """The attribute behind an i64 or a text."""
+        """The attribute behind an i64 or a text. Raises RuleError for a text that is none."""
         if kind in TUPLES:
             known = self._of_text.get(value)
             if known is None:
-                known = self._of_text[value] = tuple(int(d) for d in value.split(","))
+                try:
+                    known = self._of_text[value] = tuple(int(d) for d in value.split(","))
+                except ValueError:
+                    raise RuleError(f"a rule built an op with the text {value!r} for an attribute "
+                                    f"of kind {kind}; write numbers, as in \"1,0\", or a variable "
+                                    f"of its left side") from None
             return known
-        return dtype(value) if kind == "dtype" else value
+        if kind != "dtype":
+            return value
+        try:
+            return dtype(value)
+        except DTypeError as e:
+            raise RuleError(f"a rule built an op with the text {value!r} for a dtype: {e}"
+                            ) from None
 
     def quoted(self, kind: str, value: object) -> str:
         """The attribute as program text."""

@@ -93,6 +93,13 @@ def is_float(text: str) -> bool:
         r"-?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?", text) is not None
 
 
+def heads_of(e: Expr) -> set[str]:
+    """The words that lists inside of an expression start with."""
+    if not isinstance(e, List):
+        return set()
+    return {e.head}.union(*map(heads_of, e.items))
+
+
 def short(e: Expr) -> str:
     """The text of an expression, cut where it is long."""
     text = str(e)

@@ -14,7 +14,7 @@ from tegg.ir.classes import Fragment
 from tegg.ir.graph import Graph, Node
 from tegg.ir.op import OPS
 from tegg.ir.oracle import evaluate
-from tegg.planning.target import Target
+from tegg.planning.target import Target, check_target
 from tegg.rewrite.compiler import Compiler, Generic, lowering, stack
 from tegg.runtime.compiled import Compiled
 from tegg.runtime.driver import Options, compile_graph
@@ -60,6 +60,7 @@ def check_backend(target: Target, compilers: Sequence[Compiler] = (), *, example
     Memory lies between pages that cannot be touched. Raises AssertionError with the smallest
     example that was found.
     """
+    check_target(target, "what check_backend is given")
     compilers = tuple(compilers) or (Generic(),)
     if not any(c.target is target for c in compilers):
         compilers = (*compilers, Compiler(name=target.name, target=target))
