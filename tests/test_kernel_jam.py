@@ -74,6 +74,13 @@ def few(g, rows, _, columns, depth, **_how):
     return g.matmul(g.x(rows, depth), g.x(depth, columns))
 
 
+def along_rows(g, filters, channels, length, taps, stride=1):
+    """Filters of windows of rows: lanes may follow the windows, and none of what they tell apart."""
+    seen = g.window(g.x(1, channels, length), 2, taps, stride)
+    y = g.expand(g.x(filters, channels, 1, taps), (filters, *seen.shape[1:]))
+    return g.total(g.mul(g.expand(seen, y.shape), y), 1, 3)
+
+
 def many_values(g, y):
     """Of each element, by operands of their own."""
     for _ in range(40):
@@ -151,6 +158,14 @@ CASES = {f.__name__: f for f in (values_beside_the_sums, sums_and_maxima, past_t
 def test_results(name, width) -> None:
     g = Draw()
     assert SIDE_BY_SIDE in check(g, CASES[name](g), width=width, threads=(1, 2, 3)).notes
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(("channels", "length", "taps", "stride"), (
+    (17, 8, 5, 2), (3, 13, 7, 3), (5, 24, 12, 4), (2, 80, 40, 20)))
+def test_windows_of_few_places(channels, length, taps, stride, width) -> None:
+    g = Draw()
+    check(g, [along_rows(g, 2, channels, length, taps, stride)], width=width, threads=(1, 2))
 
 
 def test_columns_of_unknown_length() -> None:

@@ -355,6 +355,9 @@ class _Verifier:
                 need(a)
             assert s.value.id in open_, f"{s.value} has no accumulator"
             assert scope >= s.value.deps, f"{s.value} accumulates outside of its loops"
+            lanes, only = vector_of(around), s.value.attr.only
+            assert lanes is None or only is None or lanes.var not in only.form.vars(), (
+                f"{s.value} counts lane by lane")
         elif isinstance(s, Finish):
             assert s.value.id in open_, f"{s.value} has no accumulator"
             return known | {s.value.id}, open_ - {s.value.id}

@@ -275,7 +275,9 @@ class Placer:
         vector, unroll = None, 1
         if self.vector is None:
             vars = self.vectors.contiguous_last(vars, bodies)
-            vector = self.vectors.choose(vars, bodies) if self.limits.vector else None
+            tested = {v for r in group if r.attr.only for v in r.attr.only.form.vars()}
+            free = [v for v in vars if v not in tested]  # one test for all lanes
+            vector = self.vectors.choose(free, bodies) if self.limits.vector else None
             unroll = self.vectors.unroll(bodies, vector)
         partials = unroll if vector is not None else 0
         leaf = [Accumulate(r, b) for r, b in zip(group, bodies)]
