@@ -129,6 +129,21 @@ def test_a_state_that_becomes_another_argument(gpu):
         np.testing.assert_array_equal(state if isinstance(state, np.ndarray) else state.read(), a)
 
 
+@pytest.mark.parametrize("there", ((), (0,), (1,), (0, 1)))
+def test_states_that_change_places(there, gpu):
+    """On the host, on the device, and one of each."""
+    g = Graph()
+    s, t = g.input("s", (5,), "f32", "state"), g.input("t", (5,), "f32", "state")
+    g.outputs["y"], g.updates[0], g.updates[1] = g.add(s, s), t, s
+    program = compile_graph(g, Options(device="cuda", cache=False))
+    values = floats(5), floats(5)
+    states = [Foreign(gpu, v) if i in there else v.copy() for i, v in enumerate(values)]
+    np.testing.assert_array_equal(program(s=states[0], t=states[1])["y"], values[0] * 2)
+    for state, value in zip(states, reversed(values), strict=True):
+        np.testing.assert_array_equal(
+            state if isinstance(state, np.ndarray) else state.read(), value)
+
+
 def test_constants_and_movement_are_stored_before_they_are_copied(gpu):
     def f(x):
         return x.T, x[:, 1:3], tegg.full((3, 2), 7.0)

@@ -68,6 +68,8 @@ class Transfers:
             self._device.wait(stream)  # what was brought may still be on its way
         for source, to in self._plan.after:
             self._move(source, to, buffers, addresses, nbytes, resident, stream)
+            if to not in self._given:  # put aside: what it was may be overwritten now
+                self._device.wait(stream)
         for i in (*self._outward, *self._left):
             self.copy("host", i, buffers, addresses, nbytes, resident, stream)
         if self._each_time or any(i not in resident for i in self._given):
@@ -85,7 +87,7 @@ class Transfers:
                 device.copy(addresses[to], addresses[source], size, stream)
             else:
                 device.upload(addresses[to], buffers[source], size, stream)
-        elif source in resident:
+        elif source in resident or source not in self._given:
             device.download(buffers[to], addresses[source], size, stream)
         else:
             ctypes.memmove(buffers[to], buffers[source], size)

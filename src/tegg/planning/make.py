@@ -16,6 +16,7 @@ from tegg.errors import ExtractionError, LoweringError
 from tegg.extract.fragment import form_dtype
 from tegg.kernel.code import KernelCode
 from tegg.planning.carried import Carried
+from tegg.planning.moves import in_turn
 from tegg.planning.plan import Buffer, Call, Plan
 
 
@@ -146,14 +147,17 @@ class _Maker:
                 self._of[key] = out
         for cls, state in in_place.items():
             self._of[cls, ""] = state
-        for slot, cls in c.updates.items():
-            state = states[slot]
-            if self._of.get((cls, "")) != state:
-                if (cls, "") not in self._of:
-                    self._of[cls, ""] = self._buffer("arena", c.dtype[cls], product(c.shape[cls]))
-                self.after.append((self._of[cls, ""], state))
+        for cls in c.updates.values():
+            if (cls, "") not in self._of:
+                self._of[cls, ""] = self._buffer("arena", c.dtype[cls], product(c.shape[cls]))
+        self.after += in_turn([(self._of[cls, ""], states[slot]) for slot, cls in
+                               c.updates.items()], self._aside)
         for spec in order:
             self._between(spec)
+
+    def _aside(self, buffer: int) -> int:
+        """Memory for what lies in a buffer."""
+        return self._buffer("arena", self.buffers[buffer].dtype, self.buffers[buffer].size)
 
     def _between(self, spec: KernelSpec) -> None:
         """Buffers for what a kernel leaves for others, in the form it writes."""
@@ -195,7 +199,7 @@ class _Maker:
         for slot, cls in c.updates.items():
             old = _input_class(c, slot)
             at = next((i for i, s in enumerate(order) if (cls, "") in s.writes), None)
-            if at is None or cls in out:
+            if at is None or cls in out or old in c.updates.values():  # which another state takes
                 continue
             later = any(old in s.leaves for s in order[at + 1:])
             if not later and (old not in order[at].leaves or _pointwise(order[at], old, cls, c)):

@@ -66,7 +66,7 @@ class Plan:
     ahead: list[Call]
     run: list[Call]
     before: list[tuple[int, int]]  # copies (from, to) before the run: outputs that are inputs
-    after: list[tuple[int, int]]   # copies after it: one class under two names
+    after: list[tuple[int, int]]   # copies after it, in turn: classes with two names, old states
     symbols: tuple[str, ...]       # the order of ``sizes`` in every kernel call
     seconds: float
     gap: float | None
@@ -93,9 +93,10 @@ class Plan:
             for b in call.buffers:
                 first, _ = life.get(b, (t, t))
                 life[b] = (first, t)
-        for source, _ in self.after:
-            if source in life:
-                life[source] = (life[source][0], len(self.run))
+        end = len(self.run)
+        for pair in self.after:
+            for b in pair:  # one is put aside where states change places
+                life[b] = (life.get(b, (end, end))[0], end)
         return life
 
     def show(self) -> str:
