@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from contractions import CASES, FORMS, SYMBOLIC, lowered, matmul, product, windows
 from tegg.dim import dim
 from tegg.kernel.contraction_held import HELD
-from tegg.kernel.contraction_shape import Tile
+from tegg.kernel.contraction_shape import BESIDE, Tile
 from tegg.testing.draw import Draw
 from kernels import build, check
 from test_contraction_narrow import whole
@@ -82,6 +84,17 @@ def test_cuts_of_a_deep_product_are_wide_where_rows_are_put_in_place_for_each(co
     check(g, [c], code=code, threads=(1, 2, 3))
     lies = lowered(g, [d := matmul(g, g.x(70, 1043), g.x(1043, columns))], [d], tile=FORMS["wide"])
     assert "even > 5" not in (lies.core or lies).source
+
+
+@pytest.mark.parametrize("width", (4, 8, 16))
+def test_columns_side_by_side_have_room_for_their_places(width: int) -> None:
+    """Eight columns are more than four lanes: what they are counted by holds all of them."""
+    g = Draw()
+    c = matmul(g, g.x(1, 65), g.permute(g.x(256, 65), (1, 0)))
+    code = lowered(g, [c], [c], width, Tile("dots", 1, asked=BESIDE))
+    found = re.findall(r"int64_t n0_\[(\d+)\];\s+for \(int c = 0; c < (\d+);", code.source)
+    assert found == [("8", "8")]
+    check(g, [c], code=code, width=width)
 
 
 def test_results_that_go_far_are_asked_for() -> None:

@@ -70,7 +70,8 @@ class Text(Words):
             fills = " ".join(f"{r.name}[j] = {self._row_call(r, axis, 'j')};" for r in beside)
             arrays.append(f"for (int64_t j = 0; j < {columns}; j++) {{ {axis.of(at)} {fills} }}")
         c = "c" if skinny else "j"
-        places = ", ".join(f"{n}_[{h.dialect.width}]" for n in axis.names)
+        room = self.params.together if name == "dots" else h.dialect.width
+        places = ", ".join(f"{n}_[{room}]" for n in axis.names)
         keep = " ".join(f"{n}_[{c}] = {n};" for n in axis.names)
         recall = " ".join(f"const int64_t {n} = {n}_[{c}];" for n in axis.names)
         row_at = {"n": "(j0 + c < last ? j0 + c : last)" if name == "dots" else "j"}
