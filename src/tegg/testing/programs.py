@@ -181,8 +181,8 @@ def _small(shape, sizes) -> bool:
 @st.composite
 def programs(draw, steps: int = 18, symbolic: bool | None = None,
              doubles: bool = True) -> Program:
-    """A random program with one to three outputs and sometimes a state. ``doubles``: whether
-    float64 may occur in it."""
+    """A random program with one to three outputs and sometimes one or two states. ``doubles``:
+    whether float64 may occur in it."""
     symbolic = draw(st.booleans()) if symbolic is None else symbolic
     r = _Recorder(draw, symbolic, draw(st.booleans()), doubles)
     r.source(f32)
@@ -192,7 +192,7 @@ def programs(draw, steps: int = 18, symbolic: bool | None = None,
     for i in range(draw(st.integers(1, 3))):
         g.outputs[f"y{i}"] = r.pool[-1] if i == 0 else r.node()
     args = [s for s, spec in enumerate(g.inputs) if spec.kind == "arg"]
-    for s in args[:1]:
+    for s in args[:2]:
         new = [n for n in r.pool if n.shape == g.inputs[s].shape and n.dtype is g.inputs[s].dtype]
         if new and draw(st.booleans()):
             g.inputs[s].kind = "state"
