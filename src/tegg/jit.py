@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import functools
+import inspect
+import sys
 import threading
+import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, overload
 
@@ -16,7 +19,8 @@ from tegg.errors import ArgumentError, OutgrownError
 from tegg.ir.graph import Graph
 from tegg.runtime.bound import Bound
 from tegg.runtime.compiled import Compiled
-from tegg.trace import ArraySpec, Arguments, arguments, record, signature_of, with_dims
+from tegg.trace import (ArraySpec, Arguments, arguments, is_recorded, record, signature_of,
+                        with_dims)
 from tegg.tree import Tree, unflatten
 
 Key = tuple[Tree, tuple[tuple[tuple, DType], ...]]
@@ -28,21 +32,40 @@ class Function:
     """A compiled function: traced at the first call per signature, as a program of its own.
 
     What is no array (numbers, strings, ...) is part of the signature. A symbolic dim of ``dims``
-    stands for every size within its bounds.
+    stands for every size within its bounds. Called with tensors, while another function is
+    recorded, it is a part of that one.
     """
 
     __name__: str
+    __qualname__: str
 
     def __init__(self, fn: Callable, dims: Mapping[str, Any], options: Mapping[str, Any]) -> None:
         if not isinstance(dims, Mapping):
             raise ArgumentError(f"dims= takes a dict of argument names and shapes, such as "
                                 f"{{'x': (tegg.dim('n'), None)}}, not {dims!r}")
+        if inspect.isroutine(fn):
+            functools.update_wrapper(self, fn)
+        else:  # an object: its attributes are its own
+            functools.update_wrapper(self, fn, updated=())
+            self.__name__ = getattr(fn, "__name__", type(fn).__name__)
         self._fn, self.dims, self._options = fn, dict(dims), dict(options)
         self._signature = signature_of(fn)
         self._programs: dict[Key, Entry] = {}
         self._recent: tuple[Program, Tree, int] | None = None  # of a call with arrays alone
         self._lock = threading.Lock()
-        functools.update_wrapper(self, fn)
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        """A method, where it stands in a class: the object is an argument, by identity."""
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __reduce__(self) -> Any:
+        """By its name in its module, as functions are pickled; else without its programs."""
+        found: Any = sys.modules.get(self.__module__)
+        for part in getattr(self, "__qualname__", "").split("."):
+            found = getattr(found, part, None)
+        if found is self:
+            return self.__qualname__
+        return Function, (self._fn, self.dims, self._options)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run on NumPy arrays; gives what the function returns, with arrays for tensors."""
@@ -52,6 +75,8 @@ class Function:
             if given is not None:
                 return given[0] if recent[1].kind == "leaf" else unflatten(recent[1], given)
         call = self._arguments(args, kwargs)
+        if any(map(is_recorded, call.arrays)):
+            return self._fn(*args, **kwargs)
         program, outputs, watchers = self._program(call)
         try:
             results = list(program(*call.arrays).values())
@@ -101,8 +126,9 @@ class Function:
         from tegg.runtime.driver import Options, compile_graph
         traced = record(self._fn, self._signature, specs, tree)
         if not traced.graph.outputs and not traced.graph.updates:
+            given = "" if specs else "; none of its arguments is a NumPy array"
             raise ArgumentError(f"{self.__name__} returns no tensor and updates no state, so there "
-                                f"is nothing to compile")
+                                f"is nothing to compile{given}")
         program = compile_graph(traced.graph, Options(**self._options))
         return program, traced.outputs, traced.watchers
 

@@ -66,23 +66,30 @@ class Traced:
 
 def is_array(x: object) -> bool:
     """Whether an argument is traced; anything else is part of the program."""
-    return isinstance(x, (np.ndarray, ArraySpec)) or on_device(x)
+    return isinstance(x, (np.ndarray, ArraySpec)) or on_device(x) or is_recorded(x)
+
+
+def is_recorded(x: object) -> bool:
+    """Whether an argument is a tensor of a graph, which another function records."""
+    return isinstance(x, Value) and x.owner() is not None
 
 
 def signature_of(fn: Any) -> inspect.Signature:
     """The signature by which arguments are named: of ``forward`` for a Module. Raises
     ArgumentError where there is none."""
     try:
-        return inspect.signature(fn.forward if hasattr(type(fn), "forward") else fn)
+        if not isinstance(fn, np.ufunc):  # whose other parameters no tensor can be given with
+            return inspect.signature(fn.forward if hasattr(type(fn), "forward") else fn)
     except (TypeError, ValueError):
-        raise ArgumentError(f"{fn!r} has no Python signature to name its arguments by; "
-                            f"wrap it in a lambda") from None
+        pass
+    raise ArgumentError(f"{fn!r} has no Python signature to name its arguments by; "
+                        f"wrap it in a lambda")
 
 
 def arguments(signature: inspect.Signature, args: tuple, kwargs: Mapping[str, Any]) -> Arguments:
     """The arguments of a call, taken apart, defaults filled in.
 
-    Raises ArgumentError for missing, unknown or unhashable arguments.
+    Raises ArgumentError for missing, unknown or unhashable arguments, and two of one name.
     """
     try:
         bound = signature.bind(*args, **kwargs)
@@ -90,7 +97,12 @@ def arguments(signature: inspect.Signature, args: tuple, kwargs: Mapping[str, An
         raise ArgumentError(f"{e}; the function takes {signature}") from None
     bound.apply_defaults()
     leaves, tree = flatten(dict(bound.arguments), is_array)
-    return Arguments(tuple(p for p, _ in leaves), tuple(a for _, a in leaves), tree)
+    names = tuple(p for p, _ in leaves)
+    twice = next((n for i, n in enumerate(names) if n in names[:i]), None)
+    if twice is not None:
+        raise ArgumentError(f"two arrays are named {twice!r}, by keys of dicts that read alike; "
+                            f"give them other keys")
+    return Arguments(names, tuple(a for _, a in leaves), tree)
 
 
 def with_dims(specs: Mapping[str, ArraySpec], dims: Mapping[str, Any]) -> dict[str, ArraySpec]:
@@ -104,6 +116,9 @@ def with_dims(specs: Mapping[str, ArraySpec], dims: Mapping[str, Any]) -> dict[s
             raise ArgumentError(f"dims: {name!r} is no array argument; there are "
                                 f"{', '.join(specs) or 'none'}")
         spec = specs[name]
+        if not isinstance(shape, (tuple, list)):
+            raise ShapeError(f"dims: {name!r} takes one entry per axis, such as "
+                             f"(tegg.dim('n'), None), not {shape!r}")
         if len(shape) != len(spec.shape):
             raise ShapeError(f"dims: {name!r} has {len(spec.shape)} axes {show(spec.shape)}, "
                              f"not {len(shape)}")

@@ -36,7 +36,8 @@ def flatten(value: Any, is_leaf: Callable[[Any], bool], path: str = ""
             ) -> tuple[list[tuple[str, Any]], Tree]:
     """The leaves with their paths (``x``, ``x.0``, ``x.key``) and the structure.
 
-    Raises ArgumentError for a Python value that is neither a leaf, a container nor hashable.
+    Raises ArgumentError for a Python value that is neither a leaf, a container nor hashable, and
+    for another library's array.
     """
     if is_leaf(value):
         return [(path, value)], LEAF
@@ -44,6 +45,10 @@ def flatten(value: Any, is_leaf: Callable[[Any], bool], path: str = ""
         pairs = value.items() if isinstance(value, Mapping) else enumerate(value)
         found = [flatten(v, is_leaf, f"{path}.{k}" if path else str(k)) for k, v in pairs]
         return [leaf for leaves, _ in found for leaf in leaves], _container(value, found)
+    if hasattr(type(value), "__dlpack__"):  # it hashes by identity: each would be a program
+        kind = type(value)
+        raise ArgumentError(f"{path or 'the value'}: a {kind.__module__}.{kind.__name__} is no "
+                            f"NumPy array; pass np.asarray(...) of it")
     try:
         hash(value)
     except TypeError:

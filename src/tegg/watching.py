@@ -12,7 +12,7 @@ import numpy as np
 
 from tegg.errors import ArgumentError, ShapeError
 from tegg.ir.graph import current_graph
-from tegg.ops.value import fail
+from tegg.ops.value import Value, fail
 from tegg.shape import show
 
 if TYPE_CHECKING:
@@ -32,6 +32,9 @@ def watch(x: Tensor, callback: Watcher) -> Tensor:
     """
     if not callable(callback):
         fail(ArgumentError, f"watch: takes a function of an array, not {callback!r}")
+    if not isinstance(x, Value):
+        fail(ArgumentError, f"watch: takes a tensor of the function that is being compiled, not a "
+                            f"{type(x).__name__}")
     if current_graph() is not x.graph:
         fail(ArgumentError, "watch: belongs inside a function that is being compiled; of a graph, "
                             "mark an output: x.output('name')")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
 
@@ -85,6 +85,14 @@ class Parameter(Tensor):
 
     def __repr__(self) -> str:
         return f"Parameter({show(self._shape)}, {self._dtype.name})"
+
+    def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        fail(ArgumentError, f"{self!r} is no array, for it stands for whatever array it holds when "
+                            f"a program runs; write .data for the one that it holds now")
+
+    def __reduce__(self) -> tuple:
+        """With its array, which is made if it was not."""
+        return type(self), (self.data,)
 
     # ---- in a graph
     def owner(self) -> Graph | None:
