@@ -30,12 +30,42 @@ def test_buckets_are_saved_whole(tmp_path):
 
 @pytest.mark.parametrize("data, text", [
     (b"", "is no saved program"), (b"\x80garbage", "is no saved program"),
+    (b"\x80\x05\x95" + b"\xff" * 8, "is no saved program: FRAME length exceeds"),
     (pickle.dumps({"a": 1}), "holds a dict, no saved program")])
 def test_other_files_are_refused(tmp_path, data, text):
     path = tmp_path / "p.tegg"
     path.write_bytes(data)
     with pytest.raises(ArgumentError, match=text):
         tegg.load(path)
+
+
+def test_damage_is_seen(tmp_path):
+    """One bit of a weight, or an end that is missing."""
+    w, path = np.ones((3, 4), np.float32), tmp_path / "p.tegg"
+    tegg.save(tegg.compile(lambda x: x @ w).program(np.ones((2, 3), np.float32)), path)
+    whole = path.read_bytes()
+    at = whole.index(w.tobytes()) + 5
+    for data in (whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1:], whole[:-1], whole[:40]):
+        path.write_bytes(data)
+        with pytest.raises(ArgumentError, match="p.tegg is damaged, or was not copied to its end; "
+                                                "save the program again"):
+            tegg.load(path)
+
+
+def test_a_file_without_a_digest_is_read(tmp_path):
+    """As it was written once."""
+    program = tegg.compile(lambda x: x + 1).program(np.ones(3, np.float32))
+    (tmp_path / "p.tegg").write_bytes(pickle.dumps(program))
+    assert tegg.load(tmp_path / "p.tegg")(np.ones(3, np.float32))["out"].tolist() == [2, 2, 2]
+
+
+def test_others_may_read_what_the_umask_allows(tmp_path):
+    program = tegg.compile(lambda x: x + 1).program(np.ones(3, np.float32))
+    (tmp_path / "plain").write_bytes(b"")
+    tegg.save(program, tmp_path / "p.tegg")
+    tegg.save_safetensors(tmp_path / "w.safetensors", {})
+    for name in ("p.tegg", "w.safetensors"):
+        assert (tmp_path / name).stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
 def test_a_missing_file_is_named(tmp_path):

@@ -103,6 +103,16 @@ def test_a_dtype_that_tegg_lacks(tmp_path):
         tegg.load_safetensors(path)["x"]
 
 
+def test_any_layout_and_byte_order_is_written(tmp_path):
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    given = {"big": x.astype(">f4"), "fortran": np.asfortranarray(x), "turned": x[::-1, ::2],
+             "scalar": np.array(3, ">i8"), "empty": np.ones((0, 3))}
+    tegg.save_safetensors(tmp_path / "x", given)
+    for name, array in tegg.load_safetensors(tmp_path / "x").items():
+        np.testing.assert_array_equal(array, given[name])
+        assert array.dtype.isnative and array.shape == given[name].shape
+
+
 def test_writes_are_all_or_nothing(tmp_path):
     path = tmp_path / "x.safetensors"
     tegg.save_safetensors(path, {"x": np.ones(2)})
@@ -115,7 +125,9 @@ def test_writes_are_all_or_nothing(tmp_path):
             ([np.ones(2)], None, "save_safetensors: tensors is a dict by name, not [array("),
             ({}, 3, "save_safetensors: metadata is a dict by name, not 3"),
             ({"__metadata__": np.ones(2)}, None, "'__metadata__' is the format's own name, which "
-                                                 "no tensor can have; give text as metadata=")):
+                                                 "no tensor can have; give text as metadata="),
+            ({1: np.ones(2), "1": np.ones(2)}, None, "two tensors are named '1', and a file holds "
+                                                     "one of a name")):
         with pytest.raises(WeightsError) as e:
             tegg.save_safetensors(path, tensors, metadata)
         assert str(e.value).startswith(text)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import secrets
 import shutil
 import stat
 import tempfile
@@ -24,7 +25,7 @@ from threading import Lock
 import platformdirs
 
 from tegg import env
-from tegg.errors import ArgumentError, CacheError
+from tegg.errors import ArgumentError, CacheError, TeggError
 
 VERSION = "v1"         # of the layout below the root; files of other versions age away unseen
 _TOUCH_AFTER = 3600.0  # seconds; how exact the time of last use is
@@ -181,20 +182,24 @@ class Cache:
             return
 
 
-def write_atomic(path: Path, data: bytes) -> None:
-    """Write a file that is there in full or not at all. Raises ArgumentError where it cannot."""
-    aside = None
+def write_atomic(path: Path, data: bytes | memoryview,
+                 error: type[TeggError] = ArgumentError) -> None:
+    """Write a file that is there in full or not at all, with the permissions of any new file.
+    Raises ``error`` where it cannot."""
+    aside = path.parent / f".tmp-{secrets.token_hex(8)}"
     try:
-        handle, aside = tempfile.mkstemp(prefix=".tmp-", dir=path.parent)
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.replace(aside, path)
-        aside = None
+        # not by tempfile, whose files nobody else may read
+        handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0),
+                         0o666)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+            os.replace(aside, path)
+        except BaseException:
+            aside.unlink(missing_ok=True)
+            raise
     except OSError as e:
-        raise ArgumentError(f"{path} cannot be written: {e.strerror or e}") from e
-    finally:
-        if aside is not None:
-            Path(aside).unlink(missing_ok=True)
+        raise error(f"{path} cannot be written: {e.strerror or e}") from e
 
 
 def default() -> Cache:

@@ -7,7 +7,6 @@ import json
 import mmap
 import os
 import struct
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -16,6 +15,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from tegg.cache import write_atomic
 from tegg.errors import WeightsError
 from tegg.mapped import remember
 
@@ -117,32 +117,13 @@ def save_safetensors(path: str | os.PathLike[str], tensors: Mapping[str, Any],
         raise WeightsError("'__metadata__' is the format's own name, which no tensor can have; "
                            "give text as metadata=")
     for name, value in tensors.items():
-        a = np.ascontiguousarray(value).reshape(np.shape(value))
-        if a.dtype not in _NAMES:
+        a = np.asarray(value)
+        native = a.dtype.newbyteorder("=")
+        if native not in _NAMES:
             raise WeightsError(f"{name!r} is {a.dtype}; safetensors are {', '.join(_NUMPY)}")
-        ready[str(name)] = a
+        if str(name) in ready:
+            raise WeightsError(f"two tensors are named {str(name)!r}, and a file holds one of a "
+                               f"name")
+        ready[str(name)] = np.ascontiguousarray(a, native).reshape(a.shape)
     text = {str(k): str(v) for k, v in (metadata or {}).items()}
-    write_atomically(path, save(ready, text or None))
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file beside its place and move it there. Raises WeightsError where it cannot."""
-    try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "wb") as f:
-                f.write(data)
-            os.chmod(temporary, 0o666 & ~_umask())
-            os.replace(temporary, path)
-        except BaseException:
-            os.unlink(temporary)
-            raise
-    except OSError as e:
-        raise WeightsError(f"{path} cannot be written: {e}") from None
-
-
-def _umask() -> int:
-    """The process's umask, which can only be read by setting it."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
+    write_atomic(path, save(ready, text or None), WeightsError)
