@@ -192,6 +192,9 @@ HOSTILE = {
     "examples": ("def f(x): ...\nf.example_inputs = lambda: {}['a']", "p.py:2: KeyError: 'a'"),
     "import": ("import nosuchmodule", "p.py fails at {0}/p.py:1: ModuleNotFoundError: No module"),
     "syntax": ("def f(:", "p.py fails: SyntaxError: invalid syntax (p.py, line 1)"),
+    "nothing": ("def f(x):\n    return 1\nf.example_inputs = (2,)",
+                "p.py:f returns no tensor and updates no state, so there is nothing to compile; "
+                "give file.py:function, where function.example_inputs"),
     "exit": ("raise SystemExit(3)", "p.py fails at {0}/p.py:1: SystemExit: 3; run it in Python")}
 
 
@@ -233,3 +236,19 @@ def test_a_rule_is_shown_whatever_another_package_lacks(monkeypatch, tmp_path):
     assert "broken" in plugins.offered("tegg.compilers")
     assert "class reals, phase idioms" in run("rules", "show", "softmax/div").output
     assert "does not load" in run("rules", "list", "--stack", "broken", code=1).output
+
+
+def test_programs_are_those_that_would_run(tmp_path, monkeypatch):
+    """A decorator belongs to its function; a compiled module has the inputs that it names."""
+    monkeypatch.chdir(tmp_path)
+    Path("p.py").write_text(
+        "import functools\nimport numpy as np\nimport tegg\nfrom tegg.nn import Linear\n"
+        "def summed(f):\n    @functools.wraps(f)\n    def g(x):\n        return f(x).sum()\n"
+        "    return g\n"
+        "@summed\ndef plain(x):\n    return x + 1\n"
+        "plain.example_inputs = (np.ones((2, 3), np.float32),)\n"
+        "compiled = tegg.compile(plain)\n"
+        "layer = Linear(3, 2)\nlayer.example_inputs = plain.example_inputs\n"
+        "run = tegg.compile(layer)\n")
+    for name, stored in (("plain", "f32[]"), ("compiled", "f32[]"), ("run", "f32[2,2]")):
+        assert f"-> {stored}" in run("rules", "why", f"p.py:{name}").output

@@ -74,6 +74,8 @@ def test_a_file_of_ones_own(made, tmp_path, monkeypatch):
         f"profile 'cpu/measured', as TEGG_COSTS={path} says")
     missing = run("tune", "--output", tmp_path / "no" / "where.toml", code=1).output
     assert "cannot be written" in missing and "measuring" not in missing
+    assert "program.py is no name of a profile, which ends in .toml" in run(
+        "tune", "--output", "program.py", code=1).output.replace("\n", " ")
 
 
 def test_a_profile_that_cannot_be_used_is_shown_with_the_remedy(made):

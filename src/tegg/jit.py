@@ -132,6 +132,11 @@ class Function:
         program = compile_graph(traced.graph, Options(**self._options))
         return program, traced.outputs, traced.watchers
 
+    @property
+    def function(self) -> Callable:
+        """What was compiled, as it was given."""
+        return self._fn
+
     # ---- one program
     def program(self, *args: Any, **kwargs: Any) -> Program:
         """The program for these arguments (arrays or ``tegg.ArraySpec``s), compiled if needed."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
-import inspect
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
@@ -42,9 +41,13 @@ def load_program(text: str) -> Graph:
         return found
     if not callable(found):
         raise ArgumentError(f"{text} is of type {type(found).__name__}, and no function; {HOW}")
-    dims = found.dims if isinstance(found, Function) else None
+    dims, fn = (found.dims, found.function) if isinstance(found, Function) else (None, found)
     with _theirs(f"{text}, as it is recorded,"):
-        return trace(inspect.unwrap(found), _inputs(found, module, text), dims=dims).graph
+        graph = trace(fn, _inputs((found, fn, module), text), dims=dims).graph
+    if not graph.outputs and not graph.updates:
+        raise ArgumentError(f"{text} returns no tensor and updates no state, so there is nothing "
+                            f"to compile; {HOW}")
+    return graph
 
 
 def _load(path: Path) -> ModuleType:
@@ -81,10 +84,8 @@ def _theirs(what: str) -> Iterator[None]:
                             f"the whole traceback") from e
 
 
-def _inputs(found: Callable, module: ModuleType, text: str) -> tuple[Any, ...]:
-    given = getattr(found, "example_inputs", None)
-    if given is None:
-        given = getattr(module, "example_inputs", None)
+def _inputs(places: Iterable[Any], text: str) -> tuple[Any, ...]:
+    given = next((v for p in places if (v := getattr(p, "example_inputs", None)) is not None), None)
     if given is None:
         raise ArgumentError(f"{text} has no example_inputs; {HOW}")
     given = given() if callable(given) else given

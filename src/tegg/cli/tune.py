@@ -38,7 +38,10 @@ def tune(device: str, quick: bool, show: bool, output: Path | None, as_json: boo
     if not isinstance(target, Tunable):
         raise BackendError(f"the device {device!r} cannot be measured by tegg tune; its costs are "
                            f"those of the profile {target.costs().name!r}")
-    if output is not None and not output.parent.is_dir():  # seen before, not after, a minute
+    if output is not None and output.suffix != ".toml":  # seen before, not after, a minute
+        raise ArgumentError(f"{output} is no name of a profile, which ends in .toml; give another "
+                            f"--output")
+    if output is not None and not output.parent.is_dir():
         raise ArgumentError(f"{output} cannot be written: {output.parent} is no folder; make it, "
                             f"or give another --output")
     start = time.perf_counter()
