@@ -193,6 +193,16 @@ def test_what_stays_alone(make) -> None:
     assert SIDE_BY_SIDE not in check(g, [make(g)], width=16).notes
 
 
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("make", (depthwise, pooled))
+@pytest.mark.parametrize(("columns", "taps", "stride"), ((7, 3, 2), (5, 3, 2), (21, 5, 2),
+                                                         (16, 4, 3), (9, 4, 1), (33, 3, 1)))
+def test_lanes_do_not_follow_rows_of_windows(make, columns, taps, stride, width) -> None:
+    """A single row of windows, which overlap along what lies in memory: each place is tested."""
+    g = Draw()
+    check(g, [make(g, 2, taps, columns, taps, stride)], width=width, threads=(1, 3))
+
+
 def test_gathered_filters_stay_alone() -> None:
     g = Draw()
     seen = g.window(g.window(g.x(14, 50), 1, 3), 0, 3)
@@ -208,6 +218,8 @@ def test_any_windows(data) -> None:
     blocks, pad = draw(st.integers(1, 6)), draw(st.integers(0, taps - 1))
     rows = max(taps, (draw(st.sampled_from((2, 3, 4, 5, 7))) * blocks - 1) * stride + taps - 2 * pad)
     columns = draw(st.integers(taps, 70))
+    if draw(st.booleans()):
+        rows, columns = columns, rows
     make = draw(st.sampled_from((depthwise, pooled)))
     g = Draw()
     check(g, [make(g, draw(st.integers(1, 3)), rows, columns, taps, stride, pad)],
