@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pickle
 
+import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
 from tegg.dim import (Claim, Facts, Poly, dim, evaluate, exact_div, hint, product, substitute,
                       symbols, upper_bound)
-from tegg.errors import ShapeError
+from tegg.errors import ArgumentError, ShapeError
 
 A, B, C = dim("a", 1, 7), dim("b", 0, 5), dim("c", 2)
 BOUNDS = {"a": (1, 7), "b": (0, 5), "c": (2, 9)}
@@ -162,9 +163,27 @@ def test_other_errors():
         Facts().assume(A - A - 1 >= 0 if isinstance(A - A - 1, Poly) else Claim(-1))
     assert str(e.value) == "the claim -1 >= 0 is false"
     with pytest.raises(TypeError):
-        A + 1.5
-    with pytest.raises(TypeError):
         A >= "x"  # noqa: B015
+
+
+@pytest.mark.parametrize("compute", [
+    lambda: A + 1.5, lambda: 1.5 - A, lambda: A * 0.5, lambda: A / 2, lambda: 1 / A, lambda: A % 2,
+    lambda: 7 % A, lambda: 7 // A, lambda: A ** 0.5, lambda: A ** -1, lambda: 2 ** A, lambda: A ** B,
+    lambda: int(A), lambda: float(A), lambda: range(A), lambda: [1, 2][:A], lambda: round(A),
+    lambda: abs(A), lambda: divmod(A, 2), lambda: A + np.float64(1)])
+def test_what_is_no_polynomial(compute):
+    with pytest.raises(ArgumentError) as e:
+        compute()
+    of, *_ = str(e.value).split(" ")
+    assert str(e.value) == (f"{of} is a size that only a call of the compiled program knows, and "
+                            f"Python cannot compute with it but for +, -, *, exact // and powers; "
+                            f"as a tensor it is tegg.full((), {of}, 'f32')")
+
+
+def test_powers():
+    assert A ** 0 == 1 and A ** 1 == A and (A + 1) ** 2 == A * A + 2 * A + 1
+    with pytest.raises(TypeError):
+        A ** "2"
 
 
 def test_products_and_text():

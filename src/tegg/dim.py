@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from tegg.errors import ShapeError
+from tegg.errors import ArgumentError, ShapeError
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -53,7 +54,7 @@ class Poly:
 
     def __add__(self, other: Dim) -> Dim:
         if not _is_dim(other):
-            return NotImplemented
+            return self._refused(other)
         out = dict(self.terms)
         for m, c in _terms(other):
             out[m] = out.get(m, 0) + c
@@ -63,7 +64,7 @@ class Poly:
 
     def __mul__(self, other: Dim) -> Dim:
         if not _is_dim(other):
-            return NotImplemented
+            return self._refused(other)
         out: dict[Monomial, int] = {}
         for m, c in _terms(other):
             for n, d in self.terms.items():
@@ -77,7 +78,7 @@ class Poly:
         return self * -1
 
     def __sub__(self, other: Dim) -> Dim:
-        return self + other * -1 if _is_dim(other) else NotImplemented
+        return self + other * -1 if _is_dim(other) else self._refused(other)
 
     def __rsub__(self, other: Dim) -> Dim:
         return self * -1 + other
@@ -88,6 +89,22 @@ class Poly:
         if q is None:
             raise ShapeError(f"{self} is not a multiple of {other} for every value of its symbols")
         return q
+
+    def __pow__(self, n: int) -> Dim:
+        if _is_dim(n) and isinstance(n, int) and n >= 0:
+            return math.prod([self] * n)
+        return self._refused(n)
+
+    def _refused(self, other: object = 0) -> Any:
+        """What no polynomial is: a tensor may know better, a number does not."""
+        if not isinstance(other, (Poly, int, float, complex)):
+            return NotImplemented
+        raise ArgumentError(f"{self} is a size that only a call of the compiled program knows, and "
+                            f"Python cannot compute with it but for +, -, *, exact // and powers; "
+                            f"as a tensor it is tegg.full((), {self}, 'f32')")
+
+    __truediv__ = __rtruediv__ = __mod__ = __rmod__ = __rpow__ = __rfloordiv__ = _refused
+    __divmod__ = __int__ = __float__ = __index__ = __round__ = __abs__ = _refused
 
     def __ge__(self, other: Dim) -> Claim:
         return Claim(self - other) if _is_dim(other) else NotImplemented

@@ -32,7 +32,7 @@ def several(x: object) -> bool:
 
 def as_int(x: Any) -> int | None:
     """The int of an int of any kind; None for anything else."""
-    if isinstance(x, bool) or not hasattr(x, "__index__"):
+    if isinstance(x, (bool, Poly)) or not hasattr(x, "__index__"):
         return None
     try:
         n = int(x.__index__())

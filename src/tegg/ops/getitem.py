@@ -111,7 +111,7 @@ def _from_end(i: Dim, n: Dim) -> Dim:
 
 def _slice_range(n: Dim, s: slice) -> Range:
     step = 1 if s.step is None else s.step
-    if isinstance(step, bool) or not hasattr(step, "__index__") or _int(step) == 0:
+    if isinstance(step, (bool, Poly)) or not hasattr(step, "__index__") or _int(step) == 0:
         fail(ShapeError, f"index: a slice step is an int other than 0, not {step!r}")
     step = _int(step)
     bounds = [b if b is None or isinstance(b, Poly) else _int(b) for b in (s.start, s.stop)]

@@ -32,12 +32,12 @@ class Interval:
     @property
     def low(self) -> int:
         """The best bound below that is a number."""
-        return int(self.lows[0])  # type: ignore[arg-type]
+        return int(self.lows[0])
 
     @property
     def high(self) -> int:
         """The best bound above that is a number."""
-        return int(self.highs[0])  # type: ignore[arg-type]
+        return int(self.highs[0])
 
     @property
     def value(self) -> int | None:
