@@ -121,6 +121,11 @@ def test_modules_are_copied_with_their_arrays():
 
 
 # ---- what is refused
+def assigned(x):
+    x[0] = 1
+    return x
+
+
 class Foreign:
     """An array of another library, on the host."""
 
@@ -139,6 +144,9 @@ class Foreign:
      "arguments is a NumPy array"),
     (lambda: tegg.compile(lambda d: d[1])({1: X, "1": X}), ArgumentError,
      "two arrays are named 'd.1', by keys of dicts that read alike; give them other keys"),
+    (lambda: tegg.compile(assigned)(X), ArgumentError,
+     "Tensor((2, 3), f32, name='x', %0 = Input) is a value and cannot be changed in place; "
+     "x.index_put(...), x.scatter(...) and tegg.where(...) give one that differs"),
     (lambda: tegg.compile(np.exp), ArgumentError,
      "<ufunc 'exp'> has no Python signature to name its arguments by; wrap it in a lambda"),
     (lambda: tegg.compile(lambda x: x, dims={"x": 2})(X), ShapeError,

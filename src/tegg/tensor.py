@@ -248,6 +248,11 @@ class Tensor(Methods):
     def __getitem__(self, key: Any) -> Tensor:
         return getitem(self, key)
 
+    def __setitem__(self, key: Any, value: Any) -> NoReturn:
+        fail(ArgumentError, f"{self!r} is a value and cannot be changed in place; "
+                            f"x.index_put(...), x.scatter(...) and tegg.where(...) give one that "
+                            f"differs")
+
     # ---- properties that move
     @property
     def T(self) -> Tensor:
