@@ -8,6 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from eclass_graphs import encoder
+from hypothesis import given
+from tegg.testing.programs import programs
 
 import tegg
 from tegg.runtime import driver
@@ -45,6 +47,18 @@ def test_a_weight_without_an_array_is_named(search):
         compile_graph(g, options)
     if search == "cost":
         assert driver.plan_graph(g, options).kernels  # a plan needs none
+
+
+@given(programs(symbolic=False))
+def test_bitwise_plans_are_the_same_for_any_number_of_threads(program):
+    """Predicted times too: no choice can have depended on it."""
+    shown = []
+    for threads in ("1", "2", "16"):
+        with pytest.MonkeyPatch.context() as m:
+            m.setenv("TEGG_THREADS", threads)
+            options = Options(precision="bitwise", cache=False)
+            shown.append(driver.plan_graph(program.graph, options).show())
+    assert len({*shown}) == 1
 
 
 def test_a_plan_is_made_without_cyclic_garbage():

@@ -37,6 +37,7 @@ from .templates import Forms, templates
 from .threads import cores, threads
 from .winograd_forms import WinogradForms, winograd_row
 
+_STEADY = 2    # threads, where plans shall not depend on how many there are
 _LONG = 20e-6  # seconds: a run this long lets other Python threads go on meanwhile
 
 
@@ -83,6 +84,10 @@ class Cpu:
         found = measured_costs(self.name, self.machine())
         return load_costs(self.shipped, threads()) if found is None \
             else found.with_threads(threads())
+
+    def steady_costs(self) -> Costs:
+        """The same, however many threads ``TEGG_THREADS`` allows."""
+        return self.costs().with_threads(_STEADY)
 
     @property
     def shipped(self) -> str:

@@ -185,6 +185,14 @@ class Varied(Target, Protocol):
         """Of the machine that has everything: what rules are checked for, wherever that is."""
 
 
+@runtime_checkable
+class Shared(Target, Protocol):
+    """A target whose costs depend on how many threads share a run, which users may choose."""
+
+    def steady_costs(self) -> Costs:
+        """The cost profile in use, for one number of threads whatever they choose."""
+
+
 def on_device(graph: Graph, target: Target) -> Graph:
     """A graph as a target runs it: with copies at its borders, where the target's memory is its own
     (it then has ``copies``, see ``ir/places.py``)."""
