@@ -138,6 +138,28 @@ def _rotated(f, x, c, s):
     return f.stack([a * c - b * s, b * c + a * s], -1).reshape(8, 128, 64)
 
 
+def _pendulum(f, x, v):
+    """Eight steps by the method of Runge and Kutta, written out."""
+    def speed(x, v):
+        return v, -f.sin(x) - 0.1 * v
+
+    for _ in range(8):
+        a, b = speed(x, v)
+        c, d = speed(x + 0.05 * a, v + 0.05 * b)
+        e, g = speed(x + 0.05 * c, v + 0.05 * d)
+        h, i = speed(x + 0.1 * e, v + 0.1 * g)
+        x = x + 0.1 / 6 * (a + 2 * c + 2 * e + h)
+        v = v + 0.1 / 6 * (b + 2 * d + 2 * g + i)
+    return f.stack([x, v])
+
+
+def _lorenz(f, x, y, z):
+    """Forty steps by Euler's method, written out."""
+    for _ in range(40):
+        x, y, z = (x + 0.1 * (y - x), y + 0.01 * (x * (28 - z) - y), z + 0.01 * (x * y - 2.5 * z))
+    return f.stack([x, y, z])
+
+
 _IMAGES = np.random.default_rng(0).integers(0, 255, (8, 224, 224, 3), dtype=np.uint8)
 _ROWS, _WIDE = (4096, 1024), (2048, 2048)
 
@@ -266,4 +288,8 @@ WIDE = (
          (drawn(1, 320, 32, 32),), (drawn(320), drawn(320), drawn(320, 320, 3, 3)), _diffusion),
     Case("lstm_cell", "32 x 256", (drawn(32, 256), drawn(32, 256, seed=1), drawn(32, 256, seed=2)),
          (drawn(1024, 256), drawn(1024, 256, seed=1)), _cell),
+    Case("pendulum", "8 steps of Runge and Kutta, 512 x 512",
+         (drawn(512, 512), drawn(512, 512, seed=1)), (), _pendulum),
+    Case("lorenz", "40 steps of Euler, 512 x 512",
+         tuple(drawn(512, 512, seed=i) for i in range(3)), (), _lorenz),
 )

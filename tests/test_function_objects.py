@@ -152,7 +152,7 @@ class Foreign:
     (lambda: tegg.compile(lambda x: x, dims={"x": 2})(X), ShapeError,
      "dims: 'x' takes one entry per axis, such as (tegg.dim('n'), None), not 2"),
     (lambda: tegg.compile(lambda x: x, device=None)(X), tegg.BackendError,
-     "a device is named by a text, such as 'cpu', not None"),
+     "a device is named by a text, such as 'cpu', not None; stack a target of your own, tegg.Compiler(target=...)"),
     (lambda: np.asarray(Parameter(X)), ArgumentError,
      "Parameter((2, 3), f32) is no array, for it stands for whatever array it holds when a program "
      "runs; write .data for the one that it holds now"),
