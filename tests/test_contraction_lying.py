@@ -122,7 +122,8 @@ def test_threads_share_vectors_and_not_panels() -> None:
     check(g, [c], code=lowered(g, [c], [c], tile=Tile("packed", 8, 3)), threads=(1, 2, 3, 7))
 
 
-@pytest.mark.parametrize("m, k, n", [(20, 300, 784), (40, 1043, 75), (300, 300, 1024)])
+@pytest.mark.parametrize("m, k, n", [(20, 300, 784), (40, 1043, 75), (300, 300, 1024),
+                                     (300, 600, 1040)])  # the last lies where two share it
 def test_bits_do_not_depend_on_threads(monkeypatch, m, k, n) -> None:
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((m, k), np.float32), rng.standard_normal((k, n), np.float32)

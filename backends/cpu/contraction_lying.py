@@ -12,7 +12,8 @@ from tegg.kernel.contraction_classify import Group
 
 _PAGE, _LINE = 4096, 64  # bytes
 _FEW = 2         # tiles of rows of A, for which what leaves a cache need not be read once more
-_MANY = 128      # rows of A that take longer to read vectors across lines than to pack them
+_MANY = 128      # rows of A that take longer to read vectors across lines, or pages apart beyond a
+#                  thread's own cache, than to pack them
 _ON = 16         # rows of B by which they are asked for ahead; at most a quarter of a block
 _CLOSE = 1 << 19  # bytes of a piece of B, which stays in L2
 
@@ -21,7 +22,7 @@ _CLOSE = 1 << 19  # bytes of a piece of B, which stays in L2
 class Lying:
     """Fills the template of the stage. Whether B is read where it lies is found out in a run: not
     where some tiles of rows of A meet what shares few sets of a cache, as rows do that are pages
-    apart, or many rows vectors that lie across lines."""
+    apart, or many rows vectors that lie across lines, or more than a thread's own cache holds."""
 
     text: Text
 
@@ -49,11 +50,13 @@ class Lying:
         """Per operand how far apart its rows are; whether all are read where they lie."""
         t, lines, tests = self.text, [], []
         size, rows = t.shape.accumulator.itemsize, dim(t.hooks.m.count)
+        share = f"{dim(t.hooks.k.count)} * {dim(t.hooks.columns[0].count)} * {size} / nt"
         for term in group.terms:
             x = term.anchor
             lines.append(f"const int64_t step{x} = {columns_of(t.hooks, term.b)[1]};")
             tests.append(f"(step{x} * {size} % {_PAGE} || {rows} <= {_FEW * t.params.mr}) && "
                          f"(step{x} * {size} % {_LINE} == 0 || {rows} <= {_MANY})")
+        tests.append(f"({rows} <= {_MANY} || {share} <= rt_own_cache)")
         return indented([*lines, f"const int lies = {' && '.join(tests)};"], 2)
 
     def _panels(self, group: Group) -> tuple[list[str], list[str], list[str]]:
