@@ -5,37 +5,15 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from one_rule import findings
 
 from tegg.dtype import DTYPES
 from tegg.errors import RuleError
-from tegg.rewrite.compiler import Compiler, Generic
-from tegg.rewrite.rulefile import read_rules
 from tegg.testing.values import beside, draw_array
-from tegg.testing.workbench import check_rules
-
-FILE = """\
-;; A rule set of a test.
-;;
-;; ruleset:  mine
-;; class:    {kind}
-;; phase:    {phase}
-;; uses:     {uses}
-;; grows:    no
-;; targets:  any
-
-(ruleset mine)
-{relation}
-;; a law
-({rule} :ruleset mine :name "mine/rule")
-"""
 
 
-def problems(rule: str, kind: str, uses: str = "-", relation: str = "") -> dict[str, str]:
-    text = FILE.format(rule=rule, kind=kind, uses=uses, relation=relation,
-                       phase="facts" if kind == "facts" else "names")
-    mine = read_rules(text, "mine.egg", ("mine",))
-    return {f.check: f.problem for f in check_rules([mine], [Generic(), Compiler(mine, rounds=True)])
-            if f.problem}
+def problems(*rule: str, **how: str) -> dict[str, str]:
+    return {check: f.problem for check, f in findings(*rule, **how).items()}
 
 
 FALSE = {

@@ -7,38 +7,13 @@ import sys
 
 import numpy as np
 import pytest
+from one_rule import FILE, findings
 
 import tegg
 from tegg.errors import RuleError
 from tegg.rewrite.compiler import Compiler, Generic
 from tegg.rewrite.egraph import saturate
 from tegg.rewrite.rulefile import read_rules
-from tegg.testing.workbench import Finding, check_rules
-
-FILE = """\
-;; A rule set of a test.
-;;
-;; ruleset:  mine
-;; class:    {kind}
-;; phase:    {phase}
-;; uses:     {uses}
-;; grows:    no
-;; targets:  any
-
-(ruleset mine)
-{relation}
-;; a law
-({rule} :ruleset mine :name "mine/rule")
-"""
-
-
-def findings(rule: str, kind: str = "reals", uses: str = "-",
-             relation: str = "") -> dict[str, Finding]:
-    text = FILE.format(rule=rule, kind=kind, uses=uses, phase="names", relation=relation)
-    mine = read_rules(text, "mine.egg", ("mine",))
-    found = list(check_rules([mine], [Generic(), Compiler(mine)]))
-    return {f.check: f for f in found if f.problem}
-
 
 FALSE = {
     "wrong sign": ("rewrite (Neg (Sub a b)) (Sub a b)", "reals", "-"),
