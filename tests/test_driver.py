@@ -61,6 +61,16 @@ def test_bitwise_plans_are_the_same_for_any_number_of_threads(program):
     assert len({*shown}) == 1
 
 
+@pytest.mark.parametrize("threads", ["1", "16"])
+def test_a_bitwise_program_explains_the_plan_that_runs(monkeypatch, threads):
+    monkeypatch.setenv("TEGG_THREADS", threads)
+    run = tegg.compile(lambda x: x @ x + tegg.exp(x).sum(0), precision="bitwise", cache=False)
+    x = np.ones((64, 64), np.float32)
+    run(x)
+    predicted = f"predicted {run.stats['predicted_seconds'] * 1e6:.1f} us a run"
+    assert predicted in run.explain()
+
+
 def test_a_plan_is_made_without_cyclic_garbage():
     """What a compilation needs is freed when it is no longer needed, not when a collector looks."""
     graph, options = encoder(2, t=32, d=48), Options(cache=False)

@@ -86,7 +86,7 @@ class Cpu:
             else found.with_threads(threads())
 
     def steady_costs(self) -> Costs:
-        """The same, however many threads ``TEGG_THREADS`` allows."""
+        """Those of a number of threads that ``TEGG_THREADS`` does not change."""
         return self.costs().with_threads(_STEADY)
 
     @property

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tegg.ir.classes import Cover, EClasses, KernelSpec
 from tegg.ir.graph import Graph
 from tegg.planning.choose import choose
-from tegg.planning.target import Target, on_device
+from tegg.planning.target import Target, costs_of, on_device
 from tegg.rewrite.compiler import Compiler, op_costs
 from tegg.rewrite.egraph import Saturated, saturate
 from tegg.rewrite.provenance import Derivations
@@ -66,7 +66,7 @@ def explain(graph: Graph, stack: Sequence[Compiler], target: Target,
     """Saturate a graph with every match kept, choose its kernels, and say why each."""
     done = saturate(on_device(graph, target), stack, precision=precision, trace=True,
                     features=(target.name, *target.features))
-    costs = target.costs().with_ops(op_costs(stack, graph.table))
+    costs = costs_of(target, precision).with_ops(op_costs(stack, graph.table))
     return explanation(done, choose(done.classes, target, costs, budget_s=budget_s,
                                     runners_s=RUNNERS_S).cover)
 

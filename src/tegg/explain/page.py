@@ -16,7 +16,7 @@ from tegg.extract import fragment
 from tegg.ir.classes import Cover, EClasses, ENode, KernelSpec
 from tegg.ir.graph import Graph
 from tegg.planning.choose import choose
-from tegg.planning.target import Target, on_device
+from tegg.planning.target import Target, costs_of, on_device
 from tegg.rewrite.compiler import Compiler, lowering, op_costs, stack as stacked
 from tegg.rewrite.egraph import saturate
 from tegg.rewrite.report import Report
@@ -40,7 +40,7 @@ def view(graph: Graph, stack: Sequence[Compiler], target: Target, title: str,
     Raises ArgumentError where the extra ``display``, which draws the graph, is not installed.
     """
     stack = (*stack, lowering(target))
-    costs = target.costs().with_ops(op_costs(stack, graph.table))
+    costs = costs_of(target, precision).with_ops(op_costs(stack, graph.table))
     done = saturate(on_device(graph, target), stack, precision=precision, trace=True,
                     features=(target.name, *target.features))
     chosen = choose(done.classes, target, costs, budget_s=budget_s, runners_s=RUNNERS_S)

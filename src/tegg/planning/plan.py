@@ -94,9 +94,8 @@ class Plan:
                 first, _ = life.get(b, (t, t))
                 life[b] = (first, t)
         end = len(self.run)
-        for pair in self.after:
-            for b in pair:  # one is put aside where states change places
-                life[b] = (life.get(b, (end, end))[0], end)
+        for source, _ in self.after:  # one may have been put aside, where states change places
+            life[source] = (life.get(source, (end, end))[0], end)
         return life
 
     def show(self) -> str:

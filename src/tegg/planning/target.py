@@ -193,6 +193,14 @@ class Shared(Target, Protocol):
         """The cost profile in use, for one number of threads whatever they choose."""
 
 
+def costs_of(target: Target, precision: str) -> Costs:
+    """The prices by which plans of a precision are chosen. In class bitwise that is the same plan
+    for any number of threads: another one may add what it sums in another order."""
+    if precision == "bitwise" and isinstance(target, Shared):
+        return target.steady_costs()
+    return target.costs()
+
+
 def on_device(graph: Graph, target: Target) -> Graph:
     """A graph as a target runs it: with copies at its borders, where the target's memory is its own
     (it then has ``copies``, see ``ir/places.py``)."""

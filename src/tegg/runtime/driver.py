@@ -25,7 +25,7 @@ from tegg.runtime.compiled import Compiled
 from tegg.runtime.weighing import data_of, weighed
 from tegg.ir.signature import Signature
 from tegg.ir.template import form_of
-from tegg.planning.target import Shared, Target, check_target, find, on_device
+from tegg.planning.target import Target, check_target, costs_of, find, on_device
 from tegg.version import code_stamp
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def candidate_plans(graph: Graph, options: Options, wanted: Wanted) -> list[Plan
     """The best plan of a graph by prediction, then others that are worth a try; none is built."""
     stack, target = resolve(options)
     classes, _, _ = _saturated(weighed(graph, stack), stack, target, options)
-    costs = _costs(graph, stack, target, options)
+    costs = costs_of(target, options.precision).with_ops(op_costs(stack, graph.table))
     return [p for p, _ in _planned(classes, Signature.of(graph), target, costs, options, wanted)]
 
 
@@ -206,20 +206,12 @@ def _make(graph: Graph, signature: Signature, stack: Sequence[Compiler], target:
           options: Options) -> tuple[Plan, str]:
     classes, story, seconds = _saturated(graph, stack, target, options)
     sweep()
-    costs = _costs(graph, stack, target, options)
+    costs = costs_of(target, options.precision).with_ops(op_costs(stack, graph.table))
     plan = _measured(graph, classes, signature, stack, target, costs, options) \
         if options.search == "measure" else \
         _planned(classes, signature, target, costs, options)[0][0]
     plan.stats["saturate_seconds"] = seconds
     return plan, story
-
-
-def _costs(graph: Graph, stack: Sequence[Compiler], target: Target, options: Options) -> Costs:
-    """The prices by which a plan is chosen. In class bitwise that is the same plan for any number
-    of threads: another one may add what it sums in another order."""
-    costs = target.steady_costs() if options.precision == "bitwise" and isinstance(
-        target, Shared) else target.costs()
-    return costs.with_ops(op_costs(stack, graph.table))
 
 
 def _measured(graph: Graph, classes: EClasses, signature: Signature, stack: Sequence[Compiler],
