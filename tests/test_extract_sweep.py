@@ -9,13 +9,17 @@ from covering import covering
 from eclass_graphs import classes_of, encoder
 from extraction import Stages
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from profiles import examples
 from tegg.testing.programs import programs
 
 from tegg.extract import milp
+from tegg.extract import sweep as module
 from tegg.extract.covering import Covering
 from tegg.extract.exact import solve
 from tegg.extract.sweep import Swept, sweep
+
+NUMBERS = st.one_of(st.integers(0, 15), st.integers(0, 1 << 70), st.just(1 << 200))
 
 
 def agree(problem: Covering, without: int | None = None) -> None:
@@ -49,6 +53,14 @@ def test_a_kernel_that_writes_two_values_counts_once():
                        [1, 2], [0, 1, 2], [0, 1, 2], [1, 1, 1, 2])
     assert sorted(sweep(problem).used) == [0, 3]
     assert sorted(sweep(problem, without=3).used) == [0, 1, 2]
+
+
+@given(st.lists(st.tuples(NUMBERS, NUMBERS), min_size=2, max_size=40, unique=True),
+       st.sampled_from((1, 256, 1 << 17)))
+def test_the_same_states_are_needless_by_arrays_as_one_by_one(states, pairs):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "PAIRS", pairs)
+        assert module._in_arrays(states)[0] == module._one_by_one(states)[0]
 
 
 def test_without_its_only_writer_a_value_has_no_cover():

@@ -10,10 +10,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from tegg.extract.covering import Covering
 
-WORK = 400_000  # comparisons and steps after which a program counts as too wide
-READY = 24      # values looked at for the next one to decide: a bound on programs of many outputs
+WORK = 8_000_000  # steps and comparisons after which a program counts as too wide
+AT_ONCE = 32      # comparisons of arrays in the time of one of a pair
+FEW = 64          # states that are compared one by one, in no more time than arrays take
+PAIRS = 1 << 17   # that are compared together: 1 MB
+READY = 24        # values looked at for the next one to decide: a bound on programs of many outputs
 State = tuple[int, int]  # bits of values that are wanted, and that are written already
 Chosen = tuple["int", "Chosen | None"] | None  # the last kernel, and those before it
 
@@ -85,9 +90,15 @@ def _undominated(states: dict[State, tuple[float, Chosen]]
     """Without states that another makes needless; and how many comparisons that took."""
     if len(states) < 2:
         return states, 0
+    cheapest = sorted(states, key=lambda s: states[s][0])
+    kept, compared = (_one_by_one if len(states) <= FEW else _in_arrays)(cheapest)
+    return {s: states[s] for s in kept}, compared
+
+
+def _one_by_one(states: list[State]) -> tuple[list[State], int]:
     kept: list[State] = []
     compared = 0
-    for state in sorted(states, key=lambda s: states[s][0]):
+    for state in states:
         wanted, written = ~state[0], state[1]
         for i, (less, more) in enumerate(kept):
             if not less & wanted and not written & ~more:
@@ -96,7 +107,48 @@ def _undominated(states: dict[State, tuple[float, Chosen]]
         else:
             compared += len(kept)
             kept.append(state)
-    return {s: states[s] for s in kept}, compared
+    return kept, compared
+
+
+def _in_arrays(states: list[State]) -> tuple[list[State], int]:
+    bits = _words(np.concatenate([_bytes([s[0] for s in states]), ~_bytes([s[1] for s in states])],
+                                 1))
+    kept = np.empty(0, np.int64)
+    compared = at = 0
+    while at < len(states):
+        some = np.arange(at, min(len(states), at + max(1, PAIRS // (at + FEW))))
+        at += len(some)
+        compared += len(some) * (len(kept) + len(some))
+        some = some[~_within(bits[kept], bits[some]).any(0)]
+        # Of two that are within one another one is the other: states differ.
+        some = some[~np.triu(_within(bits[some], bits[some]), 1).any(0)]
+        kept = np.concatenate([kept, some])
+    return [states[i] for i in kept], compared // AT_ONCE
+
+
+def _bytes(numbers: list[int]) -> np.ndarray:
+    """The bits of each number, in a row of bytes."""
+    size = max(1, -(-max(n.bit_length() for n in numbers) // 8))
+    text = b"".join(n.to_bytes(size, "little") for n in numbers)
+    return np.frombuffer(text, np.uint8).reshape(len(numbers), size)
+
+
+def _words(rows: np.ndarray) -> np.ndarray:
+    """The bits in which rows of bytes differ, in rows of words."""
+    bits = np.unpackbits(rows[:, (rows != rows[0]).any(0)], axis=1)
+    bits = np.packbits(bits[:, (bits != bits[0]).any(0)], axis=1)
+    words = np.zeros((len(rows), -(-bits.shape[1] // 8) * 8), np.uint8)
+    words[:, :bits.shape[1]] = bits
+    return words.view(np.uint64)
+
+
+def _within(less: np.ndarray, more: np.ndarray) -> np.ndarray:
+    """Per row of the one and row of the other whether all bits of the one are among the other's."""
+    first, *others = zip(less.T, ~more.T)
+    outside = np.bitwise_and.outer(*first)
+    for a, b in others:
+        outside |= np.bitwise_and.outer(a, b)
+    return outside == 0
 
 
 def _order(problem: Covering) -> list[int]:
