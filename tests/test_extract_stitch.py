@@ -14,9 +14,9 @@ from hypothesis import given
 from tegg.testing.programs import programs
 
 from tegg.extract import extract
-from tegg.extract.heuristic import search
+from tegg.extract.heuristic import Found, every_border, search
 from tegg.extract.milp import solve
-from tegg.extract.stitch import stitch
+from tegg.extract.stitch import Stitched, stitch
 
 INF = float("inf")
 SLOW_LAUNCH = replace(COSTS, name="slow launch", launch=1e-3)
@@ -56,7 +56,7 @@ def test_a_stitched_cover_computes_what_the_program_does(monkeypatch):
     graph = Encoder(5, 2, 4, width=8, heads=2, inner=12, words=9, positions=6).g
     classes = classes_of(graph)
 
-    def late(*_):
+    def late(*_, **how):
         return milp.Solved(None, 0.0, False, 0, 0)
 
     monkeypatch.setattr("tegg.extract.solve", late)
@@ -70,10 +70,25 @@ def test_what_does_not_repeat_is_left_to_the_search(monkeypatch):
     problem = Stages(classes_of(encoder(1))).problem
     assert stitch(problem, INF) is None
     monkeypatch.setattr("tegg.extract.solve",
-                        lambda *_: milp.Solved(None, 0.0, False, 0, 0))
+                        lambda *_, **how: milp.Solved(None, 0.0, False, 0, 0))
     cover = extract(classes_of(encoder(1)), COSTS)
     assert "blocks" not in cover.stats and cover.gap is None
     assert cover.stats["missed_budget"] == 1 and cover.stats["heuristic_s"] > 0
+
+
+@pytest.mark.parametrize("better", ["stitch", "search"])
+def test_the_cheaper_of_what_was_stitched_and_what_was_searched_is_taken(monkeypatch, better):
+    import tegg.extract as module
+    from tegg.extract import milp
+    classes = classes_of(encoder(4))
+    best = extract(classes, COSTS)
+    worse = every_border(Stages(classes).problem)
+    monkeypatch.setattr(module, "solve", lambda *_, **how: milp.Solved(None, 0.0, False, 0, 0))
+    if better == "stitch":
+        monkeypatch.setattr(module, "search", lambda *_: Found(worse, 0.0, 0.0, True))
+    else:
+        monkeypatch.setattr(module, "stitch", lambda *_: Stitched(worse, 0.0, 1, 1))
+    assert extract(classes, COSTS).seconds <= 1.05 * best.seconds
 
 
 def test_no_time_at_all_is_still_a_cover():

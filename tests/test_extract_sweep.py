@@ -17,6 +17,7 @@ from tegg.extract import milp
 from tegg.extract import sweep as module
 from tegg.extract.covering import Covering
 from tegg.extract.exact import solve
+from tegg.extract.heuristic import walked
 from tegg.extract.sweep import Swept, sweep
 
 NUMBERS = st.one_of(st.integers(0, 15), st.integers(0, 1 << 70), st.just(1 << 200))
@@ -60,7 +61,7 @@ def test_a_kernel_that_writes_two_values_counts_once():
 def test_the_same_states_are_needless_by_arrays_as_one_by_one(states, pairs):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "PAIRS", pairs)
-        assert module._in_arrays(states)[0] == module._one_by_one(states)[0]
+        assert module._in_arrays(states, 10**9)[0] == module._one_by_one(states)[0]
 
 
 def test_without_its_only_writer_a_value_has_no_cover():
@@ -74,6 +75,26 @@ def test_work_grows_with_the_length_of_a_program_and_no_faster():
     few, many = (Stages(classes_of(encoder(n))).problem for n in (4, 16))
     work = next(w for w in (2**i for i in range(8, 30)) if sweep(few, work=w))
     assert sweep(many, work=5 * work) is not None
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_bounds_a_cover_too_low_is_not_left_to_the_integer_program(monkeypatch, seed):
+    problem = covering(Random(seed), 12)
+    best = problem.total(sweep(problem).used)
+    bound, simple = milp.relaxed(problem), problem.total(walked(problem))
+    assert 0 < bound <= best * (1 + 1e-6) <= simple * (1 + 2e-6)
+    monkeypatch.setattr("tegg.extract.exact.sweep", lambda *_: None)
+    near, far = (solve(problem, 20.0, hope=share * bound / simple) for share in (0.99, 1.01))
+    assert near.optimal and problem.total(near.used) == pytest.approx(best, rel=1e-5)
+    assert (far.used, far.optimal, far.bound) == (None, False, bound)
+
+
+def test_a_sweep_stops_within_one_value_where_states_are_too_many():
+    states = [(1 << i, 0) for i in range(1000)]
+    kept, whole = module._in_arrays(states, 10**6)
+    some, compared = module._in_arrays(states, 5000)
+    assert kept == states and some == states[:len(some)] and 0 < len(some) < 1000
+    assert 5000 < compared < whole < 10**6
 
 
 def test_a_wide_program_is_left_to_the_integer_program():

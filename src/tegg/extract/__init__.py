@@ -35,7 +35,8 @@ __all__ = ["Accepts", "Limits", "Lowerable", "Wanted", "extract", "fragment", "p
 Accepts = Callable[[KernelSpec], str | None]
 """Why the target refuses a kernel, or None. Called on kernels of covers only, not on candidates."""
 
-SEARCH = 2.0  # seconds that the heuristic may take even where the budget is spent
+SEARCH = 1.0  # seconds that the heuristic may take, and stitching, even where the budget is spent
+HOPE = 0.5    # of what a simple cover counts: a bound below it is not brought to the best in time
 GAP = TOLERANCE  # below this a cover is as good as the bound, within what the solver tells apart
 
 
@@ -153,42 +154,45 @@ def _candidates(pricer: Pricer, limits: Limits) -> tuple[list[Candidate], dict[s
 
 def _choose(problem: Problem, deadline: float, exact: bool,
             stats: dict[str, float]) -> tuple[list[int], float | None]:
-    """The integer program first; where that was not finished repeated blocks are stitched, and
-    where nothing repeats, or nothing exact is wanted, the heuristic searches."""
+    """The integer program first; where that was not finished, or nothing exact is wanted, the
+    heuristic searches, and repeated blocks are stitched."""
     if not problem.wanted:
         return [], 0.0
-    best: list[int] | None = None
+    found: list[list[int]] = []
     bound = 0.0
     if exact:
         began = time.monotonic()
-        left = deadline - began
-        solved = solve(problem, max(0.01, left * 0.7))
+        solved = solve(problem, max(0.01, (deadline - began) * 0.7), hope=HOPE)
         stats.update(columns=solved.columns, rows=solved.rows,
                      exact_s=time.monotonic() - began)
-        best, bound = solved.used, solved.bound
-        if solved.optimal and best is not None:
+        bound = solved.bound
+        if solved.used is not None:
+            found.append(solved.used)
+        if solved.optimal and found:
             stats["missed_budget"] = 0
-            return best, _gap(problem.total(best), bound)
-    found = _fallback(problem, max(deadline, time.monotonic() + SEARCH), exact, stats)
-    if best is None or problem.total(found) < problem.total(best):
-        best = found
+            return found[0], _gap(problem.total(found[0]), bound)
+        deadline = time.monotonic() + SEARCH
+    found += _fallback(problem, deadline, exact, stats)
+    best = min(found, key=problem.total)
     return best, _gap(problem.total(best), bound) if bound > 0 else None
 
 
 def _fallback(problem: Problem, deadline: float, exact: bool,
-              stats: dict[str, float]) -> list[int]:
-    """A good cover without a proof."""
+              stats: dict[str, float]) -> list[list[int]]:
+    """Good covers without a proof."""
     began = time.monotonic()
-    if exact:
-        stitched = stitch(problem, deadline)
-        stats.update(missed_budget=1, stitch_s=time.monotonic() - began)
-        if stitched is not None:
-            stats.update(blocks=stitched.blocks, blocks_solved=stitched.solved)
-            return stitched.used
-    found = search(problem, deadline)
+    found = search(problem, max(deadline, began + SEARCH))
     stats.update(heuristic_s=time.monotonic() - began,
                  missed_budget=int(exact or not found.complete))
-    return found.used
+    covers = [found.used]
+    if exact:
+        began = time.monotonic()
+        stitched = stitch(problem, began + SEARCH)
+        stats["stitch_s"] = time.monotonic() - began
+        if stitched is not None:
+            stats.update(blocks=stitched.blocks, blocks_solved=stitched.solved)
+            covers.append(stitched.used)
+    return covers
 
 
 def _gap(cost: float, bound: float) -> float:

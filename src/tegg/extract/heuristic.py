@@ -38,6 +38,12 @@ def search(problem: Covering, deadline: float) -> Found:
     return _Search(problem, deadline).run()
 
 
+def walked(problem: Covering) -> list[int]:
+    """A cover by one walk, which is not searched from."""
+    search = _Search(problem, 0.0)
+    return search.walk(search.cheapest())[0]
+
+
 def every_border(problem: Covering) -> list[int]:
     """A cover that stores whatever can be stored: a start that hides nothing from its parts."""
     search = _Search(problem, 0.0)
@@ -58,7 +64,7 @@ class _Search:
         self.own = [min(problem.cost[k] for k in ks) for ks in problem.writers]
 
     def run(self) -> Found:
-        used, cost = self.walk(self._greedy(self._flows(self._possible())))
+        used, cost = self.walk(self.cheapest())
         first = cost
         starts = [(cost, used)]
         for _ in range(ROUNDS):  # the readers that a value has, instead of those it could have
@@ -107,6 +113,10 @@ class _Search:
         return flow
 
     # ---- ways to choose a writer
+    def cheapest(self) -> Callable[[int, set[int]], int]:
+        """The one that is cheapest with the flow of what it reads, whoever may read that."""
+        return self._greedy(self._flows(self._possible()))
+
     def _greedy(self, flow: Sequence[float]) -> Callable[[int, set[int]], int]:
         p, own = self.p, self.own
 

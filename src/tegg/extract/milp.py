@@ -38,6 +38,19 @@ class Solved:
     rows: int
 
 
+def relaxed(problem: Covering) -> float:
+    """What no cover counts less than: the least that one of shares of kernels does."""
+    program = _program(problem)
+    program.integrality_ = []
+    solver = _Quiet()
+    solver.setOptionValue("output_flag", False)
+    solver.setOptionValue("threads", 1)
+    solver.passModel(program)
+    solver.run()
+    solved = solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
+    return solver.getInfo().objective_function_value / MICROSECONDS if solved else 0.0
+
+
 def solve(problem: Covering, seconds: float, without: int | None = None,
           gap: float = TOLERANCE) -> Solved:
     """The cheapest cover, as far as ``seconds`` allow, but for a relative ``gap``; ``without`` one

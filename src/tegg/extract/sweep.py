@@ -42,10 +42,10 @@ def sweep(problem: Covering, without: int | None = None, work: int = WORK) -> Sw
         undecided = ~((bit[w] << 1) - 1)
         ways = [(k, problem.cost[k], reads[k], writes[k] & undecided)
                 for k in problem.writers[w] if k != without]
-        before = len(states)
-        states = _decided(states, bit[w], ways)
-        work -= before * (1 + len(ways))
-        states, compared = _undominated(states)
+        work -= len(states) * (1 + len(ways))
+        if work < 0:
+            return None
+        states, compared = _undominated(_decided(states, bit[w], ways), work)
         work -= compared
         if work < 0:
             return None
@@ -85,13 +85,14 @@ def _decided(states: dict[State, tuple[float, Chosen]], bit: int,
     return out
 
 
-def _undominated(states: dict[State, tuple[float, Chosen]]
-                 ) -> tuple[dict[State, tuple[float, Chosen]], int]:
-    """Without states that another makes needless; and how many comparisons that took."""
+def _undominated(states: dict[State, tuple[float, Chosen]],
+                 work: int) -> tuple[dict[State, tuple[float, Chosen]], int]:
+    """Without states that another makes needless, but for those that are left when that took
+    more than some work; and how much it took."""
     if len(states) < 2:
         return states, 0
     cheapest = sorted(states, key=lambda s: states[s][0])
-    kept, compared = (_one_by_one if len(states) <= FEW else _in_arrays)(cheapest)
+    kept, compared = _one_by_one(cheapest) if len(states) <= FEW else _in_arrays(cheapest, work)
     return {s: states[s] for s in kept}, compared
 
 
@@ -110,20 +111,20 @@ def _one_by_one(states: list[State]) -> tuple[list[State], int]:
     return kept, compared
 
 
-def _in_arrays(states: list[State]) -> tuple[list[State], int]:
+def _in_arrays(states: list[State], work: int) -> tuple[list[State], int]:
     bits = _words(np.concatenate([_bytes([s[0] for s in states]), ~_bytes([s[1] for s in states])],
                                  1))
     kept = np.empty(0, np.int64)
     compared = at = 0
-    while at < len(states):
-        some = np.arange(at, min(len(states), at + max(1, PAIRS // (at + FEW))))
+    while at < len(states) and compared <= work * AT_ONCE:
+        some = np.arange(at, min(len(states), at + max(1, PAIRS // (at + 8 * FEW))))
         at += len(some)
         compared += len(some) * (len(kept) + len(some))
         some = some[~_within(bits[kept], bits[some]).any(0)]
         # Of two that are within one another one is the other: states differ.
         some = some[~np.triu(_within(bits[some], bits[some]), 1).any(0)]
         kept = np.concatenate([kept, some])
-    return [states[i] for i in kept], compared // AT_ONCE
+    return [states[i] for i in kept], -(-compared // AT_ONCE)
 
 
 def _bytes(numbers: list[int]) -> np.ndarray:
