@@ -72,13 +72,13 @@ ROWS, WIDE = 16, 64
 PARTS = {"first": ("Sin", "Cos", "Exp2"), "second": ("x", "y", "same", "inner", "other"),
          "by": ("weight", "made", "argument", "made of one", "number", "other number", "row",
                 "halves"),
-         "over": (0, 1, None), "turned": (False, True), "product": (None, "weight", "argument"),
+         "slices": (None, "one", "both", "apart"), "over": (0, 1, None), "turned": (False, True), "product": (None, "weight", "argument"),
          "last": ("", "shared", "root", "state", "written", "scattered")}
 BASES = [dict(zip(PARTS, values)) for values in (
-    ("Sin", "x", "weight", None, False, None, ""),
-    ("Exp2", "inner", "argument", 1, False, "weight", "shared"),
-    ("Cos", "y", "row", None, True, "weight", "written"),
-    ("Sin", "same", "made", 0, True, None, "root"))]
+    ("Sin", "x", "weight", None, None, False, None, ""),
+    ("Exp2", "inner", "argument", "one", 1, False, "weight", "shared"),
+    ("Cos", "y", "row", "apart", None, True, "weight", "written"),
+    ("Sin", "same", "made", "both", 0, True, None, "root"))]
 
 
 @st.composite
@@ -110,6 +110,11 @@ def _block(g: Graph, number: int, x: Node, y: Node, part: dict) -> Node:
                                   (ROWS, WIDE)),
           "halves": lambda: g.cast(given_("w", dtype="f16"), "f32")}[part["by"]]()
     c = g.mul(g.add(a, b), by)
+    if part["slices"] is not None:  # each block's start where no other's do
+        one, other = (_long(g, name) for name in ("long", "longer"))
+        c = g.mul(c, _rows(g, one, number))
+        if part["slices"] != "one":
+            c = g.add(c, _rows(g, other, number + (part["slices"] == "apart")))
     if part["over"] is not None:
         c = g.mul(c, g.expand(g.op("SumReduce", c, part["over"]), (ROWS, WIDE)))
     if part["turned"]:
@@ -134,6 +139,16 @@ def _block(g: Graph, number: int, x: Node, y: Node, part: dict) -> Node:
         else:
             g.outputs[f"s{number}"] = new
     return out
+
+
+def _long(g: Graph, name: str) -> Node:
+    """An argument of all blocks."""
+    return next((n for n in g.nodes if n.op.name == "Input" and g.inputs[n.attrs[0]].name == name),
+                None) or g.input(name, (4 * ROWS, WIDE), "f32")
+
+
+def _rows(g: Graph, x: Node, start: int) -> Node:
+    return g.op("Slice", x, (start, 0), (start + ROWS, WIDE), (1, 1))
 
 
 def _graph(parts: list[dict], chained: bool = False) -> Graph:

@@ -2,7 +2,8 @@
 
 A model repeats its blocks, and each of its classes looks, as far as a kernel reaches, like one of
 the block before. Two classes are alike where their e-nodes, and what can stand in for operands of
-these, are the same but for names: the same choices of parts then make the ways to compute them.
+these, are the same but for names, and but for where slices start: the same choices of parts then
+make the ways to compute them.
 """
 
 from __future__ import annotations

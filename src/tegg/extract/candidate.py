@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from tegg.dim import symbols
 from tegg.ir.classes import ENode
 from tegg.extract.cost import Costs
 from tegg.extract.roles import Roles
@@ -107,10 +108,14 @@ class Pricer:
         return tuple(key)
 
     def step(self, n: ENode) -> int:
-        """A number, from 0, for what an e-node does; it says how many operands follow."""
+        """A number, from 0, for what an e-node does; it says how many operands follow. Where a
+        slice starts is all the same: steps of a loop read one place after the other."""
         known = self._step_of.get(id(n))
         if known is None:
-            step = self._steps.setdefault((n.op.name, n.attrs), len(self._steps))
+            does: tuple = n.attrs
+            if n.op.name == "Slice" and not any(symbols(d) for ds in n.attrs[:2] for d in ds):
+                does = tuple(b - a for a, b in zip(*n.attrs[:2])), n.attrs[2]
+            step = self._steps.setdefault((n.op.name, does), len(self._steps))
             known = self._step_of[id(n)] = n, step  # the e-node lives on, so that its id is its own
         return known[1]
 
