@@ -47,13 +47,19 @@ def axes_beside(c: int, node, shapes: Shapes, known: Mapping[int, Axes]) -> Axes
     return stored(shape)
 
 
-def axes_of_body(body: Mapping[int, Any], shapes: Shapes) -> dict[int, Axes]:
+Beside = dict[tuple, tuple[Any, Axes]]  # of a node above operands that lie so or so
+
+
+def axes_of_body(body: Mapping[int, Any], shapes: Shapes, known: Beside) -> dict[int, Axes]:
     """Of what a kernel computes, operands before users. Only reductions ask: where there is none,
-    nothing is worked out."""
+    nothing is worked out. ``known``: what was found before of nodes of these shapes."""
     found: dict[int, Axes] = {}
     if any(n.op.kind in ("reduce", "composite") for n in body.values()):
         for c, node in body.items():
-            found[c] = axes_beside(c, node, shapes, found)
+            key = (id(node), *[found.get(a) for a in node.args])
+            if key not in known:  # the node lives on, so that its id is its own
+                known[key] = node, axes_beside(c, node, shapes, found)
+            found[c] = known[key][1]
     return found
 
 

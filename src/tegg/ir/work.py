@@ -20,7 +20,7 @@ from tegg.dim import hint
 from tegg.ir.demand import Demand, Footprint, Values, axis_of
 from tegg.ir.graph import Graph
 from tegg.ir.masks import seen_share
-from tegg.ir.neighbours import axes_of_body, stored
+from tegg.ir.neighbours import Beside, axes_of_body, stored
 from tegg.ir.op import PRODUCTS, Op
 from tegg.ir.products import product_of
 from tegg.ir.reading import Keys, anywhere, elements, gathered, joins, rests, widened
@@ -56,6 +56,7 @@ class WorkModel:
     close: float = 0.0
     gather: float = 0.0
     footprints: dict[tuple, Footprint] = field(default_factory=dict)
+    beside: Beside = field(default_factory=dict)
 
     def demand(self, outs: Sequence[int], body: Mapping[int, object]) -> Demand:
         """The demand of a kernel; ``body`` lists operands before their users."""
@@ -122,7 +123,8 @@ class _Walk:
         self.paths: dict[tuple, int] = {}    # (index, step) -> index
         self.anywhere: set[int] = set()      # of these, by which neighbours lie anywhere in a row
         self.last = 0                        # the pass in which outputs are written
-        self.beside = axes_of_body(body, model.values.shape)  # those along which vectors read it
+        # those along which vectors read it
+        self.beside = axes_of_body(body, model.values.shape, model.beside)
         self.split: set[int] = set()         # passes that close a stage
         self.late = self.late_evaluations = 0.0
         self.reductions = Reductions(model.values, body)
@@ -157,9 +159,9 @@ class _Walk:
 
     # ---- from the leaves up
     def _up(self, c: int, node) -> None:
-        kind, name = node.op.kind, node.op.name
-        before = max((self.after.get(a, 0) for a in node.args), default=0)
-        depths = [self._depth(a) for a in node.args]
+        kind, before = node.op.kind, 0
+        for a in node.args:
+            before = max(before, self.after.get(a, 0))
         if kind == "reduce":
             self.after[c], self.depth[c] = before + 1, 0.0
             if self.reductions.parts(c, node) > 1:
@@ -173,12 +175,12 @@ class _Walk:
             self.after[c], self.depth[c] = 0, 0.0
         elif kind == "movement":
             self.after[c] = before
-            self.depth[c] = 0.0 if name == "Expand" else depths[0]
+            self.depth[c] = 0.0 if node.op.name == "Expand" else self._depth(node.args[0])
         elif kind == "source":
             self.after[c], self.depth[c] = 0, 0.0
         else:
             self.after[c] = before
-            self.depth[c] = node.op.cost + sum(depths)
+            self.depth[c] = node.op.cost + sum(map(self._depth, node.args))
 
     def _depth(self, a: int) -> float:
         if a not in self.body:
@@ -210,7 +212,7 @@ class _Walk:
             return
         if len(keys) > 1 and self.keeps and self._worth(c, keys):
             keys = self._kept(c, keys)
-        self.out.values += len({index for index, _ in keys})
+        self.out.values += len({index for index, _ in keys}) if len(keys) > 1 else 1
         if kind in PRODUCTS:
             self._contract(c, node, keys)
             return
@@ -230,8 +232,11 @@ class _Walk:
             self._index(c, node, keys)
         else:
             for a in node.args:
-                for key, n in keys.items():
-                    self._want(a, key, n)
+                if a in self.need:
+                    for key, n in keys.items():
+                        self._want(a, key, n)
+                else:
+                    self.need[a] = dict(keys)
 
     def _worth(self, c: int, keys: Keys) -> bool:
         """Whether a value is kept for later passes rather than evaluated in each."""
