@@ -36,7 +36,7 @@ def ended(g: Draw, c: Node, end: str) -> Node:
 
 
 @settings(max_examples=examples(40))
-@given(st.integers(1, 40), st.integers(1, 60), st.integers(1, 90), st.sampled_from([4, 8, 16]),
+@given(st.integers(1, 40), st.integers(1, 100), st.integers(1, 90), st.sampled_from([4, 8, 16]),
        st.sampled_from(["bias", "beside", "scaled"]),
        st.sampled_from(["f32", "f32", "f64", "i32", "i8"]),
        st.integers(1, 3), st.integers(0, 99))
@@ -49,7 +49,7 @@ def test_right_at_every_size(m, k, n, width, end, dtype, terms, seed) -> None:
         total = g.add(total, c)
     outputs = [ended(g, total, end)] if dtype == "f32" else [total]
     code = lowered(g, outputs, found, width, TILE)
-    assert lies(code) or 1 in (m, k, n)
+    assert lies(code) or 1 in (m, k, n) or (m > 24 and k <= 64)
     check(g, outputs, code=code, width=width, threads=(1, 2, 3), slack=2.0, seed=seed)
 
 
@@ -59,7 +59,7 @@ def test_right_at_every_size(m, k, n, width, end, dtype, terms, seed) -> None:
     (40, 1043, 75),    # the same read where it lies, but for the last panel
     (60, 300, 1024),   # rows a page apart: packed
     (9, 300, 1024),    # of few rows not
-    (12, 5, 16), (3, 40, 10000), (500, 2, 32)])
+    (12, 5, 16), (3, 40, 10000), (500, 66, 32)])
 def test_several_blocks_and_what_is_packed_after_all(m, k, n) -> None:
     g = Draw()
     c = matmul(g, g.x(m, k), g.x(k, n))

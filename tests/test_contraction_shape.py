@@ -223,8 +223,11 @@ def test_panels_that_no_cache_keeps_pass_by_in_pieces() -> None:
 
 def test_an_operand_that_can_be_read_where_it_lies_is_not_packed() -> None:
     plain = dict(a_plain=True, b_plain=True)
-    for m, n, k in ((64, 3136, 576), (64, 64, 64), (1, 64, 5), (dim("s", 0, 4096, hint=64), 64, 5)):
+    for m, n, k in ((64, 3136, 576), (64, 64, 65), (24, 64, 64), (1, 64, 5),
+                    (dim("s", 0, 4096, hint=24), 64, 5)):
         assert packed(shape(m, n, k, **plain)).lying
+    for m, n, k in ((25, 64, 64), (64, 12544, 32), (dim("s", 0, 4096, hint=64), 64, 5)):
+        assert not packed(shape(m, n, k, **plain)).lying  # sums are short: rows are far apart
     for less in (dict(a_plain=True), dict(b_plain=True), dict(b_constant=True, **plain)):
         assert not packed(shape(64, 3136, 576, **less)).lying
     assert not packed(shape(4096, 3136, 576, **plain)).lying

@@ -62,11 +62,20 @@ def test_windows_that_reach_past_the_ends(rows, columns, pad, make, width) -> No
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("dtype", ("f32", "f64", "bf16", "i32"))
-@pytest.mark.parametrize(("rows", "depth", "columns"), ((8, 8, 200), (21, 3, 33), (60, 12, 64)))
+@pytest.mark.parametrize(("rows", "depth", "columns"), ((8, 8, 200), (21, 3, 33), (60, 12, 64),
+                                                         (40, 6, 16)))
 def test_products_that_share_an_operand(rows, depth, columns, dtype, width) -> None:
     g = Draw()
     y = g.matmul(g.x(rows, depth, dtype=dtype), g.x(depth, columns, dtype=dtype))
     assert SIDE_BY_SIDE in check(g, [y], width=width, threads=(1, 3)).notes
+
+
+@pytest.mark.parametrize(("rows", "columns", "sums"), ((40, 16, 8), (40, 64, 16), (20, 16, 4)))
+def test_rows_of_one_vector_are_eight_side_by_side(rows, columns, sums) -> None:
+    """Each addition waits for the one before it in its row: fewer leave a core idle."""
+    g = Draw()
+    code = lower(g, [g.matmul(g.x(rows, 6), g.x(6, columns))], "k", C(16))
+    assert len(set(re.findall(r"vf (a\w+) = vf_splat", code.source))) == sums
 
 
 def few(g, rows, _, columns, depth, **_how):

@@ -25,6 +25,8 @@ _WHOLE = 4         # times as deep those of many rows are, if no sums are set as
 _CLOSE = 1 << 16   # bytes of an operand that stay in L1
 _FAR = 1 << 20     # bytes of panels that no cache of a thread keeps
 _MANY = 1024       # rows of A that may be read again for each piece of B
+_SHALLOW = 64      # terms of sums up to which a B is packed sooner than read where it lies,
+_FEW = 24          # by more rows of A than these
 _BLOCKS = 4        # of rows that a piece of B meets while it lies packed: their sums stay in L2
 DOTS = 4           # columns whose dot products are taken at once
 _LONG = 1024       # terms of dot products from which a column is read by itself
@@ -257,6 +259,7 @@ def _passing(shape: GemmShape, tile: Tile) -> bool:
 def _lying(shape: GemmShape, tile: Tile) -> bool:
     """Whether few enough rows of an A that is read where it lies meet a B that can be, too."""
     return (shape.b_plain and len(shape.n) == 1 and hint(shape.m) <= _MANY
+            and (hint(shape.k) > _SHALLOW or hint(shape.m) <= _FEW)
             and not shape.b_constant and tile.held is None and tile.parts == 1
             and not tile.symmetric)
 

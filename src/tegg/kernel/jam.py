@@ -19,6 +19,7 @@ from tegg.kernel.value import Val, Values, reachable
 _BLOCKS, _ROWS = 820_000, 820_001  # numbers of the variables of blocks and of their rows
 _MOST = 64  # values of a row: of more, registers would not hold those of several
 _ROWS_EACH = (4, 5, 3, 6, 7, 8, 2)  # of more a compiler makes much code, and little is read less
+_LONE = (8, *_ROWS_EACH)  # of one vector: each addition waits for the one before it in its row
 _SUMS = {32: 16, 16: 10}  # registers, and vectors of sums that leave room for what is added
 
 
@@ -129,7 +130,8 @@ def _sized(place: Var, tap: Var | None, stride: int, sums: int, lanes: Lanes,
         return None
     room = _SUMS[Registers(lanes.width).count] // sums
     # Windows that begin farther apart have less in common, and lanes that skip take two registers.
-    for rows in _ROWS_EACH if stride == 1 else range(2, room + 1):
+    likely = _LONE if tap is None and copies == 1 else _ROWS_EACH
+    for rows in likely if stride == 1 else range(2, room + 1):
         if place.extent % rows == 0 and rows <= room:
             most = room // rows if stride == 1 else 2
             return Jam(place, tap, stride, rows,
