@@ -160,6 +160,30 @@ def _lorenz(f, x, y, z):
     return f.stack([x, y, z])
 
 
+def _recurrent(f, x, w, u):
+    """Twenty steps of an LSTM, written out."""
+    h = c = f.zeros_like(x[:, 0])
+    for t in range(20):
+        i, o, n, k = (f.linear(x[:, t], w) + f.linear(h, u)).reshape(16, 4, 64).permute(1, 0, 2)
+        c = f.sigmoid(o) * c + f.sigmoid(i) * f.tanh(n)
+        h = f.sigmoid(k) * f.tanh(c)
+    return h
+
+
+def _forward(f, seen, change):
+    """The likelihood of what a hidden Markov model shows at forty times, written out."""
+    a = seen[:, 0]
+    for t in range(1, 40):
+        a = f.logsumexp(a[:, :, None] + change, 1) + seen[:, t]
+    return f.logsumexp(a, 1)
+
+
+def _trained_norm(f, x, g, b):
+    """Batch norm by the statistics of the batch."""
+    centred = x - x.mean((0, 2, 3))[:, None, None]
+    return _norm(f, centred, g * f.rsqrt((centred ** 2).mean((0, 2, 3)) + 1e-5), b)
+
+
 _IMAGES = np.random.default_rng(0).integers(0, 255, (8, 224, 224, 3), dtype=np.uint8)
 _ROWS, _WIDE = (4096, 1024), (2048, 2048)
 
@@ -288,6 +312,12 @@ WIDE = (
          (drawn(1, 320, 32, 32),), (drawn(320), drawn(320), drawn(320, 320, 3, 3)), _diffusion),
     Case("lstm_cell", "32 x 256", (drawn(32, 256), drawn(32, 256, seed=1), drawn(32, 256, seed=2)),
          (drawn(1024, 256), drawn(1024, 256, seed=1)), _cell),
+    Case("recurrent", "20 steps of an LSTM, 16 x 64", (drawn(16, 20, 64),),
+         (drawn(256, 64) / 2, drawn(256, 64, seed=1) / 2), _recurrent),
+    _of("markov", "a hidden Markov model of 10 states, 32 sequences of 40", _forward,
+        drawn(32, 40, 10), drawn(10, 10)),
+    _of("trained_norm", "batch norm of 32 x 64 x 28 x 28 by its own statistics", _trained_norm,
+        drawn(32, 64, 28, 28), drawn(64), drawn(64, seed=1)),
     Case("pendulum", "8 steps of Runge and Kutta, 512 x 512",
          (drawn(512, 512), drawn(512, 512, seed=1)), (), _pendulum),
     Case("lorenz", "40 steps of Euler, 512 x 512",

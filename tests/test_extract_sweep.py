@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+import numpy as np
 import pytest
 from covering import covering
 from eclass_graphs import classes_of, encoder
@@ -56,12 +57,24 @@ def test_a_kernel_that_writes_two_values_counts_once():
     assert sorted(sweep(problem, without=3).used) == [0, 1, 2]
 
 
-@given(st.lists(st.tuples(NUMBERS, NUMBERS), min_size=2, max_size=40, unique=True),
-       st.sampled_from((1, 256, 1 << 17)))
-def test_the_same_states_are_needless_by_arrays_as_one_by_one(states, pairs):
+def states_of(rows: list[tuple[int, int, int]]) -> module._States:
+    wanted, written = (module._rows([[i for i in range(210) if r[j] >> i & 1] for r in rows], 210)
+                       for j in (0, 1))
+    return module._States(wanted, written, np.array([float(r[2]) for r in rows]))
+
+
+@given(st.lists(st.tuples(NUMBERS, NUMBERS, st.integers(0, 5)), min_size=1, max_size=40),
+       st.sampled_from((1, 256, 1 << 17)), st.sampled_from((0, 4, 64)))
+def test_states_are_needless_where_another_is_enough(rows, pairs, few):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "PAIRS", pairs)
-        assert module._in_arrays(states, 10**9)[0] == module._one_by_one(states)[0]
+        patch.setattr(module, "FEW", few)
+        kept, _ = module._needed(states_of(rows), 10**9)
+    wanted: list[tuple[int, int, int]] = []
+    for row in sorted(rows, key=lambda r: r[2]):
+        if not any(not r[0] & ~row[0] and not row[1] & ~r[1] for r in wanted):
+            wanted.append(row)
+    assert [rows[i] for i in kept] == wanted
 
 
 def test_without_its_only_writer_a_value_has_no_cover():
@@ -90,11 +103,11 @@ def test_what_bounds_a_cover_too_low_is_not_left_to_the_integer_program(monkeypa
 
 
 def test_a_sweep_stops_within_one_value_where_states_are_too_many():
-    states = [(1 << i, 0) for i in range(1000)]
-    kept, whole = module._in_arrays(states, 10**6)
-    some, compared = module._in_arrays(states, 5000)
-    assert kept == states and some == states[:len(some)] and 0 < len(some) < 1000
-    assert 5000 < compared < whole < 10**6
+    states = states_of([(1 << i % 200 | 1 << (i // 200 + 200), 0, i) for i in range(1000)])
+    kept, whole = module._needed(states, 10**6)
+    some, compared = module._needed(states, 5000)
+    assert list(kept) == list(range(1000)) and 0 < len(some) < 1000
+    assert list(some) == list(kept[:len(some)]) and 5000 < compared < whole < 10**6
 
 
 def test_a_wide_program_is_left_to_the_integer_program():

@@ -8,19 +8,19 @@ long and narrow, so few values are wanted at a time and states stay few, however
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from tegg.extract.covering import Covering
 
-WORK = 8_000_000  # steps and comparisons after which a program counts as too wide
-AT_ONCE = 32      # comparisons of arrays in the time of one of a pair
-FEW = 64          # states that are compared one by one, in no more time than arrays take
-PAIRS = 1 << 17   # that are compared together: 1 MB
+WORK = 8_000_000  # states and comparisons after which a program counts as too wide
+AT_ONCE = 32      # comparisons in the time that one state takes
+FEW = 64          # states that are compared all at once
+PAIRS = 1 << 17   # states that are compared together, two and two: 1 MB
+SIDE = 1 << 9     # the most of them against one another
 READY = 24        # values looked at for the next one to decide: a bound on programs of many outputs
-State = tuple[int, int]  # bits of values that are wanted, and that are written already
-Chosen = tuple["int", "Chosen | None"] | None  # the last kernel, and those before it
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,113 +30,118 @@ class Swept:
     used: list[int] | None
 
 
+@dataclass(slots=True)
+class _States:
+    """A row each: the bits of the values that are wanted, and written, by their turn, and what was
+    chosen so far counts."""
+
+    wanted: np.ndarray
+    written: np.ndarray
+    cost: np.ndarray
+
+    def take(self, rows: np.ndarray) -> _States:
+        return _States(self.wanted[rows], self.written[rows], self.cost[rows])
+
+
 def sweep(problem: Covering, without: int | None = None, work: int = WORK) -> Swept | None:
     """The cheapest cover, ``without`` one of the kernels; None where that takes too much work."""
     order = _order(problem)
-    bit = {w: 1 << i for i, w in enumerate(order)}
-    reads = [_bits(r, bit) for r in problem.reads]
-    writes = [_bits(w, bit) for w in problem.writes]
-    states: dict[State, tuple[float, Chosen]] = {
-        (_bits(problem.wanted, bit), 0): (0.0, None)}
-    for w in order:
-        undecided = ~((bit[w] << 1) - 1)
-        ways = [(k, problem.cost[k], reads[k], writes[k] & undecided)
-                for k in problem.writers[w] if k != without]
-        work -= len(states) * (1 + len(ways))
+    turn = {w: i for i, w in enumerate(order)}
+    reads, writes = (_rows([[turn[w] for w in ws] for ws in sets], len(order))
+                     for sets in (problem.reads, problem.writes))
+    states = _States(_rows([[turn[w] for w in problem.wanted]], len(order)),
+                     _rows([[]], len(order)), np.zeros(1))
+    cost, undecided = np.array(problem.cost), ~_rows([[]], len(order))[0]
+    steps: list[tuple[np.ndarray, np.ndarray]] = []  # per value: states before, and what they chose
+    for i, w in enumerate(order):
+        word, bit = i // 64, np.uint64(1 << i % 64)
+        undecided[word] ^= bit
+        states.written[:, word] &= undecided[word]
+        wanted = (states.wanted[:, word] & bit) != 0
+        if not wanted.any():
+            continue
+        ways = np.array([k for k in problem.writers[w] if k != without], np.int64)
+        idle, open_ = np.flatnonzero(~wanted), np.flatnonzero(wanted)
+        work -= len(idle) + len(open_) * len(ways)
         if work < 0:
             return None
-        states, compared = _undominated(_decided(states, bit[w], ways), work)
+        made = _decided(states, idle, open_, reads[ways], writes[ways] & undecided, cost[ways])
+        made.wanted[:, word] &= undecided[word]
+        kept, compared = _needed(made, work)
         work -= compared
         if work < 0:
             return None
-    if not states:
-        return Swept(None)
-    ((_, chosen),) = states.values()
-    used = []
-    while chosen is not None:
-        k, chosen = chosen
-        used.append(k)
-    return Swept(used)
+        states = made.take(kept)
+        before = np.concatenate([idle, np.repeat(open_, len(ways))])[kept]
+        chosen = np.concatenate([np.full(len(idle), -1), np.tile(ways, len(open_))])[kept]
+        steps.append((before, chosen))
+    return Swept(_chosen(steps) if len(states.cost) else None)
 
 
-def _bits(keys: tuple[int, ...] | list[int], bit: dict[int, int]) -> int:
-    out = 0
-    for w in keys:
-        out |= bit[w]
+def _rows(sets: Sequence[Sequence[int]], count: int) -> np.ndarray:
+    """Sets of numbers below a count as bits, in rows of words."""
+    out = np.zeros((len(sets), -(-count // 64)), np.uint64)
+    for row, numbers in zip(out, sets):
+        for i in numbers:
+            row[i // 64] |= np.uint64(1 << i % 64)
     return out
 
 
-def _decided(states: dict[State, tuple[float, Chosen]], bit: int,
-             ways: list[tuple[int, float, int, int]]) -> dict[State, tuple[float, Chosen]]:
-    """The states after one value: it is not wanted, is written already, or takes a writer."""
-    out: dict[State, tuple[float, Chosen]] = {}
-    for (wanted, written), (cost, chosen) in states.items():
-        if not wanted & bit:
-            key = wanted, written & ~bit
-            if key not in out or cost < out[key][0]:
-                out[key] = cost, chosen
-            continue
-        rest = wanted ^ bit
-        for k, own, reads, writes in ways:
-            has = written | writes
-            key, total = ((rest | reads) & ~has, has), cost + own
-            if key not in out or total < out[key][0]:
-                out[key] = total, (k, chosen)
-    return out
+def _decided(states: _States, idle: np.ndarray, open_: np.ndarray, reads: np.ndarray,
+             writes: np.ndarray, cost: np.ndarray) -> _States:
+    """The states after one value: it is not wanted, or written already, by the ``idle`` ones; the
+    others take a writer, each of them in turn."""
+    has = states.written[open_, None] | writes
+    wants = (states.wanted[open_, None] | reads) & ~has
+    total = states.cost[open_, None] + cost
+    words = states.wanted.shape[1]
+    return _States(np.concatenate([states.wanted[idle], wants.reshape(-1, words)]),
+                   np.concatenate([states.written[idle], has.reshape(-1, words)]),
+                   np.concatenate([states.cost[idle], total.reshape(-1)]))
 
 
-def _undominated(states: dict[State, tuple[float, Chosen]],
-                 work: int) -> tuple[dict[State, tuple[float, Chosen]], int]:
-    """Without states that another makes needless, but for those that are left when that took
-    more than some work; and how much it took."""
-    if len(states) < 2:
-        return states, 0
-    cheapest = sorted(states, key=lambda s: states[s][0])
-    kept, compared = _one_by_one(cheapest) if len(states) <= FEW else _in_arrays(cheapest, work)
-    return {s: states[s] for s in kept}, compared
+def _chosen(steps: Sequence[tuple[np.ndarray, np.ndarray]]) -> list[int]:
+    """The kernels of the one state that is left."""
+    used, row = [], 0
+    for before, chosen in reversed(steps):
+        if chosen[row] >= 0:
+            used.append(int(chosen[row]))
+        row = before[row]
+    return used
 
 
-def _one_by_one(states: list[State]) -> tuple[list[State], int]:
-    kept: list[State] = []
-    compared = 0
-    for state in states:
-        wanted, written = ~state[0], state[1]
-        for i, (less, more) in enumerate(kept):
-            if not less & wanted and not written & ~more:
-                compared += i
-                break
-        else:
-            compared += len(kept)
-            kept.append(state)
-    return kept, compared
-
-
-def _in_arrays(states: list[State], work: int) -> tuple[list[State], int]:
-    bits = _words(np.concatenate([_bytes([s[0] for s in states]), ~_bytes([s[1] for s in states])],
-                                 1))
+def _needed(states: _States, work: int) -> tuple[np.ndarray, int]:
+    """The states but for those that another makes needless, the cheapest first: all of them, if
+    finding these takes no more than some work; and how much it took."""
+    cheapest = np.argsort(states.cost, kind="stable")
+    if len(cheapest) < 2:
+        return cheapest, 0
+    rows = np.concatenate([states.wanted, ~states.written], 1)[cheapest]
+    rows = np.ascontiguousarray(rows[:, (rows != rows[0]).any(0)])
+    if len(rows) <= FEW and rows.shape[1]:
+        return cheapest[~np.triu(_within(rows, rows), 1).any(0)], len(rows) ** 2 // AT_ONCE
+    bits = _words(rows)
+    _, first = np.unique(bits.view([("", bits.dtype)] * bits.shape[1])[:, 0], return_index=True)
+    first.sort()
+    cheapest, bits = cheapest[first], bits[first]
     kept = np.empty(0, np.int64)
     compared = at = 0
-    while at < len(states) and compared <= work * AT_ONCE:
-        some = np.arange(at, min(len(states), at + max(1, PAIRS // (at + 8 * FEW))))
+    while at < len(bits) and compared <= work * AT_ONCE:
+        some = np.arange(at, min(len(bits), at + max(1, PAIRS // (at + SIDE))))
         at += len(some)
         compared += len(some) * (len(kept) + len(some))
         some = some[~_within(bits[kept], bits[some]).any(0)]
-        # Of two that are within one another one is the other: states differ.
+        # Of two that are within one another one is the other: they differ.
         some = some[~np.triu(_within(bits[some], bits[some]), 1).any(0)]
         kept = np.concatenate([kept, some])
-    return [states[i] for i in kept], -(-compared // AT_ONCE)
-
-
-def _bytes(numbers: list[int]) -> np.ndarray:
-    """The bits of each number, in a row of bytes."""
-    size = max(1, -(-max(n.bit_length() for n in numbers) // 8))
-    text = b"".join(n.to_bytes(size, "little") for n in numbers)
-    return np.frombuffer(text, np.uint8).reshape(len(numbers), size)
+    return cheapest[kept], -(-compared // AT_ONCE)
 
 
 def _words(rows: np.ndarray) -> np.ndarray:
-    """The bits in which rows of bytes differ, in rows of words."""
-    bits = np.unpackbits(rows[:, (rows != rows[0]).any(0)], axis=1)
+    """The bits in which rows of words differ, in as few words as hold them, but at least one."""
+    if rows.shape[1] < 2:
+        return rows if rows.shape[1] else np.zeros((len(rows), 1), np.uint64)
+    bits = np.unpackbits(rows.view(np.uint8), axis=1)
     bits = np.packbits(bits[:, (bits != bits[0]).any(0)], axis=1)
     words = np.zeros((len(rows), -(-bits.shape[1] // 8) * 8), np.uint8)
     words[:, :bits.shape[1]] = bits
