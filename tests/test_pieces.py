@@ -1,13 +1,14 @@
 """Steps in pieces: each is done once, by whichever thread comes to it."""
 
 import ctypes
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from profiles import examples
-from tegg.backends.cpu import library, pieces
+from tegg.backends.cpu import library, pieces, target
 from tegg.backends.cpu.program import Program, steps_of, with_barriers
 
 import tegg
@@ -51,9 +52,9 @@ def functions():
     return library.load([divided, own, ordered, own_order, waiting]).functions
 
 
-def run(code, functions, sizes, threads, seconds, buffers, repeats=1):
+def run(code, functions, sizes, threads, seconds, buffers, repeats=1, far=frozenset()):
     calls = [Call(0, (0,), (0,), seconds, "")] * repeats
-    steps = with_barriers(steps_of([code], calls, code.symbols, serial=0.0), frozenset())
+    steps = with_barriers(steps_of([code], calls, code.symbols, 0.0, far), frozenset())
     made = Program(steps, functions, code.symbols)
     made.run((ctypes.c_void_p * 1)(buffers.ctypes.data), (ctypes.c_int64 * len(sizes))(*sizes),
              threads)
@@ -89,6 +90,23 @@ def test_every_other_step_goes_through_its_pieces_backwards(functions, code):
         out = np.zeros(5, np.int32)
         run(code, functions, (4, 4), 1, 4 * pieces.SECONDS, out, repeats)
         np.testing.assert_array_equal(out, [4 * repeats, *order])
+
+
+@pytest.mark.parametrize("code", [ordered, own_order], ids=lambda k: k.name)
+def test_a_step_that_reads_what_is_far_goes_through_its_pieces_in_order(functions, code):
+    out = np.zeros(5, np.int32)
+    reading = replace(code, stages=tuple(replace(s, reads=frozenset({0})) for s in code.stages))
+    run(reading, functions, (4, 4), 1, 4 * pieces.SECONDS, out, 2, frozenset({0}))
+    np.testing.assert_array_equal(out, [8, *range(4, 8)])
+
+
+@pytest.mark.parametrize(("columns", "far"), [(16, False), (1200, True)])
+def test_large_weights_are_far(monkeypatch, columns, far):
+    seen, make = [], target.steps_of
+    monkeypatch.setattr(target, "steps_of", lambda *a: seen.append(make(*a)) or seen[-1])
+    w = np.ones((600, columns), np.float32)
+    tegg.compile(lambda x: x @ w, cache=False)(np.ones((64, 600), np.float32))
+    assert any(s.streams for steps in seen for s in steps) == far
 
 
 @pytest.mark.parametrize("threads", [2, 3])

@@ -3,7 +3,8 @@
 A thread that has done its own takes over what others have not begun (``native/pieces.c``), so a
 step ends at most a piece late, however unlike cores are. A piece costs tens of nanoseconds. Of the
 steps that threads share every other one goes through its pieces backwards, on one thread too: what
-the step before it touched last is still in a cache.
+the step before it touched last is still in a cache. But not where it reads weights that no cache
+holds: what is asked for ahead is what comes next in memory.
 """
 
 from __future__ import annotations

@@ -32,12 +32,15 @@ class Step:
     given: tuple[Dim, ...] = ()           # sizes that the function takes instead
     barrier: bool = False                 # all threads finish what came before first
     pieces: int = 1                       # calls that a thread's share is cut into
+    streams: bool = False                 # reads what no cache holds: in order, from the first on
 
 
 def steps_of(kernels: Sequence[KernelCode], calls: Sequence[Call],
-             symbols: Sequence[str], serial: float = 0.0) -> list[Step]:
+             symbols: Sequence[str], serial: float = 0.0,
+             far: AbstractSet[int] = frozenset()) -> list[Step]:
     """The steps of a plan's calls. ``symbols``: the order in which a run is given the sizes;
-    ``serial``: seconds below which one thread does a kernel before others have heard of it."""
+    ``serial``: seconds below which one thread does a kernel before others have heard of it;
+    ``far``: buffers that come from memory where they are read."""
     steps = []
     for number, call in enumerate(calls):
         kernel = kernels[call.kernel]
@@ -46,11 +49,13 @@ def steps_of(kernels: Sequence[KernelCode], calls: Sequence[Call],
         takes = tuple(call.buffers[b] for b in kernel.takes) or call.buffers
         for i in call.stages:
             stage = kernel.stages[i]
+            reads = frozenset(call.buffers[b] for b in stage.reads)
             steps.append(Step(
-                stage.function, takes, frozenset(call.buffers[b] for b in stage.reads),
+                stage.function, takes, reads,
                 frozenset(call.buffers[b] for b in stage.writes), stage.parallel and not tiny,
                 None if sizes == tuple(range(len(sizes))) else sizes, 0, number, kernel.given,
-                pieces=pieces(call.seconds / len(call.stages)) if stage.divisible else 1))
+                pieces=pieces(call.seconds / len(call.stages)) if stage.divisible else 1,
+                streams=not reads.isdisjoint(far)))
     return steps
 
 
@@ -100,7 +105,8 @@ class _Step(ctypes.Structure):
                 ("derived", ctypes.c_void_p), ("bytes", ctypes.c_void_p),
                 ("buffer_count", ctypes.c_int32), ("size_count", ctypes.c_int32),
                 ("serial", ctypes.c_int32), ("barrier", ctypes.c_int32),
-                ("pieces", ctypes.c_int32), ("number", ctypes.c_int32)]
+                ("pieces", ctypes.c_int32), ("number", ctypes.c_int32),
+                ("backwards", ctypes.c_int32)]
 
 
 class _Program(ctypes.Structure):
@@ -142,7 +148,7 @@ class Program:
             block.pointers(derived) if derived else None,
             block.int64s(encoded(s.bytes, self.symbols)),
             len(s.buffers), len(derived) or len(s.sizes or ()), not s.parallel, s.barrier,
-            s.pieces, number)
+            s.pieces, number, number % 2 and not s.streams)
 
     def run(self, buffers: ctypes.Array, sizes: ctypes.Array, threads: int) -> None:
         """Run on a table of pointers and one of sizes."""

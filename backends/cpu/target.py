@@ -38,6 +38,7 @@ from .threads import cores, threads
 from .winograd_forms import WinogradForms, winograd_row
 
 _STEADY = 2    # threads, where plans shall not depend on how many there are
+_FAR = 1 << 20  # bytes of weights that a run reads from memory: between two runs caches hold others
 _LONG = 20e-6  # seconds: a run this long lets other Python threads go on meanwhile
 
 
@@ -154,8 +155,10 @@ class Loaded:
         buffers = self.plan.buffers
         copies = [[copy_step(a, b, buffers[a].size * buffers[a].dtype.itemsize) for a, b in pairs]
                   for pairs in (before, after)]
+        far = {i for i, b in enumerate(buffers) if b.kind in ("weight", "ahead")
+               and isinstance(b.size, int) and b.bytes({}) >= _FAR}
         steps: list[Step] = [*copies[0], *steps_of(self.plan.kernels, calls, self.plan.symbols,
-                                              self._serial),
+                                              self._serial, far),
                              *copies[1]]
         shared = {i for i, b in enumerate(buffers) if b.kind == "arena"}
         return Program(with_barriers(steps, shared), self._library.functions, self.plan.symbols)

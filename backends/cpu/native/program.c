@@ -40,7 +40,7 @@ static void copy(const struct rt_step *s, const struct frame *f, int tid, int nt
 }
 
 static void step(const struct rt_step *s, const struct frame *f, int tid, int nt) {
-  const int backwards = s->number & 1;
+  const int backwards = s->backwards;
   void *buffers[f->program->most_buffers + 1];
   int64_t renamed[f->program->most_sizes + 1];
   const int64_t *sizes = f->sizes;

@@ -27,6 +27,7 @@ struct rt_step {
   int32_t barrier;         // wait for all threads before it
   int32_t pieces;          // of a thread's work, each a call; 1: the function shares it out itself
   int32_t number;          // among those that all threads do
+  int32_t backwards;       // through its pieces, from the last one on
 };
 
 struct rt_program {
