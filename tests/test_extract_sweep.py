@@ -110,6 +110,13 @@ def test_a_sweep_stops_within_one_value_where_states_are_too_many():
     assert list(some) == list(kept[:len(some)]) and 5000 < compared < whole < 10**6
 
 
+def test_a_sweep_stops_where_states_have_no_room(monkeypatch):
+    problem = covering(Random(3), 20)
+    assert sweep(problem) is not None
+    monkeypatch.setattr(module, "ROOM", 8)
+    assert sweep(problem) is None
+
+
 def test_a_wide_program_is_left_to_the_integer_program():
     problem = Stages(classes_of(encoder(1))).problem
     assert sweep(problem, work=10) is None

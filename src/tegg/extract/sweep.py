@@ -16,6 +16,7 @@ import numpy as np
 from tegg.extract.covering import Covering
 
 WORK = 8_000_000  # states and comparisons after which a program counts as too wide
+ROOM = 1 << 20    # words of all states after one value: some tens of MB while they are compared
 AT_ONCE = 32      # comparisons in the time that one state takes
 FEW = 64          # states that are compared all at once
 PAIRS = 1 << 17   # states that are compared together, two and two: 1 MB
@@ -62,8 +63,9 @@ def sweep(problem: Covering, without: int | None = None, work: int = WORK) -> Sw
             continue
         ways = np.array([k for k in problem.writers[w] if k != without], np.int64)
         idle, open_ = np.flatnonzero(~wanted), np.flatnonzero(wanted)
-        work -= len(idle) + len(open_) * len(ways)
-        if work < 0:
+        count = len(idle) + len(open_) * len(ways)
+        work -= count
+        if work < 0 or count * len(undecided) > ROOM:
             return None
         made = _decided(states, idle, open_, reads[ways], writes[ways] & undecided, cost[ways])
         made.wanted[:, word] &= undecided[word]
