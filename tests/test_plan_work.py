@@ -108,8 +108,8 @@ def test_layers_of_a_network_write_what_lies_between_them_once(monkeypatch):
 
 def test_what_a_product_is_joined_with_is_read(monkeypatch):
     _, w = executed(monkeypatch, lambda x, w, b, r: (x @ w + b) * r,
-                    (64, 32), (32, 16), (16,), (64, 16))
-    x, y, b, r = 64 * 32, 32 * 16, 16, 64 * 16
+                    (64, 80), (80, 16), (16,), (64, 16))
+    x, y, b, r = 64 * 80, 80 * 16, 16, 64 * 16
     assert w.loaded == 4 * (x + y + b + r)
     assert w.stored == 4 * r
 
