@@ -15,8 +15,8 @@ from tegg.dtype import DTYPES, f32, i64
 from tegg.ir.graph import Graph, Node
 from tegg.ir.op import OPS
 from tegg.kernel.lower import lower
-from tegg.ir.demand import Values
-from tegg.ir.work import Step, WorkModel
+from tegg.ir.demand import Step, Values
+from tegg.ir.work import WorkModel
 
 ROWS, COLUMNS = 64, 128
 

@@ -13,7 +13,8 @@ from tegg.dtype import DType, f32
 from tegg.extract.cost import Costs
 from tegg.ir.graph import Graph, Node
 from tegg.ir.op import OPS
-from tegg.ir.work import Step, Values, WorkModel
+from tegg.ir.demand import Step, Values
+from tegg.ir.work import WorkModel
 
 _ALIGN = 64  # bytes: a cache line
 

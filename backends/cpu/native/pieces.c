@@ -1,8 +1,8 @@
 // The work of a step in pieces, so many for each thread. A thread does its own in order, and then
 // what others have not begun, from their other end: none waits while there is work, be its core slower
-// or taken away for a while. Every other step goes backwards: it begins with what the one before it
-// wrote last, which the caches still hold. Which thread does a piece, and when, changes nothing of its
-// result.
+// or taken away for a while. Every other step goes backwards (but where it reads large weights): it
+// begins with what the one before it wrote last, which the caches still hold. Which thread does a
+// piece, and when, changes nothing of its result.
 #include "pieces.h"
 
 #include <stdatomic.h>

@@ -8,13 +8,22 @@ from dataclasses import dataclass, field
 
 from tegg.dim import hint
 from tegg.dtype import DType
-from tegg.ir.op import OpTable
+from tegg.ir.op import Op, OpTable
 from tegg.ir.template import Execution, Extents
 
 
 def axis_of(node) -> int:
     """The axis that a reduction or an idiom works along; the last one where it names none."""
     return next((v for v, (_, kind) in zip(node.attrs, node.op.attrs) if kind == "axis"), -1)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """An op over values, as an e-node is."""
+
+    op: Op
+    args: tuple[int, ...]
+    attrs: tuple
 
 
 @dataclass(slots=True)

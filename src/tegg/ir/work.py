@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tegg.dim import hint
-from tegg.ir.demand import Demand, Footprint, Values, axis_of
+from tegg.ir.demand import Demand, Footprint, Step, Values, axis_of
 from tegg.ir.graph import Graph
 from tegg.ir.masks import seen_share
 from tegg.ir.neighbours import Beside, axes_of_body, stored
@@ -99,15 +99,6 @@ class WorkModel:
         return Footprint(reads, walk.after[root.id], walk.out.values, walk.out.evaluations / size,
                          walk.late / size, walk.late_evaluations / size,
                          max(0.0, forgotten - kept) / size)
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """An op over values, as an e-node is."""
-
-    op: Op
-    args: tuple[int, ...]
-    attrs: tuple
 
 
 class _Walk:
