@@ -68,6 +68,16 @@ def test_steps_wait_for_one_another(threads, m):
         np.testing.assert_array_equal(memory.arrays[-1], np.arange(m) + 20.0)
 
 
+def test_a_call_begins_where_it_is_told_to():
+    run = program([turn], [Call(0, (0, 1), (0,), 1.0, "", (24, 0)),
+                           Call(0, (0, 1), (0,), 1.0, "", (0, 40))], ("m",))
+    x, y = np.arange(8.0), np.zeros(10)
+    memory = Memory(x, y)
+    for threads in (1, 2):
+        run.run(memory.pointers, sizes(5), threads)
+        np.testing.assert_array_equal(y, np.append(x[:2:-1], x[4::-1]) + 1)
+
+
 def test_memory_is_given_again_to_later_buffers():
     """Buffers 1 and 3 lie in one place, which the plan says by calling them shared."""
     m = 4096

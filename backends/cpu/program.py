@@ -33,6 +33,7 @@ class Step:
     barrier: bool = False                 # all threads finish what came before first
     pieces: int = 1                       # calls that a thread's share is cut into
     streams: bool = False                 # reads what no cache holds: in order, from the first on
+    offsets: tuple[int, ...] = ()         # bytes by which buffers begin later; (): none does
 
 
 def steps_of(kernels: Sequence[KernelCode], calls: Sequence[Call],
@@ -46,7 +47,9 @@ def steps_of(kernels: Sequence[KernelCode], calls: Sequence[Call],
         kernel = kernels[call.kernel]
         sizes = tuple(symbols.index(s) for s in kernel.symbols)
         tiny = not kernel.symbolic and 0 < call.seconds < serial
-        takes = tuple(call.buffers[b] for b in kernel.takes) or call.buffers
+        taken = kernel.takes or range(len(call.buffers))
+        takes = tuple(call.buffers[b] for b in taken)
+        offsets = tuple(call.offsets[b] for b in taken) if call.offsets else ()
         for i in call.stages:
             stage = kernel.stages[i]
             reads = frozenset(call.buffers[b] for b in stage.reads)
@@ -55,7 +58,7 @@ def steps_of(kernels: Sequence[KernelCode], calls: Sequence[Call],
                 frozenset(call.buffers[b] for b in stage.writes), stage.parallel and not tiny,
                 None if sizes == tuple(range(len(sizes))) else sizes, 0, number, kernel.given,
                 pieces=pieces(call.seconds / len(call.stages)) if stage.divisible else 1,
-                streams=not reads.isdisjoint(far)))
+                streams=not reads.isdisjoint(far), offsets=offsets))
     return steps
 
 
@@ -101,7 +104,8 @@ def encoded(dim: Dim, symbols: Sequence[str]) -> list[int]:
 
 class _Step(ctypes.Structure):
     _fields_ = [("function", ctypes.c_void_p), ("buffers", ctypes.c_void_p),
-                ("sizes", ctypes.c_void_p), ("given", ctypes.c_void_p),
+                ("offsets", ctypes.c_void_p), ("sizes", ctypes.c_void_p),
+                ("given", ctypes.c_void_p),
                 ("derived", ctypes.c_void_p), ("bytes", ctypes.c_void_p),
                 ("buffer_count", ctypes.c_int32), ("size_count", ctypes.c_int32),
                 ("serial", ctypes.c_int32), ("barrier", ctypes.c_int32),
@@ -143,6 +147,7 @@ class Program:
                    for n in s.given] if len(known) < len(s.given) else []
         return _Step(
             None if s.function is None else functions[s.function], block.int32s(s.buffers),
+            block.int64s(s.offsets) if any(s.offsets) else None,
             None if s.sizes is None else block.int32s(s.sizes),
             block.int64s(known) if s.given and not derived else None,
             block.pointers(derived) if derived else None,

@@ -48,6 +48,7 @@ class Cpu:
     of ``instructions.py``; what the compiler knows no instruction for is done in C."""
 
     name = "cpu"
+    begins = 1
 
     def __init__(self, lanes: int | None = None, has: Collection[str] | None = None) -> None:
         self.toolchain = toolchain.find()

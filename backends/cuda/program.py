@@ -7,6 +7,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
+from itertools import zip_longest
 from typing import Any
 
 from tegg.dim import Dim, Symbol
@@ -249,17 +250,18 @@ class Loaded:
         for call in calls:
             kernel = self.plan.kernels[call.kernel]
             values = tuple(sized.values[s] for s in kernel.symbols)
+            at = [addresses[b] + begin
+                  for b, begin in zip_longest(call.buffers, call.offsets, fillvalue=0)]
             for i in call.stages:
                 stage = kernel.stages[i]
                 if stage.product is not None:
-                    at = [addresses[b] for b in call.buffers]
                     product = product_of(stage.product, sized.values, at)
                     out += [] if product is None else [product]
                     continue
                 assert stage.launch is not None, f"{stage.function} is not for blocks of threads"
                 blocks = sized.blocks[stage.function]
                 if blocks:
-                    pointers = tuple(addresses[call.buffers[b]] for b in stage.launch.buffers)
+                    pointers = tuple(at[b] for b in stage.launch.buffers)
                     out.append(Launch(self._module.functions[stage.function], blocks,
                                       stage.launch.threads, stage.launch.shared,
                                       pointers + values))

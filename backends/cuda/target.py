@@ -25,6 +25,7 @@ from tegg.kernel.simt import LIMITS
 from tegg.planning.plan import Plan
 from tegg.rewrite.providers.multiplying import Attending
 
+from .arrays import WIDEST
 from .attention_mma import AttentionCores, CudaAttention
 from .attention_turns import AttentionTurns
 from .attention_wgmma import AttentionGroups
@@ -56,6 +57,7 @@ class Cuda:
     """
 
     name = "cuda"
+    begins = WIDEST
 
     def __init__(self, architecture: int, number: int = 0, results: str = "numpy",
                  graph: bool = True, model: str = "", blas: bool = False,

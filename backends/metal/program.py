@@ -13,7 +13,7 @@ import ctypes
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from mmap import mmap
 from typing import Any
 
@@ -28,19 +28,20 @@ from .driver import Dispatch, Gpu, prelude
 from .hazards import Place
 
 _MAPS_KEPT = 16   # maps of files whose buffers are kept for arguments that come again
-_WIDEST = 16      # bytes that a thread moves at once, to where they divide the address
+WIDEST = 16       # bytes that a thread moves at once, to where they divide the address
 _SIZES_KEPT = 16  # combinations of sizes whose starts are kept
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
     """One start of a function: how many blocks, the buffer of its numbers, and the arrays that it
-    touches: numbers of buffers, their bytes, and whether they may be written."""
+    touches: numbers of buffers, the first of their bytes and how many, and whether they may be
+    written."""
 
     function: Any
     blocks: int
     given: Any
-    arrays: tuple[tuple[int, int, bool], ...]
+    arrays: tuple[tuple[int, int, int, bool], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,15 +123,18 @@ class Loaded:
             stage = kernel.stages[i]
             assert stage.launch is not None, f"{stage.function} was not lowered for blocks"
             blocks = stage.launch.blocks(sizes, self._device.most_blocks)
-            places = [call.buffers[b] for b in stage.launch.buffers]
+            places = [(call.buffers[b], call.offsets[b] if call.offsets else 0)
+                      for b in stage.launch.buffers]
             where = () if self._device.bound else (
-                ~self._stays[b] if b in self._stays else offsets[b] for b in places)
+                ~(self._stays[b] + at) if b in self._stays else offsets[b] + at
+                for b, at in places)
             numbers = [0, *where, *(sizes[s] for s in kernel.symbols)]
             if blocks:
                 given = self._device.allocate(8 * len(numbers))
                 self._device.bytes(given)[:8 * len(numbers)].view(np.int64)[...] = numbers
-                arrays = tuple((b, self.plan.buffers[b].bytes(sizes), slot in stage.writes)
-                               for b, slot in zip(places, stage.launch.buffers))
+                arrays = tuple((b, at, self.plan.buffers[b].bytes(sizes) - at,
+                                slot in stage.writes)
+                               for (b, at), slot in zip(places, stage.launch.buffers))
                 out.append(Start(self._functions[stage.function], blocks, given, arrays))
         return tuple(out)
 
@@ -157,7 +161,7 @@ class Loaded:
         """Bytes of the host as the device can read them without a copy: where they lie in a map of
         a file, aligned as kernels move them."""
         found = mapped(int(address), nbytes) if self._device.bound and nbytes else None
-        if found is None or int(address) % _WIDEST:
+        if found is None or int(address) % WIDEST:
             return None
         pages, at = found
         start = int(address) - at
@@ -188,13 +192,13 @@ class Loaded:
     def _run(self, starts: Iterable[Start], offsets: Mapping[int, int],
              read: Mapping[int, Place]) -> None:
         """Start kernels. read: arguments that lie where they are mapped."""
-        def place(i: int, nbytes: int, written: bool) -> Place:
+        def place(i: int, at: int, nbytes: int, written: bool) -> Place:
             rests = read.get(i) or self._resting.get(i)
             if rests is not None:
-                return rests
+                return replace(rests, offset=rests.offset + at, nbytes=nbytes)
             stays = i in self._stays
             return Place(self._fixed if stays else self._memory,
-                         self._stays[i] if stays else offsets[i], nbytes, written)
+                         (self._stays[i] if stays else offsets[i]) + at, nbytes, written)
 
         whole = (Place(self._fixed), Place(self._memory))
         self._device.run([Dispatch(s.function, s.blocks, (

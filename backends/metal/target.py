@@ -29,7 +29,7 @@ from .direct import open_direct
 from .driver import Gpu, open_device, prelude
 from .emit import DIRECT, NO_F64, PACKAGE, Msl
 from .matrices import MatrixForms, MatrixSums, matrix_row, matrix_tile
-from .program import Loaded
+from .program import WIDEST, Loaded
 
 
 class Metal:
@@ -41,6 +41,8 @@ class Metal:
     """
 
     name = "metal"
+    begins = WIDEST
+
     def __init__(self, chip: str, through: str = "metalcompute") -> None:
         self.chip, self.through = chip, through
         self.language = (Msl(version=DIRECT, bound=True) if through == "metal" else

@@ -49,6 +49,8 @@ static void step(const struct rt_step *s, const struct frame *f, int tid, int nt
     return;
   }
   for (int i = 0; i < s->buffer_count; i++) buffers[i] = f->buffers[s->buffers[i]];
+  for (int i = 0; s->offsets && i < s->buffer_count; i++)
+    buffers[i] = (char *)buffers[i] + s->offsets[i];
   if (s->given) {
     sizes = s->given;
   } else if (s->derived) {

@@ -18,6 +18,7 @@ int rt_generation(void);
 struct rt_step {
   void (*function)(void *const *buffers, const int64_t *sizes, int tid, int nt);  // NULL: a copy
   const int32_t *buffers;  // of the program, in the order that the function takes
+  const int64_t *offsets;  // bytes by which each begins later; NULL: none does
   const int32_t *sizes;    // likewise; NULL: the program's own order
   const int64_t *given;    // sizes that are known; NULL: those of the program, as above
   const rt_poly *derived;  // or what follows from those of the program, each by itself

@@ -64,7 +64,8 @@ def choose(classes: EClasses, target: Target, costs: Costs, symbols: Sequence[st
 
 def planned(classes: EClasses, cover: Cover, target: Target, symbols: Sequence[str] = ()) -> Plan:
     """The plan of a cover. Raises KernelRefused where the target cannot lower a kernel."""
-    return make_plan(classes, cover, tuple(symbols), lambda s: fragment(s, classes), target.lower)
+    return make_plan(classes, cover, tuple(symbols), lambda s: fragment(s, classes), target.lower,
+                     unit=getattr(target, "begins", 0))
 
 
 def _without_template(classes: EClasses, spec: KernelSpec,

@@ -6,6 +6,7 @@ import ctypes
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -79,15 +80,18 @@ class Interpreter:
     def _call(self, call: Call, buffers: Any, sizes: Mapping[str, int]) -> None:
         if self.plan.kernels[call.kernel].moves:
             return  # there is one memory
-        arrays = [self._array(b, buffers[b], sizes) for b in call.buffers]
+        arrays = [self._array(b, buffers[b], sizes, at)
+                  for b, at in zip_longest(call.buffers, call.offsets, fillvalue=0)]
         self.launch(self.plan.kernels[call.kernel], arrays, sizes)
 
-    def _array(self, number: int, address: int, sizes: Mapping[str, int]) -> np.ndarray:
+    def _array(self, number: int, address: int, sizes: Mapping[str, int],
+               at: int) -> np.ndarray:
+        """A buffer from so many bytes on."""
         buffer = self.plan.buffers[number]
-        count = buffer.bytes(sizes)
-        if not count:
+        count = buffer.bytes(sizes) - at
+        if count <= 0:
             return np.empty(0, buffer.dtype.numpy)
-        return np.frombuffer(memoryview((ctypes.c_char * count).from_address(address)),
+        return np.frombuffer(memoryview((ctypes.c_char * count).from_address(address + at)),
                              buffer.dtype.numpy)
 
     def _copy(self, pairs: Sequence[tuple[int, int]], buffers: Any,

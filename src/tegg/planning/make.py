@@ -15,6 +15,7 @@ from tegg.dtype import DType
 from tegg.errors import ExtractionError, LoweringError
 from tegg.extract.fragment import form_dtype
 from tegg.kernel.code import KernelCode
+from tegg.planning.beginnings import at_beginning
 from tegg.planning.carried import Carried
 from tegg.planning.moves import in_turn
 from tegg.planning.plan import Buffer, Call, Plan
@@ -31,10 +32,12 @@ class KernelRefused(LoweringError):
 @deferred()
 def make_plan(classes: EClasses, cover: Cover, symbols: tuple[str, ...],
               rebuild: Callable[[KernelSpec], Fragment],
-              lower: Callable[[Fragment, str, frozenset[int]], KernelCode]) -> Plan:
+              lower: Callable[[Fragment, str, frozenset[int]], KernelCode],
+              unit: int = 0) -> Plan:
     """Lower every kernel of a cover once, give what is stored its buffer, and order the calls.
 
     ``symbols``: the names of the program's sizes, in the order in which runs are given them.
+    ``unit``: bytes of which a call may begin to read a buffer at any multiple; 0: at its beginning.
     Raises KernelRefused where ``lower`` does not take a kernel.
     """
     carried = Carried.of(cover.kernels)
@@ -42,7 +45,7 @@ def make_plan(classes: EClasses, cover: Cover, symbols: tuple[str, ...],
     kernels = [carried.kernel(k) for k in carried.kernels]
     whole = {id(s): k for s, k in zip(kernels, carried.kernels)}
     order = _order(seen, kernels)
-    maker = _Maker(seen, lower)
+    maker = _Maker(seen, lower, unit)
     maker.place(order)
     for spec, root in carried.inward(classes):
         maker.copy(spec, rebuild(spec), maker.buffer_of(root))
@@ -107,8 +110,8 @@ def _input_class(classes: EClasses, slot: int) -> int | None:
 class _Maker:
     """Buffers by what is stored in them, kernels by the structure of their fragment."""
 
-    def __init__(self, classes: EClasses, lower: Callable) -> None:
-        self.classes, self.lower = classes, lower
+    def __init__(self, classes: EClasses, lower: Callable, unit: int) -> None:
+        self.classes, self.lower, self.unit = classes, lower, unit
         self.buffers: list[Buffer] = []
         self.kernels: list[KernelCode] = []
         self.ahead: list[Call] = []
@@ -118,7 +121,7 @@ class _Maker:
         self.narrowed: list[tuple[int, DType]] = []
         self._of: dict[Stored, int] = {}    # a class in a form -> the buffer it is read from
         self._known: dict[tuple, int] = {}  # structure of a fragment -> kernel
-        self._kept: dict[tuple, int] = {}   # (kernel, weight buffers) -> temporary packed ahead
+        self._kept: dict[tuple, int] = {}   # (kernel, where weights lie) -> what is packed ahead
 
     def _buffer(self, kind: str, dtype: DType, size: Dim, index: int = -1) -> int:
         self.buffers.append(Buffer(kind, dtype, size, index))
@@ -210,16 +213,18 @@ class _Maker:
         ins = tuple(self._of[x] for x in spec.reads)
         fixed = frozenset(i for i, b in enumerate(ins)
                           if self.buffers[b].kind in ("weight", "ahead"))
+        fragment, offsets = at_beginning(fragment, self.unit)
         number = self._kernel(fragment, fixed)
         kernel = self.kernels[number]
         outs = tuple(self._of[x] for x in spec.writes)
         ahead = id(spec) in self._ahead
         early = () if ahead else self._early(kernel, fixed, len(ins) + len(outs))
-        temps = self._temporaries(number, kernel, ins, outs, early, "ahead" if ahead else "arena")
+        temps = self._temporaries(number, ins, outs, early, "ahead" if ahead else "arena", offsets)
         buffers = ins + outs + temps
+        offsets += (0,) * (len(buffers) - len(ins)) if offsets else ()
         stages = tuple(i for i, s in enumerate(kernel.stages) if i not in early and not (
             s.copy and buffers[s.copy[0]] == buffers[s.copy[1]]))
-        made = Call(number, buffers, stages, spec.seconds, spec.label)
+        made = Call(number, buffers, stages, spec.seconds, spec.label, offsets)
         (self.ahead if ahead else self.run).append(made)
 
     def _kernel(self, fragment: Fragment, fixed: frozenset[int]) -> int:
@@ -251,22 +256,23 @@ class _Maker:
                      and len(s.writes) == 1 and min(s.writes) >= first
                      and all(not symbols(kernel.temporaries[w - first].size) for w in s.writes))
 
-    def _temporaries(self, number: int, kernel: KernelCode, ins: tuple[int, ...],
-                     outs: tuple[int, ...], early: tuple[int, ...],
-                     kind: str) -> tuple[int, ...]:
-        base, temps = len(ins) + len(outs), []
+    def _temporaries(self, number: int, ins: tuple[int, ...], outs: tuple[int, ...],
+                     early: tuple[int, ...], kind: str,
+                     offsets: tuple[int, ...]) -> tuple[int, ...]:
+        kernel, base, temps = self.kernels[number], len(ins) + len(outs), []
         for t, temp in enumerate(kernel.temporaries):
             stage = next((i for i in early if base + t in kernel.stages[i].writes), None)
             if stage is None:
                 temps.append(self._buffer(kind, temp.dtype, temp.size))
                 continue
-            reads = tuple(ins[r] for r in sorted(kernel.stages[stage].reads))
+            reads = tuple((ins[r], *offsets[r:r + 1]) for r in sorted(kernel.stages[stage].reads))
             key = (number, t, reads)
             if key not in self._kept:
                 self._kept[key] = self._buffer("ahead", temp.dtype, temp.size)
                 padded = ins + outs + tuple(temps) + (self._kept[key],) * (
                     len(kernel.temporaries) - t)
-                self.ahead.append(Call(number, padded, (stage,), 0.0, "pack"))
+                begins = offsets + (0,) * (len(padded) - len(ins)) if offsets else ()
+                self.ahead.append(Call(number, padded, (stage,), 0.0, "pack", begins))
             temps.append(self._kept[key])
         return tuple(temps)
 

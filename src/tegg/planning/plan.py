@@ -32,13 +32,15 @@ class Buffer:
 @dataclass(frozen=True, slots=True)
 class Call:
     """One kernel applied to buffers: its inputs, outputs, temporaries. ``stages`` are the numbers
-    of the kernel's stages that run (a stage that reads weights only runs ahead)."""
+    of the kernel's stages that run (a stage that reads weights only runs ahead). ``offsets``:
+    bytes by which each buffer begins later for this call; () where none does."""
 
     kernel: int
     buffers: tuple[int, ...]
     stages: tuple[int, ...]
     seconds: float
     label: str
+    offsets: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

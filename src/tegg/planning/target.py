@@ -125,7 +125,8 @@ class Target(Protocol):
     features: what it can do, for rules that ask. rules, ops, providers: rule sets (as a Compiler
     takes them) with the rows of its templates and the facts that they need; they are stacked
     after the user's. One whose memory is its own may also have ``copies`` (``ir/places.py``); it
-    then gets programs with those at their borders.
+    then gets programs with those at their borders. One that heeds ``Call.offsets`` has ``begins``:
+    bytes of which a call may begin to read a buffer at any multiple.
     """
 
     name: str
