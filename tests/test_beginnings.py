@@ -107,20 +107,18 @@ def recurrent(steps, batch=3, width=16):
 
 
 def test_steps_of_a_loop_are_calls_of_one_kernel():
-    kernels, packed = set(), set()
-    for steps in (6, 12):
-        f, exact, x = recurrent(steps)
-        run = tegg.compile(f, cache=False)
-        np.testing.assert_allclose(run(x), exact(x), 1e-4, 1e-5)
-        program = run.program(x)
-        kernels.add(program.stats["kernels"])
-        packed.add(program.stats["calls_ahead"])
-        assert any(c.offsets for c in program.plan.run)
-    assert len(kernels) == len(packed) == 1
+    f, exact, x = recurrent(24)
+    run = tegg.compile(f, cache=False)
+    np.testing.assert_allclose(run(x), exact(x), 1e-4, 1e-5)
+    program = run.program(x)
+    assert program.stats["calls"] >= 40 and program.stats["kernels"] <= 8
+    assert program.stats["calls_ahead"] <= 8, "weights are packed once for all steps"
+    assert len({c.offsets for c in program.plan.run}) > 12
+    assert "input0:f32+" in program.plan.show()
 
 
 def test_a_program_that_is_saved_keeps_where_calls_begin(tmp_path):
-    f, exact, x = recurrent(7)
+    f, _, x = recurrent(7)
     program = tegg.compile(f, cache=False).program(x)
     tegg.save(program, tmp_path / "steps.tegg")
     again = tegg.load(tmp_path / "steps.tegg")

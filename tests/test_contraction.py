@@ -64,6 +64,30 @@ def test_several_blocks_of_rows_and_of_the_depth(form: str) -> None:
     check(g, [out], code=code, threads=(1, 2, 3))
 
 
+@pytest.mark.parametrize("width", (8, 16))
+@pytest.mark.parametrize("constant", ((), (1,)))
+@pytest.mark.parametrize("m, k, n", [(13, 1024, 40), (100, 2048, 33), (31, 1040, 300)])
+def test_rows_that_are_pages_apart_are_put_side_by_side(m, k, n, constant, width) -> None:
+    """They share few sets of a cache. Others are read where they lie, but for a last tile of few."""
+    g = Draw()
+    c = matmul(g, g.x(m, k), g.x(k, n))
+    code = lowered(g, [c], [c], width, Tile("packed", 6, 2), constant=constant)
+    text = (code.core or code).source
+    assert re.search(r"whole = \S+ \* 4 % 4096 \? rows / 6 \* 6 : 0;", text)
+    check(g, [c], code=code, width=width, threads=(1, 2, 3), slack=3.0)
+
+
+@pytest.mark.parametrize("n", (16, 24, 250, 256, 272, 290))
+@pytest.mark.parametrize("k", (1, 7, 8, 30))
+@pytest.mark.parametrize("width", (8, 16))
+def test_panels_are_filled_to_the_last_of_any_number_of_columns(width, k, n) -> None:
+    g = Draw()
+    c = matmul(g, g.x(70, k), g.x(k, n))
+    code = lowered(g, [c], [c], width, Tile("packed", 6, 2), constant=(1,))
+    assert len(code.stages) == 2, "B is packed by a stage of its own"
+    check(g, [c], code=code, width=width, threads=(1, 3), slack=2.0)
+
+
 @pytest.mark.parametrize("form", ("packed", "rows", "dots", "packed parts"))
 def test_a_row_is_reduced_once_for_all_that_is_made_of_it(form: str) -> None:
     """The sum of exponentials is given the maximum."""

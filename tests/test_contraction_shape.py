@@ -231,3 +231,15 @@ def test_an_operand_that_can_be_read_where_it_lies_is_not_packed() -> None:
     for less in (dict(a_plain=True), dict(b_plain=True), dict(b_constant=True, **plain)):
         assert not packed(shape(64, 3136, 576, **less)).lying
     assert not packed(shape(4096, 3136, 576, **plain)).lying
+
+
+def test_tiles_of_one_line_read_where_it_lies_what_few_rows_meet() -> None:
+    """The lines of rows that are far apart are read again for each tile of rows, and packed sooner;
+    and rows of A are read again for each piece of B, so that of many rows all of it is packed."""
+    plain = dict(a_plain=True, b_plain=True)
+    for registers in (NARROW, NEON):
+        (tall, _), *_ = register_tiles(64, 3136, f32, registers)
+        assert packed(shape(2 * tall, 3136, 576, **plain), registers).lying
+        assert not packed(shape(2 * tall + 1, 3136, 576, **plain), registers).lying
+        assert packed(shape(256, 3136, 576, **plain), registers).passing
+        assert not packed(shape(257, 3136, 576, **plain), registers).passing

@@ -130,7 +130,8 @@ def hypotenuse(**given):
                                                 "ZeroDivisionError: division by zero; shape= takes"),
     ({"shape": lambda s: s[0]}, "the row of op 'Hyp' fails for Hyp(0, 1): TypeError"),
     ({"shape": lambda s, a, f: None}, "gives Hyp(0, 1) the shape None and dtype tegg.f32; it gives"),
-    ({"code": code("s_nowhere({0}, {1})", "float s_nowhere(float, float);")},
+    ({"code": code("{v}nowhere({0}, {1})",
+                   "float sf_nowhere(float, float); vf vf_nowhere(vf, vf);")},
      "compiled kernels cannot be loaded"),
 ])
 def test_what_no_row_is_made_of(given, words):

@@ -272,6 +272,20 @@ def test_arguments_are_read_where_a_file_is_mapped(gpu, weights):
     assert len(adopted()) == (files[name].ctypes.data % 16 == 0)
 
 
+def test_parts_of_weights_are_read_where_a_file_is_mapped(gpu, weights):
+    files, tensors = weights
+    g = Graph()
+    x, a = g.input("x", (4, 16), "f32"), g.input("a", (32, 16), "f32", "weight",
+                                                 Parameter(files["a"]))
+    for t in (1, 0):
+        x = g.op("Exp2", g.idiom("Contract", x, g.narrow(a, 0, 16 * t, 16), "a,k;k,b;a,b", (4, 16)))
+    g.outputs["y"] = x
+    program, x = compile_graph(g, options()), floats(4, 16) / 8
+    assert any(c.offsets for c in program.plan.run)
+    want = np.exp2(np.exp2(x @ tensors["a"][16:]) @ tensors["a"][:16])
+    np.testing.assert_allclose(program(x)["y"], want, rtol=1e-4)
+
+
 @pytest.mark.parametrize("name, value", [("adopts", False), ("biggest", 1 << 14)])
 def test_maps_that_are_not_taken_over_are_copied(gpu, weights, monkeypatch, name, value):
     files, tensors = weights

@@ -173,6 +173,27 @@ def test_states_outputs_and_sizes(gpu):
     assert ("KERNEL(256)" if gpu.name == "cuda" else "per_threadgroup(256)") in program.source()
 
 
+@pytest.mark.parametrize("width, moved", [(8, True), (7, False)])
+def test_steps_of_a_loop_begin_where_their_parts_do(gpu, width, moved):
+    """A slice that begins at a multiple of 16 bytes is read by the kernel of the first one."""
+    g = Graph()
+    x, u = g.input("x", (3, 4, width), "f32"), g.input("u", (width, width), "f32")
+    h = g.full(0.5, "f32", (3, width))
+    for t in range(4):
+        step = g.reshape(g.narrow(x, 1, t, 1), (3, width))
+        product = g.idiom("Contract", h, u, "a,k;k,b;a,b", (3, width))
+        h = g.op("Exp2", g.mul(g.add(step, product), 0.1))
+    g.outputs["h"] = h
+    program = compile_graph(g, gpu.options)
+    assert any(c.offsets for c in program.plan.run) == moved
+    rng = np.random.default_rng(0)
+    x, u = (rng.standard_normal(s).astype(np.float32) for s in ((3, 4, width), (width, width)))
+    want = np.full((3, width), 0.5)
+    for t in range(4):
+        want = np.exp2((x[:, t] + want @ u.astype(np.float64)) * 0.1)
+    close(program(x, u)["h"], want)
+
+
 # ---- the targets
 def test_planning_needs_no_device():
     for target in (g.target for g in GPUS):

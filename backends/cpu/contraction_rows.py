@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tegg.backends.cexpr import Expressions, dim
 from tegg.backends.cpu.contraction_hooks import Hooks
+from tegg.kernel.ahead import PAGE
 from tegg.kernel.contraction_held import Held
 from tegg.kernel.contraction_memory import in_rows
 from tegg.kernel.contraction_shape import GemmParams
@@ -16,8 +17,17 @@ def in_place(h: Hooks, p: GemmParams) -> str:
         return ""
     a = h.contraction.a
     at, stride = _row(h, a.attr, "row")
-    return (f"        const int64_t whole = rows / {p.mr} * {p.mr}, stride = {stride};\n"
+    return (f"        {whole_rows(h, p)} const int64_t stride = {stride};\n"
             f"        const {h.scalar(a.dtype)} *const in = {at};")
+
+
+def whole_rows(h: Hooks, p: GemmParams) -> str:
+    """How many of the rows at hand products read where they lie: whole tiles of them, and none
+    where rows are pages apart and so share few sets of a cache."""
+    a = h.contraction.a
+    _, stride = _row(h, a.attr, "row")
+    return (f"const int64_t whole = {stride} * {a.dtype.itemsize} % {PAGE} ? "
+            f"rows / {p.mr} * {p.mr} : 0;")
 
 
 def lines_of(h: Hooks, held: Held | None, row: str, depth: str) -> tuple[str, str]:

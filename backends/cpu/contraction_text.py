@@ -9,10 +9,10 @@ from tegg.backends.cpu import pieces, symmetric
 from tegg.backends.cpu.c_templates import indented, within
 from tegg.backends.cpu.contraction_axis import Axis
 from tegg.backends.cpu.contraction_extents import vectors_of_panels
-from tegg.backends.cpu.contraction_hooks import RowValue
+from tegg.backends.cpu.contraction_hooks import LINE, RowValue
 from tegg.backends.cpu.contraction_narrow import (
     ask, beside, header, once, products_of, put_of)
-from tegg.backends.cpu.contraction_rows import in_place, lines_of
+from tegg.backends.cpu.contraction_rows import in_place, lines_of, whole_rows
 from tegg.backends.cpu.contraction_tiles import (
     around_tiles, asked_rows, at_part, fill_tiles, in_tiles, turns)
 from tegg.backends.cpu.contraction_words import Words
@@ -21,6 +21,7 @@ from tegg.kernel.contraction_classify import Group, Term
 from tegg.kernel.value import reachable
 
 _ON = 1024   # bytes by which rows of B that are read side by side are asked for ahead
+_LINES = 8   # rows of B that a panel takes one after the other, where each is a line of a cache
 _NEXT = 2048  # the same where all runs of it are: from memory a quarter of that comes late
 
 
@@ -115,8 +116,9 @@ class Text(Words):
         if len(axis.names) > 1 or nr % h.dialect.width:
             return ""
         rows = self._args_of(h.rows_in([term.b]), {"n": "(n0 - first)"}, "n")
+        line = nr * self.shape.accumulator.itemsize <= LINE
         return self.fill("pack_whole", x=str(term.anchor), n_args=axis.args, n_last=axis.names[-1],
-                         col_vectors=rows)
+                         col_vectors=rows, LINES_ON=str(_LINES if line else 1))
 
     # ---- results
     def result(self, number: int, group: Group, axis: Axis) -> str:
@@ -295,7 +297,7 @@ class Text(Words):
             return (f"          {first}{h.batch.args}row, rows, ko0, ko1, as, "
                     f"a{self.row_pointers(rows)});")
         assert not rows, "a plain load has no row values"
-        return (f"          const int64_t whole = rows / {self.params.mr} * {self.params.mr};\n"
+        return (f"          {whole_rows(h, self.params)}\n"
                 f"          if (whole < rows) {first}{h.batch.args}row + whole, rows - whole, "
                 f"ko0, ko1, as, a + whole * as);")
 

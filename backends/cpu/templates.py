@@ -29,6 +29,7 @@ SHORT = 8              # steps of the innermost of several summed axes from whic
 _FEW = 1 << 14         # outputs up to which the depth may be split: partial sums stay in cache
 _PART = 2048           # terms that are worth a part of their own
 _PARTS = 32            # at most; a power of two, so that few depths give different code
+_LOADS = MappingProxyType({"many": 0.4, "neon": 0.4, "few": 0.8})  # issue slots of a vector of B
 _PORTS, _LATENCY = 2, 4  # multiply-adds a cycle, and cycles until one's result can be used
 _LOOSE = 4.5           # issue slots by which a vector of results takes longer to pack and to store
                        # where the last panel has fewer columns, so that loops are of any length
@@ -59,8 +60,9 @@ class Packed:
         whole, left = divmod(-(-e.n // lanes), vectors)
         tall = -(-e.m // rows)
         abreast = panels_at_once(rows, vectors, self.registers) if tall == parts == 1 < whole else 1
-        slots = (whole * issue_slots(rows, abreast * vectors) / abreast
-                 + (issue_slots(rows, left) if left else 0))
+        load = _LOADS[self.registers.family]
+        slots = (whole * issue_slots(rows, abreast * vectors, load) / abreast
+                 + (issue_slots(rows, left, load) if left else 0))
         if left:  # panels are not known to be full
             slots += _LOOSE * rows * (whole * vectors + left) / max(1, e.k)
         padded = tall * rows * -(-e.n // lanes)
@@ -74,10 +76,10 @@ class Packed:
                          *_partial(e.batch * tall * rows * panels * vectors * lanes, parts))
 
 
-def issue_slots(rows: int, vectors: int) -> float:
+def issue_slots(rows: int, vectors: int, load: float = 0.4) -> float:
     """Issue slots of one step of a register tile: multiply-adds with the loads that they do not
-    hide (vectors of B come from L2), loads alone, or waiting for results."""
-    return max(rows * vectors + 0.15 * rows + 0.4 * vectors, 1.4 * (rows + vectors),
+    hide (``load`` a vector of B, which comes from L2), loads alone, or waiting for results."""
+    return max(rows * vectors + 0.15 * rows + load * vectors, 1.4 * (rows + vectors),
                _PORTS * _LATENCY)
 
 

@@ -24,7 +24,10 @@ _DEEPER = 16       # times as deep blocks of few rows for tiles are at most: a p
 _WHOLE = 4         # times as deep those of many rows are, if no sums are set aside then
 _CLOSE = 1 << 16   # bytes of an operand that stay in L1
 _FAR = 1 << 20     # bytes of panels that no cache of a thread keeps
-_MANY = 1024       # rows of A that may be read again for each piece of B
+_LINES = 16        # values of a vector, two or three of which are lines of a cache: of such tiles
+_MANY = 1024       # so many rows of A may be read again for each piece of B,
+_NOT_MANY = 256    # of narrower ones these,
+_NARROW = 2        # and so many tiles of rows meet a B where it lies
 _SHALLOW = 64      # terms of sums up to which a B is packed sooner than read where it lies,
 _FEW = 24          # by more rows of A than these
 _BLOCKS = 4        # of rows that a piece of B meets while it lies packed: their sums stay in L2
@@ -199,8 +202,8 @@ def blocked(shape: GemmShape, tile: Tile, registers: Registers) -> GemmParams:
         lanes = TILE
     sums = rows * nv * lanes * size * max(shape.terms)
     in_place = shape.a_plain and (tile.held is None or tile.held.rows is None)
-    lying = in_place and _lying(shape, tile)
-    passing = lying or tile.passing or (in_place and _passing(shape, tile))
+    lying = in_place and _lying(shape, tile, registers)
+    passing = lying or tile.passing or (in_place and _passing(shape, tile, registers))
     inline = tile.parts > 1 or passing or (shape.b_batched and not shape.b_constant)
     whole = None if passing else _whole_depth(shape, mr, size)
     depth = whole or _depth(shape.k, tile.held, size, rows)
@@ -247,18 +250,22 @@ def _panels(shape: GemmShape, tile: Tile, lanes: int, registers: Registers) -> i
         held and held.multiply == "tiles") else 1
 
 
-def _passing(shape: GemmShape, tile: Tile) -> bool:
+def _passing(shape: GemmShape, tile: Tile, registers: Registers) -> bool:
     """Whether few enough rows of an A that is read where it lies meet each panel of a B that is
     packed in a run: then panels need not leave the cache."""
     return (tile.parts == 1 and not tile.symmetric
-            and isinstance(shape.m, int) and shape.m <= _MANY
+            and isinstance(shape.m, int)
+            and shape.m <= (_MANY if registers.width >= _LINES else _NOT_MANY)
             and shape.batch == 1 and not shape.b_constant
             and hint(shape.k) * sum(map(hint, shape.n)) * shape.accumulator.itemsize > _FAR)
 
 
-def _lying(shape: GemmShape, tile: Tile) -> bool:
-    """Whether few enough rows of an A that is read where it lies meet a B that can be, too."""
-    return (shape.b_plain and len(shape.n) == 1 and hint(shape.m) <= _MANY
+def _lying(shape: GemmShape, tile: Tile, registers: Registers) -> bool:
+    """Whether few enough rows of an A that is read where it lies meet a B that can be, too. Tiles
+    that are one line of a cache wide read as many lines as rows, far apart, for each tile of
+    rows, which takes longer than packing."""
+    most = _MANY if registers.width >= _LINES else _NARROW * tile.rows
+    return (shape.b_plain and len(shape.n) == 1 and hint(shape.m) <= most
             and (hint(shape.k) > _SHALLOW or hint(shape.m) <= _FEW)
             and not shape.b_constant and tile.held is None and tile.parts == 1
             and not tile.symmetric)

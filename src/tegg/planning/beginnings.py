@@ -22,7 +22,8 @@ def at_beginning(fragment: Fragment, unit: int) -> tuple[Fragment, tuple[int, ..
     """
     if not unit or all(n.op.name != "Slice" for n in fragment.graph.nodes):
         return fragment, ()
-    offsets, moved = [0] * len(fragment.graph.inputs), {}
+    offsets = [0] * len(fragment.graph.inputs)
+    moved: dict[Node, list[int]] = {}
     users = _users(fragment)
     for leaf in (n for n in fragment.graph.nodes if n.op.name == "Input"):
         slices = _slices(leaf, users, fragment.outputs)
@@ -66,7 +67,7 @@ def _elements(shape: Shape, first: list[int]) -> int:
 
 def _rebuilt(fragment: Fragment, moved: dict[Node, list[int]]) -> Fragment:
     """The fragment again, with slices moved back by so many elements of each axis."""
-    old, made = fragment.graph, {}
+    old, made = fragment.graph, dict[Node, Node]()
     graph = Graph(table=old.table, facts=old.facts)
     for n in old.nodes:
         attrs = n.attrs

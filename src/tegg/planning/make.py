@@ -265,7 +265,8 @@ class _Maker:
             if stage is None:
                 temps.append(self._buffer(kind, temp.dtype, temp.size))
                 continue
-            reads = tuple((ins[r], *offsets[r:r + 1]) for r in sorted(kernel.stages[stage].reads))
+            reads = tuple((ins[r], offsets[r] if offsets else 0)
+                          for r in sorted(kernel.stages[stage].reads))
             key = (number, t, reads)
             if key not in self._kept:
                 self._kept[key] = self._buffer("ahead", temp.dtype, temp.size)

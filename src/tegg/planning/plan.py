@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 from tegg.dim import Dim, evaluate
 from tegg.dtype import DType
@@ -101,12 +102,14 @@ class Plan:
         return life
 
     def show(self) -> str:
-        """The plan as text: one line per call, and per plan that was timed against it."""
+        """The plan as text: one line per call, and per plan that was timed against it. Behind a
+        buffer stand the bytes by which it begins later for the call."""
         lines = []
         for part, calls in (("ahead", self.ahead), ("run", self.run)):
             for c in calls:
                 names = ", ".join(f"{self.buffers[b].kind}{b}:{self.buffers[b].dtype.name}"
-                                  for b in c.buffers)
+                                  f"{f'+{at}' if at else ''}"
+                                  for b, at in zip_longest(c.buffers, c.offsets, fillvalue=0))
                 lines.append(f"{part}: {self.kernels[c.kernel].name}({names})  {c.label}  "
                              f"{c.seconds * 1e6:.1f} us predicted")
         for i, t in enumerate(self.tried):
