@@ -286,6 +286,20 @@ def test_parts_of_weights_are_read_where_a_file_is_mapped(gpu, weights):
     np.testing.assert_allclose(program(x)["y"], want, rtol=1e-4)
 
 
+def test_parts_of_arguments_are_read_where_they_are_copied_to(gpu):
+    g = Graph()
+    x = g.input("x", (4, 16), "f32")
+    h = g.narrow(x, 0, 3, 1)
+    for t in (2, 1):
+        step = g.idiom("Contract", h, g.input(f"w{t}", (16, 16), "f32"), "a,k;k,b;a,b", (1, 16))
+        h = g.op("Exp2", g.add(g.mul(step, 0.1), g.narrow(x, 0, t, 1)))
+    g.outputs["y"] = h
+    program, x, *w = compile_graph(g, options()), *(floats(*s) for s in ((4, 16), (16, 16), (16, 16)))
+    assert any(c.offsets for c in program.plan.run)
+    want = np.exp2(np.exp2(x[3:] @ w[0] * 0.1 + x[2]) @ w[1] * 0.1 + x[1])
+    np.testing.assert_allclose(program(x, *w)["y"], want, rtol=1e-4)
+
+
 @pytest.mark.parametrize("name, value", [("adopts", False), ("biggest", 1 << 14)])
 def test_maps_that_are_not_taken_over_are_copied(gpu, weights, monkeypatch, name, value):
     files, tensors = weights
