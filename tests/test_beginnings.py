@@ -10,11 +10,15 @@ from profiles import examples
 
 import tegg
 from tegg.dim import dim
+from tegg.dtype import DTYPES
 from tegg.ir.classes import Fragment
 from tegg.ir.graph import Graph
 from tegg.ir.oracle import evaluate
+from tegg.kernel.code import KernelCode, Stage, Work
 from tegg.planning.beginnings import at_beginning
+from tegg.planning.interpreter import Interpreter
 from tegg.planning.make import structure
+from tegg.planning.plan import Buffer, Call, Plan
 from tegg.runtime.driver import Options, compile_graph
 from tegg.testing.memory import Guarded
 
@@ -116,6 +120,19 @@ def test_steps_of_a_loop_are_calls_of_one_kernel():
     assert program.stats["calls_ahead"] <= 8, "weights are packed once for all steps"
     assert len({c.offsets for c in program.plan.run}) > 12
     assert "input0:f32+" in program.plan.show()
+
+
+def test_an_interpreter_heeds_where_calls_begin():
+    code = KernelCode("k", "", (Stage("k", frozenset({0}), frozenset({1})),), (), (), Work(0, 0, 0, 0))
+    buffers = [Buffer("input", DTYPES["f32"], 9, 0), Buffer("output", DTYPES["f32"], 9, 0)]
+    plan = Plan([code], buffers, [], [Call(0, (0, 1), (0,), 0.0, "", (20, 8))], [], [], (), 0.0, None)
+
+    def launch(kernel, arrays, sizes):
+        arrays[1][:len(arrays[0])] = arrays[0]
+
+    x, y = np.arange(9, dtype=np.float32), np.zeros(9, np.float32)
+    Interpreter(plan, launch).run([x.ctypes.data, y.ctypes.data], [])
+    np.testing.assert_array_equal(y, [0, 0, 5, 6, 7, 8, 0, 0, 0])
 
 
 def test_a_program_that_is_saved_keeps_where_calls_begin(tmp_path):

@@ -8,9 +8,10 @@ from tegg.backends.cexpr import dim
 from tegg.backends.cpu.c_templates import indented
 from tegg.backends.cpu.contraction_rows import columns_of
 from tegg.backends.cpu.contraction_text import Text
+from tegg.kernel.ahead import PAGE
 from tegg.kernel.contraction_classify import Group
 
-_PAGE, _LINE = 4096, 64  # bytes
+_LINE = 64       # bytes
 _FEW = 2         # tiles of rows of A, for which what leaves a cache need not be read once more
 _MANY = 128      # rows of A that take longer to read vectors across lines, or pages apart beyond a
 #                  thread's own cache, than to pack them
@@ -54,7 +55,7 @@ class Lying:
         for term in group.terms:
             x = term.anchor
             lines.append(f"const int64_t step{x} = {columns_of(t.hooks, term.b)[1]};")
-            tests.append(f"(step{x} * {size} % {_PAGE} || {rows} <= {_FEW * t.params.mr}) && "
+            tests.append(f"(step{x} * {size} % {PAGE} || {rows} <= {_FEW * t.params.mr}) && "
                          f"(step{x} * {size} % {_LINE} == 0 || {rows} <= {_MANY})")
         tests.append(f"({rows} <= {_MANY} || {share} <= rt_own_cache)")
         return indented([*lines, f"const int lies = {' && '.join(tests)};"], 2)
