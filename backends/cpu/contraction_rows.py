@@ -10,6 +10,8 @@ from tegg.kernel.contraction_memory import in_rows
 from tegg.kernel.contraction_shape import GemmParams
 from tegg.kernel.value import Load, Val
 
+_MANY_WAYS = 16  # lanes of AVX-512: first caches there hold a tile's rows though they share a set
+
 
 def in_place(h: Hooks, p: GemmParams) -> str:
     """The rows at hand of an A that products read where it lies."""
@@ -23,11 +25,13 @@ def in_place(h: Hooks, p: GemmParams) -> str:
 
 def whole_rows(h: Hooks, p: GemmParams) -> str:
     """How many of the rows at hand products read where they lie: whole tiles of them, and none
-    where rows are pages apart and so share few sets of a cache."""
+    where rows are pages apart and share fewer places of the first cache than a tile has rows."""
     a = h.contraction.a
     _, stride = _row(h, a.attr, "row")
-    return (f"const int64_t whole = {stride} * {a.dtype.itemsize} % {PAGE} ? "
-            f"rows / {p.mr} * {p.mr} : 0;")
+    tiles = f"rows / {p.mr} * {p.mr}"
+    if h.dialect.width >= _MANY_WAYS:
+        return f"const int64_t whole = {tiles};"
+    return f"const int64_t whole = {stride} * {a.dtype.itemsize} % {PAGE} ? {tiles} : 0;"
 
 
 def lines_of(h: Hooks, held: Held | None, row: str, depth: str) -> tuple[str, str]:

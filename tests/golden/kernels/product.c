@@ -220,10 +220,10 @@ static void k_block(const float *const b0, const float *const b1, const float *c
       const int64_t kc = (ko1 - ko0) * (1), at = ko0 * (1);
       const int64_t after = kb + 1 < blocks ? at + kc : 0;  // depth that the first panel is next read at
       if (blocks > 1 || fresh) {
-          const int64_t whole = 48 * 4 % 4096 ? rows / 8 * 8 : 0;
+          const int64_t whole = rows / 8 * 8;
           if (whole < rows) k_fill(b0, b1, b2, b3, z0, row + whole, rows - whole, ko0, ko1, as, a + whole * as);
       }
-        const int64_t whole = 48 * 4 % 4096 ? rows / 8 * 8 : 0; const int64_t stride = 48;
+        const int64_t whole = rows / 8 * 8; const int64_t stride = 48;
         const float *const in = b0 + (ko0 + row * 48);
         for (int64_t q = c0 > from0 ? c0 : from0; q < c1 && q < from1; q++) {
           const int64_t col = (q - from0) * 48, cols = 96 - col < 48 ? 96 - col : 48;
