@@ -10,7 +10,7 @@ from tegg.kernel.contraction_memory import in_rows
 from tegg.kernel.contraction_shape import GemmParams
 from tegg.kernel.value import Load, Val
 
-_MANY_WAYS = 16  # lanes of AVX-512: first caches there hold a tile's rows though they share a set
+_WIDE = 16  # lanes, from which a row is sooner read than copied though it shares a set with others
 
 
 def in_place(h: Hooks, p: GemmParams) -> str:
@@ -24,12 +24,12 @@ def in_place(h: Hooks, p: GemmParams) -> str:
 
 
 def whole_rows(h: Hooks, p: GemmParams) -> str:
-    """How many of the rows at hand products read where they lie: whole tiles of them, and none
-    where rows are pages apart and share fewer places of the first cache than a tile has rows."""
+    """How many of the rows at hand products read where they lie: whole tiles of them, and with
+    narrower vectors none where rows are pages apart and so share few sets of a cache."""
     a = h.contraction.a
     _, stride = _row(h, a.attr, "row")
     tiles = f"rows / {p.mr} * {p.mr}"
-    if h.dialect.width >= _MANY_WAYS:
+    if h.dialect.width >= _WIDE:
         return f"const int64_t whole = {tiles};"
     return f"const int64_t whole = {stride} * {a.dtype.itemsize} % {PAGE} ? {tiles} : 0;"
 
