@@ -127,6 +127,17 @@ def test_loaders_of_primops_stand_with_the_rules_and_others_are_declared_once(no
         assert [declared.count(t) for t in (softmax, loader(OPS["Sin"]).texts[1])] == [1, 1]
 
 
+def test_what_a_target_puts_into_stacks_is_checked_once():
+    target = find("cpu")
+    assert lowering(target) is lowering(find("cpu"))
+
+    class Listed:
+        name, rules, ops, providers = "listed", [*target.rules], [*target.ops], []
+
+    listed = lowering(Listed())  # type: ignore[arg-type]
+    assert (listed.name, listed.sources, listed.ops) == ("listed", target.rules, target.ops)
+
+
 @pytest.mark.parametrize("rested", (True, False))
 def test_an_engine_is_pushed_for_the_next_program(monkeypatch, nothing_kept, rested):
     """Each copy lies elsewhere: after an even number of them memory is laid out as before."""

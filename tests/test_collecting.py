@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 import weakref
 
 import numpy as np
@@ -16,7 +17,7 @@ from extraction import COSTS
 
 import tegg
 from tegg import collecting
-from tegg.collecting import deferred, sweep
+from tegg.collecting import at_rest, deferred, sweep, tidy
 from tegg.errors import ExtractionError
 from tegg.extract import extract
 from tegg.rewrite.compiler import Generic
@@ -188,3 +189,50 @@ def test_what_was_freed_goes_back_after_the_last_block(monkeypatch):
     monkeypatch.setattr(collecting, "_trim", lambda: None)  # a C library without it
     with deferred():
         pass
+
+
+class _Text:
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def shorten(self) -> None:
+        self.text = self.text[:1]
+
+
+def test_what_makes_things_smaller_waits_until_nobody_does(monkeypatch):
+    trimmed = []
+    monkeypatch.setattr(collecting, "give_back", lambda: trimmed.append(1))
+    kept, gone = _Text("kept"), _Text("gone")
+    for text in (kept, gone):
+        at_rest(text, _Text.shorten)
+    seen = weakref.ref(gone)
+    del gone, text
+    assert seen() is None and kept.text == "kept"
+    tidy()
+    assert kept.text == "k" and trimmed == [1]
+    kept.text = "again"
+    tidy()
+    assert kept.text == "again"  # each is done once
+
+
+def test_a_process_that_never_rests_does_what_has_waited_longest(monkeypatch):
+    monkeypatch.setattr(collecting, "_waiting", type(collecting._waiting)())
+    monkeypatch.setattr(collecting, "_MOST", 2)
+    texts = [_Text("text") for _ in range(4)]
+    for t in texts:
+        at_rest(t, _Text.shorten)
+    assert [t.text for t in texts] == ["t", "t", "text", "text"]
+    collecting._waiting.clear()
+    collecting._first()  # another thread may have done all
+
+
+def test_a_program_is_made_smaller_once_its_caller_rests():
+    x = np.ones(5, np.float32)
+    f = tegg.compile(lambda x: x * 3 + 1, cache=False)
+    f(x)
+    program = f.program(x)
+    held = [k.__dict__["_source"] for k in program.plan.kernels]
+    end = time.monotonic() + 60
+    while not all(isinstance(h.held, bytes) for h in held) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert held and all(isinstance(h.held, bytes) for h in held)

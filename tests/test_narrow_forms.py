@@ -118,15 +118,19 @@ def test_a_rule_may_say_so():
 
 
 def test_without_a_licence_no_form_that_rounds_is_stated():
-    def stated(dtype: str, *more: Compiler) -> int:
-        target = Having(ALL)
+    def stated(dtype: str, *more: Compiler, has=ALL, bounded=False) -> int:
+        target = Having(has)
         stack, _ = resolve(Options((Generic(), *more, Compiler(target=target, name="having"))))
-        report = saturate(matmul(64, 96, 80, dtype), stack,
+        report = saturate(matmul(64, 96, 80, dtype, bounded=bounded), stack,
                           features=("cpu", *target.features)).report
         return report.phases[-1].provided["cpu narrow forms"]
 
     assert stated("f32") == 0
     assert stated("f32", Bf16()) > 0 and stated("bf16") > 0
+    # nor of another dtype than the one that is licensed: each has as many register tiles
+    halves = stated("f32", Bf16(), has=(), bounded=True)
+    assert stated("f32", Fp16(), has=(), bounded=True) == halves > 0
+    assert stated("f32", Bf16(), Fp16(), has=(), bounded=True) == 2 * halves
 
 
 def test_what_holds_sixteen_bits_needs_no_permission():

@@ -104,10 +104,10 @@ def test_another_compiler_or_prelude_has_its_own(cache):
     found, head = toolchain.find(), lambda k: library.prelude(4)
     mine, k = Objects(cache, found, head), kernel("k0", 1)
     mine.compile([[k]], [f"{library._BINDING}{k.source}"], "a test")
-    assert mine.find(kernel("k9", 1)) is not None
-    assert Objects(cache, found, lambda k: library.prelude(8)).find(k) is None
+    assert mine.find(k, anonymous(kernel("k9", 1))) is not None
+    assert Objects(cache, found, lambda k: library.prelude(8)).find(k, anonymous(k)) is None
     other = toolchain.Toolchain(found.command, "gcc 1", found.flags, found.features, "")
-    assert Objects(cache, other, head).find(k) is None
+    assert Objects(cache, other, head).find(k, anonymous(k)) is None
 
 
 def test_one_that_does_not_compile_leaves_no_entry(cache, monkeypatch):

@@ -21,8 +21,8 @@ def terms(monkeypatch) -> list[str]:
     found: list[str] = []
     named = Stater._named
 
-    def watched(self, n, view):
-        found.append(named(self, n, view))
+    def watched(self, n):
+        found.append(named(self, n))
         return found[-1]
 
     monkeypatch.setattr(Stater, "_named", watched)

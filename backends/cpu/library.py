@@ -74,10 +74,11 @@ def load(kernels: Sequence[KernelCode], compiler: Toolchain | None = None,
     """
     compiler = compiler or toolchain.find()
     every = [*kernels, *(k.core for k in kernels if k.core is not None)]
-    distinct, twin = _distinct(every)
+    texts, twin = _distinct(every)
+    distinct = [k for k, _ in texts]
     usual = lanes or compiler.lanes
     objects = Objects(cache or default(), compiler, lambda k: prelude(k.lanes or usual))
-    places = {k.name: at for k in distinct if (at := objects.find(k)) is not None}
+    places = {k.name: at for k, text in texts if (at := objects.find(k, text)) is not None}
     found = len(places)
     groups = _groups([k for k in distinct if k.name not in places])
     if groups:
@@ -121,8 +122,10 @@ def _address(loaded: ctypes.CDLL, name: str) -> int:
     return ctypes.cast(loaded[name], ctypes.c_void_p).value or 0
 
 
-def _distinct(kernels: Sequence[KernelCode]) -> tuple[list[KernelCode], dict[str, str]]:
-    """The kernels that differ by more than their names, and for the rest: function -> its twin."""
+def _distinct(kernels: Sequence[KernelCode]
+              ) -> tuple[list[tuple[KernelCode, str]], dict[str, str]]:
+    """The kernels that differ by more than their names, with their texts without these, and for the
+    rest: function -> its twin."""
     first: dict[tuple[str, int], KernelCode] = {}
     twin: dict[str, str] = {}
     for k in kernels:
@@ -130,7 +133,7 @@ def _distinct(kernels: Sequence[KernelCode]) -> tuple[list[KernelCode], dict[str
         if other is not k:
             twin.update((mine.function, theirs.function)
                         for mine, theirs in zip(k.stages, other.stages, strict=True))
-    return list(first.values()), twin
+    return [(k, text) for (text, _), k in first.items()], twin
 
 
 def _groups(kernels: Sequence[KernelCode]) -> list[list[KernelCode]]:

@@ -128,7 +128,7 @@ class NarrowForms:
     rows by v tiles. Only what the CPU has is stated.
 
     ``(may-multiply x y i d)`` is stated of operands that hold values of d alone: whoever rounds
-    those changes nothing. Of an x of which nobody states it no form that rounds is.
+    those changes nothing. Of a product of which nobody states it no form that rounds to d is.
     """
 
     registers: Registers
@@ -178,11 +178,15 @@ class NarrowForms:
             held = [d for d in (bf16, f16) if all(_holds(a, d, view) for a in n.args)]
             for d in held:
                 yield (_LICENCE, x, y, n.attrs[0], d.name)
-            licensed = bool(held) or x in view.stated[_LICENCE]
+            licensed = {d.name for d in held} | {
+                d for *of, d in view.stated[_LICENCE].get(x, ()) if of == [y, n.attrs[0]]}
             for relation in self.relations:
-                if relation in _EXACT or relation != _LICENCE and licensed:
-                    for values in self._stated(relation, view.shape[x], view.shape[y], n.attrs[0],
-                                               view.dtype[x]):
+                if relation == _LICENCE or not (relation in _EXACT or licensed):
+                    continue
+                for values in self._stated(relation, view.shape[x], view.shape[y], n.attrs[0],
+                                           view.dtype[x]):
+                    to = values[0] if relation == "cpu-halves" else bf16.name
+                    if relation in _EXACT or to in licensed:
                         yield (relation, x, y, n.attrs[0], *values)
 
 

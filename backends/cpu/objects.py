@@ -46,9 +46,10 @@ class Objects:
         self._cache, self._compiler, self._head = cache, compiler, head
         self._salts: dict[str, str] = {}
 
-    def find(self, kernel: KernelCode) -> Place | None:
-        """Where a kernel lies, or None. An entry whose shared object is gone goes too."""
-        key = self._key(kernel)
+    def find(self, kernel: KernelCode, text: str) -> Place | None:
+        """Where a kernel of an ``anonymous`` text lies, or None. An entry whose shared object is
+        gone goes too."""
+        key = self._key(kernel, text)
         entry = self._cache.read(_KIND, key)
         if entry is None:
             return None
@@ -74,12 +75,13 @@ class Objects:
         for kernels, (unit, path) in zip(units, built, strict=True):
             for k in kernels:
                 functions = tuple(s.function for s in k.stages)
-                self._cache.put(_KIND, self._key(k), " ".join((unit, *functions)).encode())
+                self._cache.put(_KIND, self._key(k, anonymous(k)),
+                                " ".join((unit, *functions)).encode())
                 places[k.name] = Place(path, functions)
         return places
 
-    def _key(self, kernel: KernelCode) -> str:
+    def _key(self, kernel: KernelCode, text: str) -> str:
         head = self._head(kernel)
         if head not in self._salts:
             self._salts[head] = content_key(self._compiler.identity(), head)
-        return content_key(self._salts[head], anonymous(kernel))
+        return content_key(self._salts[head], text)

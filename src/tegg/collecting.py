@@ -3,7 +3,8 @@
 A compilation makes many objects that live until it ends, and each pass of the collector of cycles
 looks at all of them: a tenth of the time, and more in a process that holds a large library. Hardly
 any of them is garbage before the end. Then the young objects are looked at once, and what was freed
-goes back to the system: the C library would keep the pages.
+goes back to the system: the C library would keep the pages. What else makes things smaller waits
+until nobody does.
 """
 
 from __future__ import annotations
@@ -12,10 +13,17 @@ import ctypes
 import gc
 import os
 import sys
+import weakref
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from threading import Lock, local
+from typing import TypeVar
+
+T = TypeVar("T")
+
+_MOST = 1000  # things that wait: in a process that never rests the first of them are done
 
 
 class _Own(local):
@@ -28,6 +36,7 @@ _own = _Own()
 _lock = Lock()
 _inside = 0       # how many are waiting for the end, in all threads
 _resume = False   # whether the collector ran before the first of them
+_waiting: deque[Callable[[], None]] = deque()  # what is done once nobody waits
 
 
 @contextmanager
@@ -79,6 +88,34 @@ if hasattr(os, "register_at_fork"):
 def compiling() -> bool:
     """Whether any thread is in such a block."""
     return _inside > 0
+
+
+def at_rest(thing: T, f: Callable[[T], object]) -> None:
+    """Do ``f`` to a thing, if it is still there, once nobody waits for a compilation."""
+    seen = weakref.ref(thing)
+
+    def done() -> None:
+        if (there := seen()) is not None:
+            f(there)
+    _waiting.append(done)
+    if len(_waiting) > _MOST:
+        _first()
+
+
+def tidy() -> None:
+    """Do what waited until nobody waits, and give the system what that freed."""
+    while _waiting:
+        _first()
+    give_back()
+
+
+def _first() -> None:
+    """Do what has waited longest."""
+    try:
+        done = _waiting.popleft()
+    except IndexError:  # another thread took it
+        return
+    done()
 
 
 def give_back() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -23,6 +23,14 @@ class Spec:
     x: Axes
     y: Axes
     out: Axes
+    _letters: tuple[str, str, str, str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Tell variables by what they index: all, x and out, y and out, x and y."""
+        x, y, out = ("".join(axes) for axes in (self.x, self.y, self.out))
+        object.__setattr__(self, "_letters", (
+            "".join(c for c in out if c in x and c in y), "".join(c for c in out if c not in y),
+            "".join(c for c in out if c not in x), "".join(c for c in x if c not in out)))
 
     @staticmethod
     @lru_cache(maxsize=1024)
@@ -37,22 +45,22 @@ class Spec:
     @property
     def batch(self) -> str:
         """Variables of x, y and out."""
-        return _letters(self)[0]
+        return self._letters[0]
 
     @property
     def m(self) -> str:
         """Variables of x and out only."""
-        return _letters(self)[1]
+        return self._letters[1]
 
     @property
     def n(self) -> str:
         """Variables of y and out only."""
-        return _letters(self)[2]
+        return self._letters[2]
 
     @property
     def k(self) -> str:
         """Variables that are summed, in the order of x."""
-        return _letters(self)[3]
+        return self._letters[3]
 
     def sizes(self, x: tuple, y: tuple) -> dict[str, Any]:
         """Size of each variable, given the shapes of the operands."""
@@ -77,14 +85,6 @@ class Spec:
         out = out.reshape([size[c] for c in order])
         wanted = "".join(self.out)
         return out.transpose([order.index(c) for c in wanted]).reshape(shape)
-
-
-@lru_cache(maxsize=1024)
-def _letters(spec: Spec) -> tuple[str, str, str, str]:
-    """The variables of a spec, by what they index: all, x and out, y and out, x and y."""
-    x, y, out = ("".join(axes) for axes in (spec.x, spec.y, spec.out))
-    return ("".join(c for c in out if c in x and c in y), "".join(c for c in out if c not in y),
-            "".join(c for c in out if c not in x), "".join(c for c in x if c not in out))
 
 
 def _product(sizes) -> int:

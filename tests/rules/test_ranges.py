@@ -28,7 +28,7 @@ def view_of(graph: Graph, nodes: dict[int, list[ENode]], kept: dict | None = Non
     """A view in which each node of a graph is a class of its own."""
     return View(graph.table, Codec(graph.facts), nodes, {n.id: n.shape for n in graph.nodes},
                 {n.id: n.dtype for n in graph.nodes}, dict, {}, frozenset(),
-                values=list(range(1 + max(nodes))), kept={} if kept is None else kept)
+                classes=nodes.keys(), kept={} if kept is None else kept)
 
 
 def ranges_of(graph: Graph, kept: dict | None = None) -> Ranges:

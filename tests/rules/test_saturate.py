@@ -319,6 +319,34 @@ def test_facts_about_classes_that_rules_made_are_stated_once():
     assert report.rules["mine/two"].matches
 
 
+def test_classes_keep_their_numbers_and_e_nodes_from_view_to_view():
+    looks: list[tuple[dict, dict]] = []
+
+    class Looking:
+        name = "looking"
+        relations = {"seen": ("Tensor", "String", "i64"), "asked": ("Tensor",)}
+        reads = ("seen",)
+
+        def facts(self, view):
+            looks.append((dict(view.nodes), view.stated["seen"]))
+            for c, n in view.having("Sqrt"):
+                yield "seen", c, (3, 4), n.args[0]
+                yield "seen", c, "text", 7
+
+    made = rules(rule("rewrite (Sqrt x) (Abs (Sin (Sin x)))") + rule(
+        'rule ((= e (Sin x)) (seen f t i)) ((seen e "rule" i))', "two"), uses="seen")
+    saturate(small(), Compiler(made, providers=[Looking()]))
+    (before, nothing), (after, stated) = looks[0], looks[-1]
+    assert len(looks) > 1 and nothing is not stated
+    made_before = {id(n) for ns in before.values() for n in ns}
+    for c, nodes in before.items():  # nothing is united here but with what is new
+        assert {id(n) for n in nodes} == {id(n) for n in after[c]} & made_before
+    (root,) = (c for c, ns in after.items() if any(n.op.name == "Sqrt" for n in ns))
+    (x,) = next(n.args for n in after[root] if n.op.name == "Sqrt")
+    assert stated[root] == {("3,4", x), ("text", 7)}
+    assert {("rule", x), ("rule", 7)} in stated.values()
+
+
 @pytest.mark.parametrize("shape", [(1,), (1, 1), (2, 1), (1, 3), (3,)])
 def test_reshapes_that_lead_back_come_to_an_end(shape):
     """Rules that follow a value through reshapes make new ones; those must be seen to be old."""

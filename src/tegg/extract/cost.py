@@ -132,23 +132,25 @@ class Costs:
                  resting: Sequence[float], among: float, most: int) -> float:
         """The same with at most so many threads."""
         threads = min(most, max(1, work.rows)) if work.rows is not None else most
-        slower = max(map(self._reading, work.products), default=1.0)
-        memory = slower * (sum(self.memory(b, threads) for b in loaded)
-                           + sum(self.memory(b, threads, among) for b in resting))
-        memory += sum(self.written(b, threads) for b in stored)
-        compute = sum(operations * self.loop_dtypes.get(dtype.name, 1.0) / self.loop_rate
-                      for dtype, operations in work.loops) / threads
-        # what a kernel does beside products may be shared by more threads than their tiles are
-        tiles = sum(p.execution.pieces if p.execution else threads for p in work.products)
-        compute += sum(map(self.product, work.products)) / max(1, min(threads, tiles))
-        memory += sum(self.copies(p, threads) for p in work.products)
-        memory += sum(self.panels(p, threads, among) for p in work.products)
-        stages = 1 + max(map(self.stages, work.products), default=0)
+        memory = sum([self.memory(b, threads) for b in loaded])
+        memory += sum([self.memory(b, threads, among) for b in resting])
+        compute = sum([operations * self.loop_dtypes.get(dtype.name, 1.0)
+                       for dtype, operations in work.loops]) / self.loop_rate / threads
+        stages, overlap, products = 1 + work.splits, self.overlap, work.products
+        if products:
+            memory *= max([self._reading(p) for p in products])
+            # what a kernel does beside products may be shared by more threads than their tiles are
+            tiles = sum([p.execution.pieces if p.execution else threads for p in products])
+            compute += sum([self.product(p) for p in products]) / max(1, min(threads, tiles))
+            memory += sum([self.copies(p, threads) + self.panels(p, threads, among)
+                           for p in products])
+            stages += max([self.stages(p) for p in products])
+            if self.overlap_products is not None:
+                overlap = self.overlap_products
+        memory += sum([self.written(b, threads) for b in stored])
         longer, shorter = max(memory, compute), min(memory, compute)
         start = self.launch if most > 1 or self.call is None else self.call
-        own = self.overlap_products if work.products else None
-        overlap = self.overlap if own is None else own
-        return longer + (1.0 - overlap) * shorter + start * (stages + work.splits)
+        return longer + (1.0 - overlap) * shorter + start * stages
 
     @property
     def start(self) -> float:
@@ -179,7 +181,10 @@ class Costs:
         return self.memory(size, threads) * (self.store if own is None else own)
 
     def _level(self, size: float) -> Level:
-        return next((v for v in self.levels if size <= v.size), self.levels[-1])
+        for level in self.levels:
+            if size <= level.size:
+                return level
+        return self.levels[-1]
 
     def copied(self, size: float) -> float:
         """Seconds to copy ``size`` bytes between the host and the device."""

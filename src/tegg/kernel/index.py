@@ -22,6 +22,9 @@ class Var:
     extent: Dim
     number: int
 
+    def __hash__(self) -> int:  # variables are keys everywhere, and hardly any share a number
+        return self.number
+
 
 @dataclass(frozen=True, slots=True)
 class Quotient:

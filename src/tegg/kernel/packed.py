@@ -1,4 +1,8 @@
-"""Text that an object keeps compressed: long, seldom read, and a tenth as large so."""
+"""Text that an object keeps compressed: long, seldom read, and a tenth as large so.
+
+A kernel's text is read a few times while it is compiled, and then hardly ever. It is compressed
+once nobody waits for a program (``collecting.tidy``), or where it is pickled.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,33 @@ import zlib
 from copy import copy
 from typing import TypeVar
 
+from tegg.collecting import at_rest
+
 T = TypeVar("T")
 
 _LEVEL = 1  # half the time of the default, and a tenth larger
+
+
+class _Text:
+    """A text, compressed or not yet; copies of its owner share it."""
+
+    __slots__ = ("__weakref__", "held")
+
+    def __init__(self, held: str | bytes) -> None:
+        self.held = held
+
+    def read(self) -> str:
+        held = self.held  # once: another thread may pack it now
+        return held if isinstance(held, str) else zlib.decompress(held).decode()
+
+    def pack(self) -> bytes:
+        held = self.held
+        if isinstance(held, str):
+            self.held = held = zlib.compress(held.encode(), _LEVEL)
+        return held
+
+    def __reduce__(self) -> tuple[type[_Text], tuple[bytes]]:
+        return _Text, (self.pack(),)
 
 
 class Packed:
@@ -23,10 +51,11 @@ class Packed:
     def __get__(self, owner: object, kind: type) -> str:
         if owner is None:
             raise AttributeError(f"{kind.__name__} has no {self._at[1:]} of its own")
-        return zlib.decompress(owner.__dict__[self._at]).decode()
+        return owner.__dict__[self._at].read()
 
     def __set__(self, owner: object, text: str) -> None:
-        owner.__dict__[self._at] = zlib.compress(text.encode(), _LEVEL)
+        owner.__dict__[self._at] = made = _Text(text)
+        at_rest(made, _Text.pack)
 
 
 def altered(owner: T, **fields: object) -> T:

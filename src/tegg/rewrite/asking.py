@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import re
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from tegg.dim import Poly
@@ -46,7 +46,7 @@ def asked(provider: Provider, view: View) -> list[Fact]:
     Raises RuleError that names the provider, and where in it something failed.
     """
     try:
-        return [_checked(provider, f, len(view.values)) for f in provider.facts(view)]
+        return [_checked(provider, f, view.classes) for f in provider.facts(view)]
     except TeggError:
         raise
     except Exception as e:
@@ -56,7 +56,7 @@ def asked(provider: Provider, view: View) -> list[Fact]:
                         f"its arguments") from e
 
 
-def _checked(provider: Provider, fact: Any, classes: int) -> Fact:
+def _checked(provider: Provider, fact: Any, classes: Collection[int]) -> Fact:
     whole = isinstance(fact, Sequence) and not isinstance(fact, str) and len(fact) > 0
     sorts = provider.relations.get(fact[0]) if whole else None
     if sorts is None or len(sorts) != len(fact) - 1:
@@ -66,7 +66,8 @@ def _checked(provider: Provider, fact: Any, classes: int) -> Fact:
                        for value, sort in zip(fact[1:], sorts)))
 
 
-def _argument(provider: Provider, fact: Fact, value: Any, sort: str, classes: int) -> Any:
+def _argument(provider: Provider, fact: Fact, value: Any, sort: str,
+              classes: Collection[int]) -> Any:
     """An argument of a fact. Raises RuleError for what is not of its sort."""
     if sort == "String":
         if isinstance(value, str) and TEXT.fullmatch(value):
@@ -77,8 +78,8 @@ def _argument(provider: Provider, fact: Fact, value: Any, sort: str, classes: in
     else:
         number = None if isinstance(value, bool) or not hasattr(value, "__index__") \
             else operator.index(value)
-        least, end = (0, classes) if sort == "Tensor" else (-2 ** 63, 2 ** 63)
-        if number is not None and least <= number < end:
+        if number is not None and (number in classes if sort == "Tensor"
+                                   else -2 ** 63 <= number < 2 ** 63):
             return number
         want = ("a class of the view, a key of view.nodes" if sort == "Tensor"
                 else "an int of 64 bits")

@@ -38,8 +38,8 @@ class Chosen:
         self.owner: dict[str, str] = {}  # egglog rule set -> rule
         self.kept: dict[str, Word] = {}  # rule -> the relation that keeps its matches
         self.skipped: dict[str, str] = {}
-        self.reads = tuple(dict.fromkeys(r for p in stack.providers if isinstance(p, Reading)
-                                         for r in p.reads))
+        self.reads = {r: tuple(p.relations[r]) for p in stack.providers if isinstance(p, Reading)
+                      for r in p.reads}  # with the sorts of their arguments
         self._choose(precision, features)
         self.active = {p.name: found for p in stack.phases if (found := self._sets_of(p.name))}
         self.needed = {name: self._providers(found) for name, found in self.active.items()}
@@ -48,6 +48,7 @@ class Chosen:
             self._combine(found)
         self._state()
         self._rules, self._stated = stack.rules, dict[str, int]()
+        self._rounds: dict[tuple[str, int], tuple[str, tuple[str, ...]]] = {}
 
     def _choose(self, precision: str, features: Iterable[str]) -> None:
         """Every rule that may run at a precision, on a target with these features."""
@@ -108,8 +109,11 @@ class Chosen:
 
     def round(self, phase: str, number: int) -> tuple[str, tuple[str, ...]]:
         """What a round of a phase runs: a rule set of egglog's and those that it is made of."""
-        names = self._names(self.active[phase], number)
-        return self._combined.get(names, ""), names
+        known = self._rounds.get((phase, number))
+        if known is None:
+            names = self._names(self.active[phase], number)
+            known = self._rounds[phase, number] = self._combined.get(names, ""), names
+        return known
 
     def stated(self, rule: str) -> int:
         """How many terms and facts a match of a rule states."""

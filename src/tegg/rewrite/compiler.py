@@ -182,8 +182,18 @@ def lowering(target: Target) -> Compiler:
 
     Rules that round are among them; they ask for what Bf16, Fp16 or Tf32 state.
     """
-    return Compiler(*target.rules, ops=target.ops, providers=target.providers, name=target.name,
-                    rounds=True)
+    parts = (target.rules, target.ops, target.providers, target.name)
+    try:
+        return _lowering(*parts)
+    except TypeError:  # a list among them, or what a compiler refuses with a reason
+        return _lowering.__wrapped__(*parts)
+
+
+@lru_cache(maxsize=32)
+def _lowering(rules: tuple[Source, ...], ops: tuple[Op, ...], providers: tuple[Provider, ...],
+              name: str) -> Compiler:
+    """Checked once: every compilation asks for it."""
+    return Compiler(*rules, ops=ops, providers=providers, name=name, rounds=True)
 
 
 def find(name: str) -> Compiler:

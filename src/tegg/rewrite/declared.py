@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from tegg.collecting import give_back
+from tegg.collecting import tidy
 from tegg.errors import RuleError
 from tegg.rewrite.beside import later
 from tegg.rewrite.engine import Engine
@@ -132,7 +132,7 @@ def _take_back(lent: _Lent, new: Sequence[Declaration], rested: bool) -> None:
     if rested:
         lent.engine.pop()  # and a copy of that where it lay before: the heap ends as it began
         lent.engine.push()
-        give_back()
+        tidy()
     _KEPT.last = lent
 
 

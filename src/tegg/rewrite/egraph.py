@@ -171,14 +171,15 @@ class _Saturation:
         except Conflict as e:
             raise self.culprit(names, e) from None
         matched: dict[str, int] = {}
-        for name, count in run.matches.items():
-            plain, ms = plain_name(name), run.seconds.get(name, 0.0) * 1e3
+        for name in run.matches | run.seconds:
+            plain, count = plain_name(name), run.matches.get(name, 0)
+            ms = run.seconds.get(name, 0.0) * 1e3
             self.report.rules[plain].add(count, ms)
             if count:
                 report.rules.setdefault(plain, RuleReport()).add(count, ms)
                 matched[plain] = matched.get(plain, 0) + count
         self.last = start, {n: matched[r] * self.rules.stated(r) for n in names
-                            if (r := self.rules.owner[n]) in matched}
+                            if (r := self.rules.owner[n]) in matched} if matched else {}
         self.stated += sum(self.last[1].values())
         return run.changed
 

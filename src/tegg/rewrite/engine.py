@@ -44,7 +44,8 @@ if hasattr(os, "register_at_fork"):
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What one round of a rule set did: whether facts changed, matches and seconds per rule."""
+    """What one round of a rule set did: whether facts changed; of rules that matched, or took time
+    that was measured, matches and seconds."""
 
     changed: bool
     matches: dict[str, int]
@@ -111,8 +112,9 @@ class Engine:
         from tegg.rewrite.bindings import OPTIONS
         tick = 1.0 if OPTIONS else 1e3  # 13 gives whole milliseconds as if microseconds
         seconds = {n: t.total_seconds() * tick
-                   for n, t in report.search_and_apply_time_per_rule.items()}
-        return Run(report.updated, dict(report.num_matches_per_rule), seconds)
+                   for n, t in report.search_and_apply_time_per_rule.items() if t}
+        matches = {n: count for n, count in report.num_matches_per_rule.items() if count}
+        return Run(report.updated, matches, seconds)
 
     def sizes(self) -> dict[str, int]:
         """Rows per function."""

@@ -31,17 +31,12 @@ class Ranges:
     """
 
     def __init__(self, view: View) -> None:
-        values = view.values
-        said = {values[c]: [(n.op, n.attrs, [values[a] for a in n.args])
-                            for n in view.nodes.get(c, ())] for c in _whole_numbers(view)}
-        before, self.intervals, known = view.kept.get(Ranges, (None, None, None))
+        said = {c: view.nodes.get(c) for c in _whole_numbers(view)}
+        before, self.intervals, self.known = view.kept.get(Ranges, (None, None, None))
         if said != before:
             settled = _Settling(view)
             self.intervals, self.known = settled.intervals, settled.known
-            view.kept[Ranges] = (said, self.intervals,
-                                 {values[c]: x for c, x in self.known.items()})
-        else:
-            self.known = {c: known[values[c]] for c in _whole_numbers(view)}
+            view.kept[Ranges] = said, self.intervals, self.known
 
     def of(self, c: int) -> Interval | None:
         return self.known.get(c)

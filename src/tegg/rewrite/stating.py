@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tegg.ir.classes import ENode
 from tegg.dim import Shape
 from tegg.dtype import DType
@@ -25,23 +23,28 @@ class Stater:
     def __init__(self, engine: Engine, table: OpTable, codec: Codec, first_name: int) -> None:
         self.engine, self.table, self.codec = engine, table, codec
         self.next_name = first_name  # names for classes without a node of the graph
-        self.known: set[str] = set()
-        self.names: dict[Any, str] = {}  # the engine's value for a class -> a short term of it
+        self.said: set[Fact] = set()   # of classes by their numbers, which views keep
+        self.known: set[str] = set()   # the same as texts: two classes may be one by now
+        self.names: dict[int, str] = {}  # class -> a short term of it
 
     def state(self, provider: Provider, view: View) -> int:
         """State the facts of a provider, of which the view learns. How many were new."""
         try:
-            facts = [(f, provider.relations[f[0]]) for f in asked(provider, view)]
+            every = asked(provider, view)
         except RuleError:
             self.valid(view)  # what rules built wrongly no provider understands
             raise
+        for fact in every:
+            if fact[0] in view.stated:
+                view.stated[fact[0]].setdefault(fact[1], set()).add(tuple(
+                    self.codec.encode("dims", a) if isinstance(a, tuple) else a
+                    for a in fact[2:]))
+        facts = [(f, provider.relations[f[0]]) for f in every if f not in self.said]
         if not facts:
             return 0
+        self.said.update(f for f, _ in facts)
         terms = self.terms(view, {a for f, sorts in facts for a, s in zip(f[1:], sorts)
                                   if s == "Tensor"})
-        for fact, _ in facts:
-            if fact[0] in view.stated:
-                view.stated[fact[0]].add(fact[1])
         texts = [self._text(f, sorts, terms) for f, sorts in facts]
         new = [t for t in dict.fromkeys(texts) if t not in self.known]
         for text in new:  # each by itself: many in one text take egglog the square of that
@@ -72,26 +75,26 @@ class Stater:
     def terms(self, view: View, wanted: set[int]) -> dict[int, str]:
         """A short term for each wanted class; one that has none is given one."""
         if not self.names:
-            self.names = {view.values[c]: _term(i) for i, c in view.of.items()}
-        names, values = self.names, view.values
-        waiting = {c for c in wanted if values[c] not in names}
-        unnamed = [c for c in view.nodes if values[c] not in names] if waiting else []
+            self.names = {c: _term(i) for i, c in view.of.items()}
+        names = self.names
+        waiting = {c for c in wanted if c not in names}
+        unnamed = [c for c in view.nodes if c not in names] if waiting else []
         while waiting:
             before = len(names)
             for c in unnamed:
-                ready = next((n for n in view.nodes[c] if values[c] not in names
-                              and all(values[a] in names for a in n.args)), None)
+                ready = next((n for n in view.nodes[c] if c not in names
+                              and all(a in names for a in n.args)), None)
                 if ready is not None:
-                    names[values[c]] = self._named(ready, view)
+                    names[c] = self._named(ready)
                     waiting.discard(c)
             assert len(names) > before, "a class without a finite term"
-        return {c: names[values[c]] for c in wanted}
+        return {c: names[c] for c in wanted}
 
-    def _named(self, n: ENode, view: View) -> str:
+    def _named(self, n: ENode) -> str:
         """A short term for the class of an e-node whose operands have one: the e-node, also where a
         rule subsumes it later, or a new name, which takes egglog, that rebuilds its tables, as long
         as several facts."""
-        args = " ".join(self.names[view.values[a]] for a in n.args)
+        args = " ".join(self.names[a] for a in n.args)
         term = f"({n.op.name} {args} {self.codec.attrs(n.op, n.attrs)})"
         if len(term) <= _SHORT:
             return term

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from tegg.ir.classes import ENode
@@ -20,16 +21,17 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class View:
-    """The classes of an e-graph at one moment. A class is an int, valid for this view only.
+    """The classes of an e-graph at one moment. A class is an int: the same in later views of one
+    e-graph, but for what rules united meanwhile, which goes on as one of them.
 
     nodes: class -> e-nodes, those that rules subsumed left out. shape and dtype: of the classes
     that have one. names: what finds the classes of names. forms: class -> storage forms that stand
     in one class with its plain Store. narrow: classes whose plain Store rules subsumed. weights:
-    slots of inputs that are bound once; most: what no element of some of them exceeds. values:
-    class -> the engine's value for it, which stays that of the class for as long as the engine
-    shows it. enodes: how many there are, subsumed ones too. stated: relation -> the
-    classes of which, as its first argument, it is stated, where a provider ``reads`` it. kept: what
-    those who look at one e-graph again and again keep from view to view.
+    slots of inputs that are bound once; most: what no element of some of them exceeds. classes:
+    all of them, also what is read and has no e-nodes but subsumed ones. enodes: how many there are,
+    those too. stated: relation -> a class of which, as its first argument, it is stated -> the
+    others, dims as texts, where a provider ``reads`` it. kept: what those who look at one e-graph
+    again and again keep from view to view.
     """
 
     table: OpTable
@@ -42,9 +44,9 @@ class View:
     narrow: frozenset[int]
     weights: frozenset[int] = frozenset()
     most: Mapping[int, float] = field(default_factory=dict)
-    values: list[Any] = field(default_factory=list)
+    classes: Collection[int] = ()
     enodes: int = 0
-    stated: dict[str, set[int]] = field(default_factory=dict)
+    stated: dict[str, dict[int, set[tuple]]] = field(default_factory=dict)
     kept: dict[Any, Any] = field(default_factory=dict)
     _having: dict[str, list[tuple[int, ENode]]] = field(default_factory=dict)
     _found: dict[Callable[[View], Any], Any] = field(default_factory=dict)
@@ -97,72 +99,96 @@ class _Numbers(dict):
 class Reader:
     """Reads an e-graph out into views; what does not change is read once.
 
-    A value that the engine still shows for a class has the type that it had, so that types are
-    asked for by value, and names not at all until somebody wants them: most rows are theirs.
-    reads: relations whose first arguments views hold as well.
+    A value that the engine still shows for a class has the number and the type that it had, so that
+    types are asked for by value, e-nodes are made once, and names are not asked for at all until
+    somebody wants them: most rows are theirs.
+    reads: relations that views hold as well, with the sorts of their arguments.
     """
 
     def __init__(self, engine: Engine, table: OpTable, codec: Codec,
-                 inputs: Sequence[InputSpec], reads: Collection[str] = ()) -> None:
-        self.engine, self.table, self.codec, self.reads = engine, table, codec, tuple(reads)
+                 inputs: Sequence[InputSpec],
+                 reads: Mapping[str, Sequence[str]] = MappingProxyType({})) -> None:
+        self.engine, self.table, self.codec, self.reads = engine, table, codec, reads
         self.weights = frozenset(i for i, s in enumerate(inputs) if s.kind == "weight")
         self.most = {i: s.most for i, s in enumerate(inputs) if s.most is not None}
         self._attributes = {kind: _Once(_reader(engine, codec, kind)) for kind in ATTR_SORTS}
-        self._types: dict[Any, tuple[Shape, DType]] = {}
+        self._ids = _Numbers()  # the engine's value for a class -> the class
+        self._made: dict[str, dict[tuple, ENode]] = {op: {} for op in table}
+        self._types: dict[int, tuple[Shape, DType]] = {}
         self._kept: dict[Any, Any] = {}
 
     def look(self) -> View:
         """The e-graph as it is now."""
-        ids = _Numbers()
+        ids, enodes = self._ids, 0
         nodes: dict[int, list[ENode]] = {}
-        enodes = 0
         for op in self.table.values():  # rows of one at a time: there are many
             found = self.engine.rows(op.name)
             enodes += len(found)
             if found:
-                self._read(op, found, ids, nodes)
+                self._read(op, found, nodes)
         rows = {name: self.engine.rows(name) for name in (*self.reads, "Store", "StoreAs")}
         forms = _forms(rows, ids, self.engine.text_of)
         narrow = frozenset(ids[i[0]] for i, _, subsumed in rows["Store"] if subsumed)
-        stated = {name: {ids[i[0]] for i, _, _ in rows[name]} for name in self.reads}
-        view = View(self.table, self.codec, nodes, {}, {}, lambda: self._names(ids), forms, narrow,
-                    self.weights, self.most, list(ids), enodes, stated, self._kept)
+        stated = {name: self._stated(sorts, rows[name]) for name, sorts in self.reads.items()}
+        classes = dict.fromkeys(nodes)
+        classes.update(dict.fromkeys(a for ns in nodes.values() for n in ns for a in n.args))
+        for more in (forms, narrow, *stated.values()):
+            classes.update(dict.fromkeys(more))
+        view = View(self.table, self.codec, nodes, {}, {}, lambda: self._names(classes), forms,
+                    narrow, self.weights, self.most, classes.keys(), enodes, stated, self._kept)
         self._type(view)
         return view
 
-    def _read(self, op: Op, rows: list, ids: dict, nodes: dict[int, list[ENode]]) -> None:
+    def _read(self, op: Op, rows: list, nodes: dict[int, list[ENode]]) -> None:
         """The e-nodes of one op."""
-        arity, of = op.arity, [self._attributes[kind] for _, kind in op.attrs]
+        ids, made = self._ids, self._made[op.name]
         for inputs, output, subsumed in rows:
             if not subsumed:
-                args = tuple([ids[x] for x in inputs[:arity]])
-                attrs = tuple([known[x] for known, x in zip(of, inputs[arity:])]) if of else ()
-                node, c = ENode(op, args, attrs), ids[output]
+                row, c = tuple(inputs), ids[output]
+                node = made.get(row)
+                if node is None:
+                    node = made[row] = self._node(op, row)
                 if c in nodes:
                     nodes[c].append(node)
                 else:
                     nodes[c] = [node]
 
+    def _node(self, op: Op, row: tuple) -> ENode:
+        """What a row says."""
+        attrs = [self._attributes[kind][x] for (_, kind), x in zip(op.attrs, row[op.arity:])]
+        return ENode(op, tuple([self._ids[x] for x in row[:op.arity]]), tuple(attrs))
+
+    def _stated(self, sorts: Sequence[str], rows: list) -> dict[int, set[tuple]]:
+        """What a relation is stated of."""
+        read = [{"Tensor": self._ids.__getitem__, "i64": self.engine.int_of,
+                 "String": self.engine.text_of}[s] for s in sorts[1:]]
+        found: dict[int, set[tuple]] = {}
+        for (c, *others), _, _ in rows:
+            found.setdefault(self._ids[c], set()).add(tuple(f(x) for f, x in zip(read, others)))
+        return found
+
     def _type(self, view: View) -> None:
         """Shape and dtype of the classes of a view."""
         ask, known = self.engine.lookup, self._types
         shapes, dtypes = self._attributes["shape"], self._attributes["dtype"]
-        for c, value in enumerate(view.values):
-            if value in known:
-                view.shape[c], view.dtype[c] = known[value]
+        values: list[Any] = []
+        for c in view.classes:
+            if c in known:
+                view.shape[c], view.dtype[c] = known[c]
                 continue
-            shape, dtype = ask("shape", value), ask("dtype", value)
+            values = values or list(self._ids)
+            shape, dtype = ask("shape", values[c]), ask("dtype", values[c])
             if shape is not None:
                 view.shape[c] = shapes[shape]
             if dtype is not None:
                 view.dtype[c] = dtypes[dtype]
             if shape is not None and dtype is not None:
-                known[value] = view.shape[c], view.dtype[c]
+                known[c] = view.shape[c], view.dtype[c]
 
-    def _names(self, ids: dict[Any, int]) -> dict[int, int]:
+    def _names(self, classes: Collection[int]) -> dict[int, int]:
         """Name -> class of a view, of classes that it has."""
-        return {self.engine.int_of(inputs[0]): ids[output] for inputs, output, _ in
-                self.engine.rows("Node") if output in ids}
+        return {self.engine.int_of(inputs[0]): c for inputs, output, _ in self.engine.rows("Node")
+                if (c := self._ids.get(output)) is not None and c in classes}
 
 
 def _reader(engine: Engine, codec: Codec, kind: str) -> Callable[[Any], Any]:

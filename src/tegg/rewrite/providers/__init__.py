@@ -74,7 +74,7 @@ class Weighing(Provider, Protocol):
 @runtime_checkable
 class Reading(Provider, Protocol):
     """A provider that heeds what rules state, and providers before it: ``reads`` are relations of
-    its own whose first argument is a Tensor; ``View.stated`` has these."""
+    its own whose first argument is a Tensor; ``View.stated`` has what these are stated of."""
 
     @property
     def reads(self) -> tuple[str, ...]: ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from types import MappingProxyType
 
 import numpy as np
@@ -66,9 +67,11 @@ class Dims:
                     yield ("size-split", shape, axis, (size,), (rest,), (1,) * len(shape))
 
 
-def inverses(n: int, d: DType) -> set[int]:
+@lru_cache(maxsize=1024)
+def inverses(n: int, d: DType) -> frozenset[int]:
     """The patterns that stand for 1/n in a float dtype: as it is, and rounded."""
-    return {bits_of(x, f64) for x in (1.0 / n, float(np.asarray(1.0 / n).astype(d.numpy)))}
+    rounded = float(np.asarray(1.0 / n).astype(d.numpy))
+    return frozenset(bits_of(x, f64) for x in (1.0 / n, rounded))
 
 
 def _count(v: int, d: DType) -> int | None:

@@ -40,7 +40,7 @@ class Rounding:
 
 def kept(view: View) -> AbstractSet[int]:
     """Classes that rules of a user's keep as they are."""
-    return view.stated.get("keep-f32", set())
+    return view.stated.get("keep-f32", {}).keys()
 
 
 def _exact(view: View) -> set[int]:
