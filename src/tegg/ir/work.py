@@ -22,7 +22,7 @@ from tegg.ir.graph import Graph
 from tegg.ir.masks import seen_share
 from tegg.ir.neighbours import Beside, axes_of_body, stored
 from tegg.ir.op import PRODUCTS, Op
-from tegg.ir.products import product_of
+from tegg.ir.products import Executed, product_of
 from tegg.ir.reading import Keys, anywhere, elements, gathered, joins, rests, widened
 from tegg.ir.reductions import Reductions
 from tegg.ir.split import parts
@@ -56,6 +56,7 @@ class WorkModel:
     close: float = 0.0
     gather: float = 0.0
     footprints: dict[tuple, Footprint] = field(default_factory=dict)
+    executed: dict[tuple, Executed] = field(default_factory=dict)
     beside: Beside = field(default_factory=dict)
 
     def demand(self, outs: Sequence[int], body: Mapping[int, object]) -> Demand:
@@ -373,7 +374,8 @@ class _Walk:
                 self._want(a, (self._path(index, (c, i)), turn), count if i == 0 else self.size[a])
 
     def _contract(self, c: int, node, keys: Keys) -> None:
-        found = product_of(node, self.model.values, self.body, self.model.ready, self.seen)
+        found = product_of(node, self.model.values, self.body, self.model.ready, self.seen,
+                           self.model.executed)
         e, execution, dtype = found.extents, found.execution, self.model.values.dtype
         self.out.products.append(found)
         self._rows(execution.pieces if execution else e.batch * -(-e.m // 8) * -(-e.n // 16))
