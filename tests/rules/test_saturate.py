@@ -322,9 +322,18 @@ def test_facts_about_classes_that_rules_made_are_stated_once():
 def test_classes_keep_their_numbers_and_e_nodes_from_view_to_view():
     looks: list[tuple[dict, dict]] = []
 
+    class Beside:
+        """Reads what another one's relation says."""
+        name = "beside"
+        relations = {"asked": ("Tensor",)}
+        reads = ("seen",)
+
+        def facts(self, view):
+            return [("asked", c) for c in view.stated["seen"]]
+
     class Looking:
         name = "looking"
-        relations = {"seen": ("Tensor", "String", "i64"), "asked": ("Tensor",)}
+        relations = {"seen": ("Tensor", "String", "i64")}
         reads = ("seen",)
 
         def facts(self, view):
@@ -334,8 +343,9 @@ def test_classes_keep_their_numbers_and_e_nodes_from_view_to_view():
                 yield "seen", c, "text", 7
 
     made = rules(rule("rewrite (Sqrt x) (Abs (Sin (Sin x)))") + rule(
-        'rule ((= e (Sin x)) (seen f t i)) ((seen e "rule" i))', "two"), uses="seen")
-    saturate(small(), Compiler(made, providers=[Looking()]))
+        'rule ((= e (Sin x)) (seen f t i) (asked f)) ((seen e "rule" i))', "two"),
+        uses="seen asked")
+    saturate(small(), Compiler(made, providers=[Looking(), Beside()]))
     (before, nothing), (after, stated) = looks[0], looks[-1]
     assert len(looks) > 1 and nothing is not stated
     made_before = {id(n) for ns in before.values() for n in ns}

@@ -38,7 +38,7 @@ class Chosen:
         self.owner: dict[str, str] = {}  # egglog rule set -> rule
         self.kept: dict[str, Word] = {}  # rule -> the relation that keeps its matches
         self.skipped: dict[str, str] = {}
-        self.reads = {r: tuple(p.relations[r]) for p in stack.providers if isinstance(p, Reading)
+        self.reads = {r: stack.words[r].args for p in stack.providers if isinstance(p, Reading)
                       for r in p.reads}  # with the sorts of their arguments
         self._choose(precision, features)
         self.active = {p.name: found for p in stack.phases if (found := self._sets_of(p.name))}
