@@ -17,7 +17,7 @@ from extraction import COSTS
 
 import tegg
 from tegg import collecting
-from tegg.collecting import at_rest, deferred, sweep, tidy
+from tegg.collecting import at_rest, deferred, expect_tidy, sweep, tidy
 from tegg.errors import ExtractionError
 from tegg.extract import extract
 from tegg.rewrite.compiler import Generic
@@ -109,7 +109,8 @@ def test_the_child_of_a_fork_does_not_wait_for_threads_that_it_lacks(inside):
     code = (
         "import gc, os, threading, warnings\n"
         "from contextlib import nullcontext\n"
-        "from tegg.collecting import compiling, deferred\n"
+        "from tegg import collecting\n"
+        "from tegg.collecting import compiling, deferred, expect_tidy\n"
         "warnings.simplefilter('ignore')  # of forks beside threads\n"
         "begun, end = threading.Event(), threading.Event()\n"
         "def other():\n"
@@ -118,10 +119,12 @@ def test_the_child_of_a_fork_does_not_wait_for_threads_that_it_lacks(inside):
         "        end.wait()\n"
         "threading.Thread(target=other).start()\n"
         "begun.wait()\n"
+        "expect_tidy()\n"
         f"with deferred() if {inside} else nullcontext():\n"
         "    child = os.fork()\n"
         "    if not child:\n"
         f"        here = compiling() == {inside} and gc.isenabled() != {inside}\n"
+        "        here &= not collecting._expected  # the child has no thread that tidies\n"
         "if not child:\n"
         "    os._exit(0 if here and not compiling() and gc.isenabled() else 1)\n"
         "status = os.waitpid(child, 0)[1]\n"
@@ -180,6 +183,7 @@ def test_a_whole_compilation_is_not_interrupted(monkeypatch):
 
 def test_what_was_freed_goes_back_after_the_last_block(monkeypatch):
     trimmed = []
+    monkeypatch.setattr(collecting, "_expected", False)
     monkeypatch.setattr(collecting, "_trim", lambda: lambda keep: trimmed.append(gc.isenabled()))
     with deferred():
         with deferred():
@@ -189,6 +193,29 @@ def test_what_was_freed_goes_back_after_the_last_block(monkeypatch):
     monkeypatch.setattr(collecting, "_trim", lambda: None)  # a C library without it
     with deferred():
         pass
+
+
+def test_what_was_freed_waits_for_a_thread_that_tidies(monkeypatch):
+    trimmed = []
+    monkeypatch.setattr(collecting, "give_back", lambda: trimmed.append(1))
+    expect_tidy()
+    with deferred():
+        pass
+    assert not trimmed
+    tidy()
+    assert trimmed == [1]
+    with deferred():  # nobody has said that a thread tidies after this one
+        pass
+    assert trimmed == [1, 1]
+
+
+def test_what_a_compilation_freed_goes_back_once_its_caller_rests(monkeypatch):
+    trimmed, end = [], time.monotonic() + 60
+    monkeypatch.setattr(collecting, "give_back", lambda: trimmed.append(collecting.compiling()))
+    tegg.compile(lambda x: x * 3 - 1, cache=False)(np.ones(5, np.float32))
+    while not trimmed and time.monotonic() < end:
+        time.sleep(0.01)
+    assert trimmed == [False] and not collecting._expected
 
 
 class _Text:

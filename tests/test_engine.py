@@ -9,9 +9,11 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tegg.errors import RuleError
-from tegg.rewrite.engine import Conflict, Engine
+from tegg.rewrite.engine import Conflict, Engine, fits
 
 
 def engine() -> Engine:
@@ -58,6 +60,29 @@ def test_a_relation_has_its_own_rows_alone(tmp_path, monkeypatch, passing):
     e.insert({"seen": ROWS, "few": [(7,)]})  # the second text is the shorter one
     assert rows(e) == set(ROWS)
     assert [e.int_of(i[0]) for i, _, _ in e.rows("few")] == [7]
+
+
+texts = st.text(st.sampled_from("ab \t\n\r\v\x1c\x85\u2028\\\"é,"), max_size=3)
+
+
+@given(st.lists(st.tuples(texts, texts), max_size=4))
+def test_rows_that_fit_arrive_as_they_are(pairs):
+    e = Engine()
+    e.run("(relation both (String String))")
+    e.insert({"both": [p for p in pairs if fits(p)]})
+    found = {tuple(map(e.text_of, i)) for i, _, _ in e.rows("both")}
+    assert found == {p for p in pairs if fits(p)}
+
+
+@pytest.mark.parametrize("row", [("",), ("", ""), (" a", 1), ("a ", 1), ("a\tb", 1), ("a\nb", 1),
+                                 ("\x85", 1)])
+def test_rows_that_egglog_would_change_do_not_fit(row):
+    assert not fits(row)
+
+
+@pytest.mark.parametrize("row", [(0,), ("", 0), ("a b", 1), ("1,0", "\"\\")])
+def test_other_rows_fit(row):
+    assert fits(row)
 
 
 def test_a_replay_has_the_same_rows():

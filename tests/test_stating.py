@@ -50,6 +50,24 @@ def _found() -> tuple[Counter, Counter]:
     return Counter(n.op.name for ns in done.classes.nodes.values() for n in ns), facts
 
 
+def test_facts_of_numbers_and_texts_are_the_same_as_rows_or_commands(monkeypatch):
+    inserted: list[str] = []
+    insert = Engine.insert
+
+    def watched(self, rows):
+        inserted.extend(rows)
+        insert(self, rows)
+
+    monkeypatch.setattr(Engine, "insert", watched)
+    as_rows = _found()
+    by_rows = [name for name in inserted if not name.startswith("loaded")]
+    assert by_rows
+    inserted.clear()
+    monkeypatch.setattr(stating, "fits", lambda row: False)
+    assert _found() == as_rows
+    assert not [name for name in inserted if not name.startswith("loaded")]
+
+
 def test_a_term_stands_for_a_class_as_a_name_does(monkeypatch, terms):
     by_terms = _found()
     assert terms and not any(t.startswith("(Node ") for t in terms)

@@ -169,7 +169,8 @@ class Loaded:
 
     def run_ahead(self, buffers: Any, sizes: Any) -> None:
         # Once for a program, on all cores, as its C is compiled.
-        self._ahead.run(buffers, sizes, max(threads(), cores()))
+        if self._ahead.calls:
+            self._ahead.run(buffers, sizes, max(threads(), cores()))
 
     def profile(self, buffers: Any, sizes: Any) -> list[float]:
         out = [0.0] * len(self.plan.run)

@@ -2,9 +2,9 @@
 
 A compilation makes many objects that live until it ends, and each pass of the collector of cycles
 looks at all of them: a tenth of the time, and more in a process that holds a large library. Hardly
-any of them is garbage before the end. Then the young objects are looked at once, and what was freed
-goes back to the system: the C library would keep the pages. What else makes things smaller waits
-until nobody does.
+any of them is garbage before the end. Then the young objects are looked at once. What was freed
+goes back to the system, for the C library would keep the pages; where a thread can do that once
+nobody waits it does, and so it is with what else makes things smaller.
 """
 
 from __future__ import annotations
@@ -37,13 +37,14 @@ _lock = Lock()
 _inside = 0       # how many are waiting for the end, in all threads
 _resume = False   # whether the collector ran before the first of them
 _waiting: deque[Callable[[], None]] = deque()  # what is done once nobody waits
+_expected = False  # whether a thread tidies then
 
 
 @contextmanager
 def deferred() -> Iterator[None]:
     """No collection until the block ends, in whatever way; blocks may nest, and threads share one
     count. A collector that was off before stays off. After the last block the system is given what
-    was freed."""
+    was freed, unless a thread is about to ``tidy``."""
     global _inside, _resume
     with _lock:
         if _inside == 0:
@@ -61,7 +62,7 @@ def deferred() -> Iterator[None]:
             if last and _resume:
                 gc.enable()
                 gc.collect(0)  # as it would soon, but before the pages of garbage are kept
-        if last:
+        if last and not _expected:
             give_back()
 
 
@@ -74,8 +75,8 @@ def sweep() -> None:
 
 def _forget() -> None:
     """The child of a fork has one thread, and nobody else is in a block there."""
-    global _inside, _lock
-    _lock = Lock()
+    global _inside, _lock, _expected
+    _lock, _expected = Lock(), False
     if _inside and not _own.depth and _resume:
         gc.enable()
     _inside = _own.depth
@@ -102,8 +103,17 @@ def at_rest(thing: T, f: Callable[[T], object]) -> None:
         _first()
 
 
+def expect_tidy() -> None:
+    """A thread calls ``tidy`` once nobody waits: what is freed before goes back to the system then.
+    The pages of what a program is given, and of what it computes first, need not be made anew."""
+    global _expected
+    _expected = True
+
+
 def tidy() -> None:
-    """Do what waited until nobody waits, and give the system what that freed."""
+    """Do what waited until nobody waits, and give the system what was freed."""
+    global _expected
+    _expected = False
     while _waiting:
         _first()
     give_back()

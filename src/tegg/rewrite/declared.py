@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from tegg.collecting import tidy
+from tegg.collecting import expect_tidy, tidy
 from tegg.errors import RuleError
 from tegg.rewrite.beside import later
 from tegg.rewrite.engine import Engine
@@ -120,6 +120,7 @@ def declared(declarations: Sequence[Declaration], own: Sequence[Declaration] = (
         if not kept:
             lent.engine.close()  # here, and not with the last frame of a failure, in any thread
     if kept:
+        expect_tidy()
         later(lambda rested: _take_back(lent, new, rested))
 
 

@@ -92,7 +92,7 @@ class Engine:
             raise kind(f"egglog refuses {_cut(text)}: {words}") from None
 
     def insert(self, rows: Mapping[str, list[Row]]) -> None:
-        """Many rows of relations of numbers and texts, which may hold no tab and no line break.
+        """Many rows that pass ``fits``, of relations of numbers and texts.
 
         A command a row takes ten times as long, so they go through a file.
         """
@@ -170,6 +170,13 @@ class Engine:
     def int_of(self, value) -> int:
         """The i64 behind a value."""
         return self._egraph.value_to_i64(value)
+
+
+def fits(row: Row) -> bool:
+    """Whether ``insert`` takes a row as it is: egglog cuts lines at tabs, leaves out blank ones,
+    and drops the space at both ends of a text."""
+    texts = [x for x in row if isinstance(x, str)]
+    return any(map(str, row)) and all(x == x.strip() and not {"\t", "\n"} & set(x) for x in texts)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from tegg.ir.classes import ENode
 from tegg.dim import Shape
 from tegg.dtype import DType
 from tegg.rewrite.encode import Codec
-from tegg.rewrite.engine import Conflict, Engine
+from tegg.rewrite.engine import Conflict, Engine, Row, fits
 from tegg.errors import RuleError, TeggError
 from tegg.ir.op import OpTable
 from tegg.rewrite.asking import asked
@@ -46,11 +46,22 @@ class Stater:
         terms = self.terms(view, {a for f, sorts in facts for a, s in zip(f[1:], sorts)
                                   if s == "Tensor"})
         texts = [self._text(f, sorts, terms) for f, sorts in facts]
-        new = [t for t in dict.fromkeys(texts) if t not in self.known]
-        for text in new:  # each by itself: many in one text take egglog the square of that
-            self.engine.run(text)
+        new = {t: f for t, f in zip(texts, facts) if t not in self.known}
+        rows: dict[str, list[Row]] = {}
+        for text, (fact, sorts) in new.items():
+            if "Tensor" not in sorts and fits(row := self._row(fact, sorts)):
+                rows.setdefault(fact[0], []).append(row)
+            else:  # each by itself: many in one text take egglog the square of that
+                self.engine.run(text)
+        if rows:
+            self.engine.insert(rows)
         self.known.update(new)
         return len(new)
+
+    def _row(self, fact: Fact, sorts: tuple[str, ...]) -> Row:
+        """A fact of numbers and texts."""
+        return tuple(value if sort == "i64" else self.codec.encode(_kind(value), value)
+                     for value, sort in zip(fact[1:], sorts))
 
     @staticmethod
     def valid(view: View) -> None:
@@ -66,8 +77,7 @@ class Stater:
                 return terms[value]
             if sort == "i64":
                 return str(value)
-            kind = "mode" if isinstance(value, str) else "dims"
-            return self.codec.quoted(kind, value)
+            return self.codec.quoted(_kind(value), value)
 
         return f"({fact[0]} {' '.join(map(argument, fact[1:], sorts))})"
 
@@ -126,6 +136,11 @@ class Stater:
                 raise RuleError(f"{n!r} has shape {shape} by the op table, and its class another; "
                                 f"a rule built it without a guard on shapes") from None
         return len(found)
+
+
+def _kind(value: str | Shape) -> str:
+    """The kind of attribute that a text of a fact is written as."""
+    return "mode" if isinstance(value, str) else "dims"
 
 
 def _term(name: int) -> str:
